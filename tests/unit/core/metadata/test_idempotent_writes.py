@@ -1,7 +1,5 @@
 """A versioned deletion ends certainly, whatever replies are lost, and spares later nodes."""
 
-import asyncio
-
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
@@ -22,41 +20,32 @@ from rhumbline.tests.support.fakes.lossy_store import (
 
 
 @pytest.mark.parametrize("outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST, LOST_REPLY], [LATE]])
-def test_discarded_node_no_longer_exists(outcomes: list[str]) -> None:
-    async def main() -> None:
-        store = LossyStore(MemoryStore())
-        _, version = await store.create("/node")
-        store.outcomes = list(outcomes)
-        await idempotent_writes.discard(store, "/node", version)
-        assert await idempotent_writes.read_if_exists(store, "/node") is None
-        await idempotent_writes.discard(store, "/node", version)
-
-    asyncio.run(main())
+async def test_discarded_node_no_longer_exists(outcomes: list[str]) -> None:
+    store = LossyStore(MemoryStore())
+    _, version = await store.create("/node")
+    store.outcomes = list(outcomes)
+    await idempotent_writes.discard(store, "/node", version)
+    assert await idempotent_writes.read_if_exists(store, "/node") is None
+    await idempotent_writes.discard(store, "/node", version)
 
 
 @pytest.mark.parametrize("outcomes", [[OK], [LOST_REPLY], [LATE, LATE, OK]])
-def test_discard_spares_a_node_of_another_version(outcomes: list[str]) -> None:
-    async def main() -> None:
-        store = LossyStore(MemoryStore())
-        _, version = await store.create("/node", b"old")
-        await store.put("/node", b"new")
-        store.outcomes = list(outcomes)
-        await idempotent_writes.discard(store, "/node", version)
-        await store.deliver()
-        assert (await store.get("/node")).data == b"new"
-
-    asyncio.run(main())
+async def test_discard_spares_a_node_of_another_version(outcomes: list[str]) -> None:
+    store = LossyStore(MemoryStore())
+    _, version = await store.create("/node", b"old")
+    await store.put("/node", b"new")
+    store.outcomes = list(outcomes)
+    await idempotent_writes.discard(store, "/node", version)
+    await store.deliver()
+    assert (await store.get("/node")).data == b"new"
 
 
-def test_discard_without_a_version_deletes_any() -> None:
-    async def main() -> None:
-        store = LossyStore(MemoryStore())
-        await store.create("/node", b"old")
-        await store.put("/node", b"new")
-        await idempotent_writes.discard(store, "/node")
-        assert await idempotent_writes.read_if_exists(store, "/node") is None
-
-    asyncio.run(main())
+async def test_discard_without_a_version_deletes_any() -> None:
+    store = LossyStore(MemoryStore())
+    await store.create("/node", b"old")
+    await store.put("/node", b"new")
+    await idempotent_writes.discard(store, "/node")
+    assert await idempotent_writes.read_if_exists(store, "/node") is None
 
 
 @pytest.mark.parametrize(
@@ -67,25 +56,19 @@ def test_discard_without_a_version_deletes_any() -> None:
         ([LOST_REQUEST] * idempotent_writes.ATTEMPTS, IndeterminateError),
     ],
 )
-def test_discard_reports_a_node_that_may_still_exist(
+async def test_discard_reports_a_node_that_may_still_exist(
     outcomes: list[str], error: type[Exception]
 ) -> None:
-    async def main() -> None:
-        store = LossyStore(MemoryStore())
-        _, version = await store.create("/node")
-        store.outcomes = list(outcomes)
-        with pytest.raises(error):
-            await idempotent_writes.discard(store, "/node", version)
-
-    asyncio.run(main())
+    store = LossyStore(MemoryStore())
+    _, version = await store.create("/node")
+    store.outcomes = list(outcomes)
+    with pytest.raises(error):
+        await idempotent_writes.discard(store, "/node", version)
 
 
-def test_discard_keeps_a_node_with_children() -> None:
-    async def main() -> None:
-        store = LossyStore(MemoryStore())
-        _, version = await store.create("/node")
-        await store.create("/node/child")
-        with pytest.raises(NotEmptyError):
-            await idempotent_writes.discard(store, "/node", version)
-
-    asyncio.run(main())
+async def test_discard_keeps_a_node_with_children() -> None:
+    store = LossyStore(MemoryStore())
+    _, version = await store.create("/node")
+    await store.create("/node/child")
+    with pytest.raises(NotEmptyError):
+        await idempotent_writes.discard(store, "/node", version)

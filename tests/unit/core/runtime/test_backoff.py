@@ -9,6 +9,8 @@ import pytest
 from rhumbline.core.runtime.backoff import Backoff
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
+pytestmark = pytest.mark.run_by(runner=run_jumping)
+
 
 class NoJitter(Random):
     def random(self) -> float:
@@ -43,18 +45,15 @@ def test_same_seed_gives_the_same_pauses() -> None:
     assert pauses(one, 20) == pauses(other, 20)
 
 
-def test_pause_sleeps_and_the_deadline_passes() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-        backoff = Backoff(NoJitter(), 100, 100, timeout_ms=250)
-        ends = []
-        while not backoff.is_over:
-            await backoff.pause()
-            ends.append(loop.time() - begin)
-        assert ends == pytest.approx([0.1, 0.2, 0.3])
-        backoff.reset()
-        assert backoff.is_over, "a success does not move the deadline"
-        assert not Backoff(NoJitter(), 100, 100).is_over
-
-    run_jumping(main())
+async def test_pause_sleeps_and_the_deadline_passes() -> None:
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    backoff = Backoff(NoJitter(), 100, 100, timeout_ms=250)
+    ends = []
+    while not backoff.is_over:
+        await backoff.pause()
+        ends.append(loop.time() - begin)
+    assert ends == pytest.approx([0.1, 0.2, 0.3])
+    backoff.reset()
+    assert backoff.is_over, "a success does not move the deadline"
+    assert not Backoff(NoJitter(), 100, 100).is_over

@@ -1,11 +1,14 @@
 """Work never runs twice at once, and every request is followed by a whole run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+
+import pytest
 
 from rhumbline.core.runtime.single_flight import SingleFlight
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+
+pytestmark = pytest.mark.run_by(runner=run_jumping)
 
 
 class SlowWork:
@@ -21,34 +24,18 @@ class SlowWork:
         self.runs.append((begin, loop.time()))
 
 
-def in_flight(
-    test: Callable[[SlowWork, SingleFlight, Tasks], Awaitable[None]],
-) -> Callable[[], None]:
-    def run() -> None:
-        async def main() -> None:
-            work, tasks = SlowWork(), Tasks()
-            await test(work, SingleFlight(tasks, work.run, "work"), tasks)
-            await tasks.aclose()
-
-        run_jumping(main())
-
-    return run
-
-
-@in_flight
-async def test_requests_at_once_cause_one_run(
-    work: SlowWork, flight: SingleFlight, tasks: Tasks
-) -> None:
+async def test_requests_at_once_cause_one_run() -> None:
+    work, tasks = SlowWork(), Tasks()
+    flight = SingleFlight(tasks, work.run, "work")
     for _ in range(5):
         flight.request()
     await asyncio.sleep(10)
     assert work.runs == [(0, 1)]
 
 
-@in_flight
-async def test_requests_during_a_run_cause_one_more_after_it(
-    work: SlowWork, flight: SingleFlight, tasks: Tasks
-) -> None:
+async def test_requests_during_a_run_cause_one_more_after_it() -> None:
+    work, tasks = SlowWork(), Tasks()
+    flight = SingleFlight(tasks, work.run, "work")
     flight.request()
     await asyncio.sleep(0.5)
     flight.request()
@@ -60,8 +47,9 @@ async def test_requests_during_a_run_cause_one_more_after_it(
     assert work.runs[2:] == [(10.5, 11.5)]
 
 
-@in_flight
-async def test_closing_cancels_the_run(work: SlowWork, flight: SingleFlight, tasks: Tasks) -> None:
+async def test_closing_cancels_the_run() -> None:
+    work, tasks = SlowWork(), Tasks()
+    flight = SingleFlight(tasks, work.run, "work")
     flight.request()
     await asyncio.sleep(0.5)
     await flight.aclose()
@@ -73,21 +61,18 @@ async def test_closing_cancels_the_run(work: SlowWork, flight: SingleFlight, tas
     assert not work.runs
 
 
-def test_failed_run_is_reported_to_the_owner_and_the_next_request_runs() -> None:
-    async def main() -> None:
-        errors: list[BaseException] = []
-        results = [ValueError("first"), None]
+async def test_failed_run_is_reported_to_the_owner_and_the_next_request_runs() -> None:
+    errors: list[BaseException] = []
+    results = [ValueError("first"), None]
 
-        async def work() -> None:
-            if (error := results.pop(0)) is not None:
-                raise error
+    async def work() -> None:
+        if (error := results.pop(0)) is not None:
+            raise error
 
-        flight = SingleFlight(Tasks(on_failure=errors.append), work, "work")
-        flight.request()
-        await asyncio.sleep(1)
-        assert [str(error) for error in errors] == ["first"]
-        flight.request()
-        await asyncio.sleep(1)
-        assert not results
-
-    run_jumping(main())
+    flight = SingleFlight(Tasks(on_failure=errors.append), work, "work")
+    flight.request()
+    await asyncio.sleep(1)
+    assert [str(error) for error in errors] == ["first"]
+    flight.request()
+    await asyncio.sleep(1)
+    assert not results
