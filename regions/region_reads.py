@@ -88,7 +88,8 @@ class ReadSettings:
     )
     sink_ms_max: int = setting(
         30_000,
-        "Maximum time, before jitter, for which a slow or failed replica is asked after all others.",
+        "Maximum time, before jitter, for which a slow or failed replica is asked after all "
+        "others.",
         low=0,
     )
 

@@ -24,10 +24,9 @@ from ...bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, s
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError
 from ..output import format_table
+from .bench_options import Command, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw
 from .bench_regions import REGION_BENCHMARKS
-
-Command = Callable[..., Any]
 
 _WARM_SECONDS = 2.0
 
@@ -45,18 +44,8 @@ def bench() -> None:
 
 
 def _measuring(command: Command) -> Command:
-    for option in (
-        click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
-                     help="Directory for the bookies' data. [default: the temporary directory]"),
-        click.option("--json", "json_file", type=click.Path(path_type=Path),
-                     help="Also append the results to this file as JSON lines."),
-        click.option("--repetitions", type=click.IntRange(1, 100), default=1, show_default=True,
-                     help="Number of runs."),
-        click.option("--seconds", type=click.FloatRange(0.1, 600), default=5, show_default=True,
-                     help="Length of one timed window."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+    command = whole_number("--repetitions", 1, 100, 1, "Number of runs.")(output_options(command))
+    return number("--seconds", 0.1, 600, 5, "Length of one timed window.")(command)
 
 
 @bench.command()
@@ -134,8 +123,7 @@ def read(seconds: float, repetitions: int, json_file: Path | None, directory: Pa
 
 
 @bench.command()
-@click.option("--count", type=click.IntRange(1, 100_000), default=10_000, show_default=True,
-              help="Number of streams.")  # fmt: skip
+@whole_number("--count", 1, 100_000, 10_000, "Number of streams.")
 @_measuring
 def streams(
     count: int, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
@@ -153,10 +141,8 @@ def streams(
 
 
 @bench.command()
-@click.option("--segments", type=click.IntRange(1, 100_000), default=1_000, show_default=True,
-              help="Segments in the stream.")  # fmt: skip
-@click.option("--lookups", type=click.IntRange(1, 100_000), default=200, show_default=True,
-              help="Lookups of each kind.")  # fmt: skip
+@whole_number("--segments", 1, 100_000, 1_000, "Segments in the stream.")
+@whole_number("--lookups", 1, 100_000, 200, "Lookups of each kind.")
 @_measuring
 def positions(
     segments: int, lookups: int, seconds: float, repetitions: int, json_file: Path | None,
@@ -180,27 +166,12 @@ def positions(
     help="Parts to measure, separated by commas: adds, compacting (adds while the compactor keeps "
     "up), reads, restarts, ledgers (restarts with synthetic ledgers). [default: all]",
 )
-@click.option(
-    "--entries",
-    type=click.IntRange(1_000, 1_000_000_000),
-    default=100_000,
-    show_default=True,
-    help="Entries for reads and restarts, and synthetic entries for ledgers.",
-)
-@click.option(
-    "--ledgers",
-    type=click.IntRange(1, 2_000_000),
-    default=10_000,
-    show_default=True,
-    help="Number of synthetic ledgers.",
-)
-@click.option(
-    "--size",
-    type=click.IntRange(1, 1 << 20),
-    default=1024,
-    show_default=True,
-    help="Bytes of each of those entries.",
-)
+@whole_number(
+    "--entries", 1_000, 1_000_000_000, 100_000,
+    "Entries for reads and restarts, and synthetic entries for ledgers.",
+)  # fmt: skip
+@whole_number("--ledgers", 1, 2_000_000, 10_000, "Number of synthetic ledgers.")
+@whole_number("--size", 1, 1 << 20, 1024, "Bytes of each of those entries.")
 @_measuring
 def bookie(
     only: str | None, entries: int, ledgers: int, size: int, seconds: float, repetitions: int,
@@ -286,19 +257,9 @@ Named = TypeVar("Named", BenchWorkload, ProxyWorkload)
 
 
 @bench.command()
-@click.option(
-    "--records", type=click.IntRange(1000, 1_000_000_000), default=10_000_000, show_default=True,
-    help="Number of records.",
-)  # fmt: skip
-@click.option(
-    "--size",
-    type=click.IntRange(16, 65536),
-    default=128,
-    show_default=True,
-    help="Bytes of each record.",
-)
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True,
-              help="Number of rounds.")  # fmt: skip
+@whole_number("--records", 1000, 1_000_000_000, 10_000_000, "Number of records.")
+@whole_number("--size", 16, 65536, 128, "Bytes of each record.")
+@whole_number("--rounds", 1, 100, 3, "Number of rounds.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False),

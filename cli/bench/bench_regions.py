@@ -1,7 +1,6 @@
 """``rhumbline bench`` for several regions: regions, speculation, lost."""
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,10 @@ from ...client.units import parse_bytes, parse_ms, show_bytes
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
 from ..output import format_table
+from .bench_options import number, output_options, whole_number
 from .bench_output import collect, print_raw
 
 _FSYNC_SAMPLES = 500
-
-
-def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
-                     help="Directory for the bookies' data. [default: the temporary directory]"),
-        click.option("--json", "json_file", type=click.Path(path_type=Path),
-                     help="Also append the results to this file as JSON lines."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
 
 
 # --- writing across regions -----------------------------------------------------------------------
@@ -77,33 +66,20 @@ _DEPLOYMENTS = {
 
 @click.command()
 @click.option("--only", help="Deployments to measure, separated by commas: D1,D2. [default: all]")
-@click.option(
-    "--round-trip",
-    type=click.FloatRange(1, 1000),
-    default=80,
-    show_default=True,
-    help="Milliseconds between any two regions.",
+@number("--round-trip", 1, 1000, 80, "Milliseconds between any two regions.")
+@whole_number(
+    "--streams", 1, 100_000, None, "Number of streams. [default: 1,000 (D1), 10,000 (D2)]"
 )
-@click.option(
-    "--streams",
-    type=click.IntRange(1, 100_000),
-    help="Number of streams. [default: 1,000 (D1), 10,000 (D2)]",
-)
-@click.option(
+@whole_number(
     "--rate",
-    type=click.IntRange(1, 1_000_000),
-    help="Records per second of the open loop, over all streams. [default: 1,000 (D1), 200 (D2)]",
+    1,
+    1_000_000,
+    None,
+    "Records per second of the open loop, over all streams. [default: 1,000 (D1), 200 (D2)]",
 )
-@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True,
-              help="Bytes of each record.")  # fmt: skip
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0.1, 600),
-    default=5,
-    show_default=True,
-    help="Length of one timed window.",
-)
-@_measuring
+@whole_number("--size", 1, 1 << 20, 1024, "Bytes of each record.")
+@number("--seconds", 0.1, 600, 5, "Length of one timed window.")
+@output_options
 def regions(
     only: str | None, round_trip: float, streams: int | None, rate: int | None, size: int,
     seconds: float, directory: Path | None, json_file: Path | None,
@@ -188,39 +164,13 @@ def _shown_of_plan(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @click.command()
-@click.option(
-    "--round-trip",
-    type=click.FloatRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="Milliseconds between any two regions.",
-)
-@click.option(
-    "--slow",
-    type=click.FloatRange(1, 4000),
-    default=200,
-    show_default=True,
-    help="Round trip to the local replica while it is slow.",
-)
-@click.option("--entries", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True,
-              help="Entries in the ledger that is read.")  # fmt: skip
-@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True,
-              help="Bytes of each record.")  # fmt: skip
-@click.option(
-    "--rate",
-    type=click.IntRange(1, 100_000),
-    default=200,
-    show_default=True,
-    help="Reads per second, in an open loop.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0.1, 600),
-    default=10,
-    show_default=True,
-    help="Length of one timed window; it begins with the fault.",
-)
-@_measuring
+@number("--round-trip", 1, 1000, 20, "Milliseconds between any two regions.")
+@number("--slow", 1, 4000, 200, "Round trip to the local replica while it is slow.")
+@whole_number("--entries", 1, 1_000_000, 2_000, "Entries in the ledger that is read.")
+@whole_number("--size", 1, 1 << 20, 1024, "Bytes of each record.")
+@whole_number("--rate", 1, 100_000, 200, "Reads per second, in an open loop.")
+@number("--seconds", 0.1, 600, 10, "Length of one timed window; it begins with the fault.")
+@output_options
 def speculation(
     round_trip: float, slow: float, entries: int, size: int, rate: int, seconds: float,
     directory: Path | None, json_file: Path | None,
@@ -265,36 +215,23 @@ def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
     show_default=True,
     help="Limit of the copying rate of repair.",
 )
-@click.option(
+@whole_number(
     "--streams",
-    type=click.IntRange(1, 10_000),
-    default=16,
-    show_default=True,
-    help="Streams written during repair, at --rate records of 1 KiB per second in total.",
+    1,
+    10_000,
+    16,
+    "Streams written during repair, at --rate records of 1 KiB per second in total.",
 )
-@click.option("--rate", type=click.IntRange(1, 100_000), default=200, show_default=True,
-              help="Records per second, over all streams.")  # fmt: skip
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0.1, 600),
-    default=10,
-    show_default=True,
-    help="Length of the measurements before and after the repair.",
-)
+@whole_number("--rate", 1, 100_000, 200, "Records per second, over all streams.")
+@number("--seconds", 0.1, 600, 10, "Length of the measurements before and after the repair.")
 @click.option(
     "--replace-after",
     default="30s",
     show_default=True,
     help="Time after which a writer replaces a bookie that is down.",
 )
-@click.option(
-    "--seconds-max",
-    type=click.FloatRange(1, 86_400),
-    default=3_600,
-    show_default=True,
-    help="Fail if replication is not complete by then.",
-)
-@_measuring
+@number("--seconds-max", 1, 86_400, 3_600, "Fail if replication is not complete by then.")
+@output_options
 def lost(
     size: str, bytes_per_second: str, streams: int, rate: int, seconds: float, replace_after: str,
     seconds_max: float, directory: Path | None, json_file: Path | None,

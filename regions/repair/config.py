@@ -48,7 +48,7 @@ class RepairConfig:
     retry_ms_min: int = setting(
         1_000,
         "Pause before the first retry of a ledger whose repair is stuck. It doubles with each "
-        "retry up to ``retry_ms_max``.",
+        "retry up to ``retry_ms_max``, and has a jitter of half of itself.",
         low=1,
         not_above="retry_ms_max",
     )

@@ -8,7 +8,7 @@ The text of a fault seeds the generators of ``swizzle``, ``wipe-members`` and ``
 names of these kinds are part of a seed's identity.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ....core.bookie.log.file_set import DIRECTORIES
@@ -75,6 +75,19 @@ def _host(cluster: SimCluster, fault: Fault) -> SimHost:
     return cluster.world.hosts[fault.target]
 
 
+def _start_all(hosts: Sequence[SimHost]) -> None:
+    for host in hosts:
+        host.start_again()
+
+
+def _wipe_all(cluster: SimCluster, hosts: Sequence[SimHost]) -> Undo:
+    """Replace the disks of the hosts by empty ones; the returned function starts them again."""
+    for host in hosts:
+        cluster.mark_damaged(host)
+        host.wipe()
+    return partial(_start_all, hosts)
+
+
 # --- machines and processes ---------------------------------------------------------------------
 
 
@@ -104,12 +117,7 @@ def _power_region(cluster: SimCluster, fault: Fault) -> Undo:
     hosts = [h for h in cluster.world.hosts_in([fault.target]) if h.is_running]
     for host in hosts:
         host.power_off()
-
-    def undo() -> None:
-        for host in hosts:
-            host.start_again()
-
-    return undo
+    return partial(_start_all, hosts)
 
 
 @_kind("pause")
@@ -167,15 +175,7 @@ def _wipe(cluster: SimCluster, fault: Fault) -> Undo | None:
 def _wipe_region(cluster: SimCluster, fault: Fault) -> Undo:
     """Replace the disks of all bookies of a region by empty ones."""
     hosts = [host for host in cluster.bookie_hosts if host.region == fault.target]
-    for host in hosts:
-        cluster.mark_damaged(host)
-        host.wipe()
-
-    def undo() -> None:
-        for host in hosts:
-            host.start_again()
-
-    return undo
+    return _wipe_all(cluster, hosts)
 
 
 @_kind("skew")
@@ -436,15 +436,7 @@ def _wipe_members(cluster: SimCluster, fault: Fault) -> Undo:
     hosts = cluster.world.random_of(f"members {fault}").sample(
         hosts, min(len(hosts), int(fault.value))
     )
-    for host in hosts:
-        cluster.mark_damaged(host)
-        host.wipe()
-
-    def undo() -> None:
-        for host in hosts:
-            host.start_again()
-
-    return undo
+    return _wipe_all(cluster, hosts)
 
 
 @_kind("lying-disk")

@@ -1,0 +1,43 @@
+"""Options that several benchmarks have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+
+
+def whole_number(
+    name: str, low: int, high: int, default: int | None, help_text: str
+) -> Callable[[Command], Command]:
+    """Return an option for a whole number; without ``default`` the text says what then holds."""
+    return _ranged(name, click.IntRange(low, high), default, help_text)
+
+
+def number(
+    name: str, low: float, high: float, default: float, help_text: str
+) -> Callable[[Command], Command]:
+    """Return an option for a number."""
+    return _ranged(name, click.FloatRange(low, high), default, help_text)
+
+
+def _ranged(
+    name: str, kind: click.IntRange | click.FloatRange, default: float | None, help_text: str
+) -> Callable[[Command], Command]:
+    return click.option(
+        name, type=kind, default=default, show_default=default is not None, help=help_text
+    )
+
+
+def output_options(command: Command) -> Command:
+    """Add the options that say where a benchmark writes."""
+    for option in (
+        click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
+                     help="Directory for the bookies' data. [default: the temporary directory]"),
+        click.option("--json", "json_file", type=click.Path(path_type=Path),
+                     help="Also append the results to this file as JSON lines."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
