@@ -1,4 +1,4 @@
-"""What all metadata stores share: argument checks, life cycle, and sessions."""
+"""The base of all metadata stores: argument checks, life cycle, and sessions."""
 
 import asyncio
 from abc import ABC, abstractmethod

@@ -6,13 +6,12 @@ ledger client with its placement, and the namespaces. Nothing is opened before `
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..backends.open_store import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
-from ..core.log.close_at_exit import close_at_exit
+from ..core.log.close_at_exit import ClosesAtExit
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.log_context import LogContext
 from ..core.log.namespace import Namespace
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 METADATA_TIMEOUT_MS = 10_000
 
 
-class Client:
+class Client(ClosesAtExit):
     """The connection of a process to a cluster. Use it with ``async with``, in one event loop."""
 
     def __init__(
@@ -142,13 +141,8 @@ class Client:
             self._closing = opening.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await close_at_exit(self.aclose, error)
+    async def _close_at_exit(self) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections, and the store unless it was given. Safe to repeat."""

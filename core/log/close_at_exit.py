@@ -1,19 +1,38 @@
 """Closing at the end of an ``async with`` block without hiding how the block ended."""
 
-from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
 
 
-async def close_at_exit(close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:
-    """Close at the end of a block that ended with ``error``, or with None.
+class ClosesAtExit:
+    """The end of an ``async with`` block closes the object.
 
-    The block's own error wins, cancellation included: what ``close`` raises is then attached to it
-    as a note. Without one, the error of ``close`` is raised. If the caller is cancelled while
-    ``close`` runs, the cancellation is raised, with ``error`` as its context.
+    The block's own error wins, cancellation included: what closing raises is then attached to it as
+    a note. Without one, the error of closing is raised. If the caller is cancelled while the object
+    is closed, the cancellation is raised, with the block's error as its context.
     """
-    try:
-        await close()
-    except Exception as failure:
-        if error is None:
-            raise
-        if failure is not error:
-            error.add_note(f"closing failed as well: {type(failure).__name__}: {failure}")
+
+    __slots__ = ()
+
+    async def _close_at_exit(self) -> None:
+        """Close the object; called once at the end of each block."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        """Return the object itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error of closing never hides an error of the block."""
+        try:
+            await self._close_at_exit()
+        except Exception as failure:
+            if error is None:
+                raise
+            if failure is not error:
+                error.add_note(f"closing failed as well: {type(failure).__name__}: {failure}")

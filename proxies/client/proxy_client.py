@@ -10,12 +10,11 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 from google.protobuf.message import Message
 
-from ...core.log.close_at_exit import close_at_exit
+from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.config import ReaderConfig
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import LIST_LIMIT
@@ -61,7 +60,7 @@ def parse_proxies(uri: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(addresses))
 
 
-class ProxyClient:
+class ProxyClient(ClosesAtExit):
     """A process's connections to proxies. Use it with ``async with``, in one event loop."""
 
     def __init__(
@@ -92,13 +91,8 @@ class ProxyClient:
         self._home = HomeLoop()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await close_at_exit(self.aclose, error)
+    async def _close_at_exit(self) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close all connections. Safe to repeat."""

@@ -5,9 +5,8 @@ stream through its proxy; the records of each producer keep their order (rule PR
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 
-from ...core.log.close_at_exit import close_at_exit
+from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.append_validation import as_bytes, check_txid, check_txids, too_large
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
@@ -15,7 +14,7 @@ from ...core.protocol.errors import ClosedError, InvalidArgumentError, Rhumbline
 from .thin_producer import ThinProducers
 
 
-class ProxyWriter:
+class ProxyWriter(ClosesAtExit):
     """Appends to one stream. Made by ``ProxyNamespace.open_writer``; ``async with`` closes it.
 
     Writers of one stream in a process share a producer and its limit of outstanding bytes. If the
@@ -177,18 +176,8 @@ class ProxyWriter:
                 self._producers.leave(self._key, self._producer)
         return self._refusal
 
-    async def __aenter__(self) -> "ProxyWriter":
-        """Return the writer itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the writer; an error of closing never hides an error of the block."""
-        await close_at_exit(self.close, error)
+    async def _close_at_exit(self) -> None:
+        await self.close()
 
     # --- checks ---------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from operator import length_hint
-from types import TracebackType
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
@@ -23,14 +22,14 @@ from ...protocol.errors import (
 )
 from ...protocol.record_set import Kind, RecordSet, decode_entry
 from ...runtime.tracing import Tracer, TraceStep
-from ..close_at_exit import close_at_exit
+from ..close_at_exit import ClosesAtExit
 from ..config import ReaderConfig
 from .entry_source import Chunk, EntryFetcher
 from .read_ahead import ReadAhead
 from .record_batch import Record, RecordBatch
 
 
-class StreamReader:
+class StreamReader(ClosesAtExit):
     """Iterates a stream from a position on. ``Namespace.open_reader`` creates it.
 
     Use ``async for record in reader`` or ``async for batch in reader.batches()``; a caller may
@@ -248,15 +247,5 @@ class StreamReader:
         await self._read_ahead.aclose()
         await self._source.aclose()
 
-    async def __aenter__(self) -> "StreamReader":
-        """Return the reader itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the reader; an error of closing never hides an error of the block."""
-        await close_at_exit(self.aclose, error)
+    async def _close_at_exit(self) -> None:
+        await self.aclose()

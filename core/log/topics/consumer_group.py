@@ -22,7 +22,6 @@ member joins or leaves. Invariants:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -42,7 +41,7 @@ from ...runtime.metadata_store import MetadataStore, Session, Watch
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, wait_until_done
 from ...runtime.wakeup import Wakeup
-from ..close_at_exit import close_at_exit
+from ..close_at_exit import ClosesAtExit
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription
 from ..namespace import Namespace
@@ -95,7 +94,7 @@ class PartitionAssignment:
         """True once the stream has ended and the application has finished its last batch."""
 
 
-class GroupMember:
+class GroupMember(ClosesAtExit):
     """A member of a consumer group. ``async with`` joins and leaves; iterate it for deliveries.
 
     The application commits each delivery after processing it. For one event loop. A process may
@@ -219,14 +218,8 @@ class GroupMember:
         self._run_tasks.spawn(self._run(), f"group {self.group} of {self.topic.name}")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the group; an error of leaving never hides an error of the block."""
-        await close_at_exit(self.aclose, error)
+    async def _close_at_exit(self) -> None:
+        await self.aclose()
 
     # --- following the group --------------------------------------------------------------------
 

@@ -7,8 +7,6 @@ no order between records of different partitions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from ...metadata import idempotent_writes
 from ...protocol.errors import (
@@ -23,7 +21,7 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...runtime.metadata_store import Create, MetadataStore
-from ..close_at_exit import close_at_exit
+from ..close_at_exit import ClosesAtExit
 from ..metadata.paths import TopicPaths
 from ..metadata.stream_store import CONTENTION_MAX
 from ..namespace import Namespace
@@ -159,7 +157,7 @@ async def _remove(store: MetadataStore, path: str) -> None:
     await idempotent_writes.discard(store, path, version)
 
 
-class TopicWriter:
+class TopicWriter(ClosesAtExit):
     """Writes all partitions of a topic. Each partition has one writer at a time."""
 
     def __init__(self, writers: Sequence[StreamWriter], partitioner: Partitioner) -> None:
@@ -195,18 +193,8 @@ class TopicWriter:
         if failures:
             raise failures[0]
 
-    async def __aenter__(self) -> Self:
-        """Return the writer itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close all writers; an error of closing never hides an error of the block."""
-        await close_at_exit(self.close, error)
+    async def _close_at_exit(self) -> None:
+        await self.close()
 
 
 async def open_topic_writer(

@@ -16,7 +16,6 @@ Entries are sent by ``pipeline``, and everything less frequent is in ``segment_r
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from types import TracebackType
 
 from ...protocol.errors import (
     ClosedError,
@@ -31,7 +30,7 @@ from ...protocol.record_set import NO_PRODUCER, TXID_FIRST, Kind, Producer, enco
 from ...runtime.runtime import Runtime
 from ...runtime.trace_context import trace_extension
 from ...runtime.tracing import Span, TraceStep
-from ..close_at_exit import close_at_exit
+from ..close_at_exit import ClosesAtExit
 from ..config import WriterConfig
 from ..log_context import LogContext
 from ..policy import StreamPolicy
@@ -53,7 +52,7 @@ from .segment_roll import SegmentRoll
 from .writer_close import close_writer
 
 
-class StreamWriter:
+class StreamWriter(ClosesAtExit):
     """The only writer of a stream. ``Namespace.open_writer`` opens it and fences the previous one.
 
     For one event loop. ``async with`` closes it.
@@ -362,18 +361,8 @@ class StreamWriter:
         self._keepalive.stop()
         await self._segment_roll.aclose()
 
-    async def __aenter__(self) -> "StreamWriter":
-        """Return the writer itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the writer. An error of ``close`` never hides an error of the block."""
-        await close_at_exit(self.close, error)
+    async def _close_at_exit(self) -> None:
+        await self.close()
 
     # --- callbacks of the pipeline --------------------------------------------------------------
 
