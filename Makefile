@@ -138,7 +138,7 @@ proxies-many: setup-test ## proxies end again and again, for real and simulated:
 soak: setup-test ## torment one real bookie: make soak MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s
 
-reference: $(SELF) ## write the reference pages of commands and settings
+reference: $(SELF) ## write the reference pages of commands, settings, gRPC and state machines
 	$(BIN)/python -m rhumbline.cli.reference docs/reference
 
 MERMAID := docs/javascripts/mermaid.min.js

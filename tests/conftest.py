@@ -9,6 +9,8 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 
+from rhumbline.core.runtime.state_machine import check_thoroughly
+
 FIRST_SEED = 1
 
 # Tests start servers by fork and exec while gRPC channels are open. gRPC's fork handlers can abort
@@ -33,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    check_thoroughly(True)
     hypothesis.settings.load_profile("ci" if in_ci() else "local")
 
 

@@ -1,4 +1,4 @@
-"""Generates the reference pages of commands, settings and the gRPC service from the code.
+"""Generates the reference pages from the code: commands, settings, gRPC, state machines.
 
 ``make reference`` writes them; a test checks that they are up to date.
 """
@@ -11,10 +11,12 @@ import click
 from ..config_file import all_keys
 from ..main import main
 from .grpc_reference import grpc_page
+from .state_machines import state_machines_page
 
 COMMANDS_FILE = "cli.md"
 SETTINGS_FILE = "config.md"
 GRPC_FILE = "grpc-api.md"
+STATE_MACHINES_FILE = "state-machines.md"
 
 _COMMANDS_HEAD = """\
 # Commands
@@ -92,3 +94,4 @@ def write_pages(directory: Path) -> None:
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
+    (directory / STATE_MACHINES_FILE).write_text(state_machines_page(), encoding="utf-8")

@@ -496,10 +496,17 @@ class ProtocolError(RhumblineError):
 class InvariantBrokenError(RhumblineError):
     """A component found its own state impossible and stopped: this is a bug.
 
-    Restart the process and report the error with its message.
+    Restart the process and report the error with its message and its ``story``: the last
+    transitions of the component, which a traceback also shows; empty if there is none.
     """
 
     code = "bug"
+
+    def __init__(self, message: str = "", story: str = "") -> None:
+        super().__init__(message)
+        self.story = story
+        if story:
+            self.add_note(f"its last transitions:\n{story}")
 
 
 # --- metadata store -----------------------------------------------------------------------------

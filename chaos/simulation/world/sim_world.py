@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ....core.protocol.errors import InvariantBrokenError, RhumblineError
 from ....core.runtime.runtime import Runtime
+from ....core.runtime.state_machine import check_thoroughly
 from .disk import DiskImage, SimDisk
 from .loop import SimLoop
 from .metadata import MetadataSite, SimMetadataStore
@@ -196,6 +197,7 @@ class SimWorld:
         *,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
+        check_thoroughly(True)
         self.seed = seed
         self.topology = topology
         self.loop = SimLoop()

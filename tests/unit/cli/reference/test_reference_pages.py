@@ -5,9 +5,11 @@ from rhumbline.cli.reference.reference_pages import (
     COMMANDS_FILE,
     GRPC_FILE,
     SETTINGS_FILE,
+    STATE_MACHINES_FILE,
     commands_page,
     settings_page,
 )
+from rhumbline.cli.reference.state_machines import state_machines_page
 from rhumbline.proxies.rpc import rhumbline_pb2
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
@@ -24,6 +26,11 @@ def test_settings_page_is_current() -> None:
 
 def test_grpc_page_is_current() -> None:
     assert (ROOT / "docs/reference" / GRPC_FILE).read_text() == grpc_page(), HINT
+
+
+def test_state_machines_page_is_current() -> None:
+    page = (ROOT / "docs/reference" / STATE_MACHINES_FILE).read_text()
+    assert page == state_machines_page(), HINT
 
 
 def test_grpc_page_describes_every_call_and_field() -> None:

@@ -1,0 +1,48 @@
+"""Generates the page of state machines from their transition tables."""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from ...core.runtime.state_machine import TransitionTable
+
+TABLES: Sequence[TransitionTable[Any, Any]] = ()
+"""All tables, in the order of the page. A test finds a table that is missing here."""
+
+_HEAD = """\
+# State machines
+
+Generated from the program; do not edit. Each machine is one table in the code: a state and an event
+determine the next state, and a pair without a row is impossible. If it occurs all the same, the
+component raises `InvariantBrokenError`, which carries the machine's last transitions.
+"""
+
+
+def state_machines_page(tables: Sequence[TransitionTable[Any, Any]] = TABLES) -> str:
+    """Return the page: for each machine its diagram, its states and its transitions."""
+    return "\n".join([_HEAD, *(line for table in tables for line in _describe(table))])
+
+
+def _describe(table: TransitionTable[Any, Any]) -> Iterator[str]:
+    yield f"## {table.name[0].upper()}{table.name[1:]}\n"
+    yield f"{table.text}\n"
+    yield "```mermaid\nstateDiagram-v2"
+    yield f"  [*] --> {table.initial.name}"
+    for (old, new), events in _edges(table).items():
+        yield f"  {old.name} --> {new.name}: {', '.join(event.name for event in events)}"
+    yield "```\n"
+    yield "| state | meaning |\n|---|---|"
+    for state in type(table.initial):
+        yield f"| `{state.name}` | {state.value} |"
+    yield "\n| state | event | next state | the event |\n|---|---|---|---|"
+    for (old, event), new in table.transitions.items():
+        yield f"| `{old.name}` | `{event.name}` | `{new.name}` | {event.value} |"
+    yield ""
+
+
+def _edges(table: TransitionTable[Any, Any]) -> dict[tuple[Enum, Enum], list[Enum]]:
+    """Return the events of each pair of states, which share an arrow."""
+    edges: dict[tuple[Enum, Enum], list[Enum]] = {}
+    for (old, event), new in table.transitions.items():
+        edges.setdefault((old, new), []).append(event)
+    return edges
