@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
+from ...core.bookie.life_cycle import BOOKIE_LIFE
 from ...core.runtime.state_machine import TransitionTable
 
-TABLES: Sequence[TransitionTable[Any, Any]] = ()
+TABLES: Sequence[TransitionTable[Any, Any]] = (BOOKIE_LIFE,)
 """All tables, in the order of the page. A test finds a table that is missing here."""
 
 _HEAD = """\
@@ -34,9 +35,10 @@ def _describe(table: TransitionTable[Any, Any]) -> Iterator[str]:
     yield "| state | meaning |\n|---|---|"
     for state in type(table.initial):
         yield f"| `{state.name}` | {state.value} |"
-    yield "\n| state | event | next state | the event |\n|---|---|---|---|"
-    for (old, event), new in table.transitions.items():
-        yield f"| `{old.name}` | `{event.name}` | `{new.name}` | {event.value} |"
+    yield "\n| in state | event | next state | the event |\n|---|---|---|---|"
+    for (event, new), states in _rows(table).items():
+        names = ", ".join(f"`{state.name}`" for state in states)
+        yield f"| {names} | `{event.name}` | `{new.name}` | {event.value} |"
     yield ""
 
 
@@ -46,3 +48,11 @@ def _edges(table: TransitionTable[Any, Any]) -> dict[tuple[Enum, Enum], list[Enu
     for (old, event), new in table.transitions.items():
         edges.setdefault((old, new), []).append(event)
     return edges
+
+
+def _rows(table: TransitionTable[Any, Any]) -> dict[tuple[Enum, Enum], list[Enum]]:
+    """Return the states in which an event leads to the same next state, which share a row."""
+    rows: dict[tuple[Enum, Enum], list[Enum]] = {}
+    for (old, event), new in table.transitions.items():
+        rows.setdefault((event, new), []).append(old)
+    return rows

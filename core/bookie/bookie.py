@@ -22,11 +22,13 @@ from ..protocol.errors import (
 )
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
+from ..runtime.state_machine import StateMachine
 from ..runtime.tasks import Tasks, wait_until_done
 from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, HOLDER, RACK, REGION, Registration
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
 from .identity import Identity, check_identity, read_identity, repair_identity
+from .life_cycle import ADMISSIONS, BOOKIE_LIFE, SERVING, BookieEvent, BookieState, admission
 from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import Maintenance
@@ -63,7 +65,6 @@ class Bookie:
         self._tasks = Tasks()
         self.storage = Storage(runtime, disk, config, identity.bookie_id)
         self._guard = StartGuard(disk, directory, identity, runtime.random)
-        self._is_claimed = False
         self._space = FreeSpaceMonitor(disk, config)
         self._space.on_change = self._update_mode
         self.service = EntryService(
@@ -89,7 +90,13 @@ class Bookie:
         self._server: asyncio.Server | None = None
         self._registration_keeper: RegistrationKeeper | None = None
         self._maintenance_task: asyncio.Task[Any] | None = None
-        self._is_closed = False
+        self._is_claimed = False
+        self._life = StateMachine(
+            BOOKIE_LIFE,
+            str(identity.bookie_id),
+            now=asyncio.get_running_loop().time,
+            check=self._check,
+        )
 
     @classmethod
     async def open(
@@ -130,7 +137,6 @@ class Bookie:
         except BaseException:
             await self.storage.abandon()
             raise
-        self._update_mode()
 
     @property
     def bookie_id(self) -> BookieId:
@@ -151,9 +157,21 @@ class Bookie:
         return port
 
     @property
+    def state(self) -> BookieState:
+        """The state in the life cycle of the bookie."""
+        return self._life.state
+
+    def story(self) -> str:
+        """Return the last changes of the state, one in a line."""
+        return self._life.story()
+
+    def __repr__(self) -> str:
+        return repr(self._life)
+
+    @property
     def is_read_only(self) -> bool:
         """True if plain adds are refused."""
-        return not self.service.accepts_adds
+        return self.state is not BookieState.WRITABLE
 
     async def serve(self, host: str, port: int) -> None:
         """Listens on the port (0: any free port), registers the bookie and claims its storage.
@@ -175,9 +193,12 @@ class Bookie:
         self._registration_keeper = RegistrationKeeper(
             self._directory, self._config, registration, self._tasks
         )
-        await self._registration_keeper.join(read_only=self.is_read_only)
+        await self._registration_keeper.join(
+            read_only=self._admission() is not BookieEvent.ADMIT_ALL
+        )
         await self._guard.claim(self.storage.log.durable_end, self.limbo_reason)
         self._is_claimed = True
+        self._enter(self._admission())
         self._tasks.spawn(self._space.run(), "free space")
         self._tasks.spawn(self._scrub(), "scrub")
         self._tasks.spawn(self._record_end(), "end of the log")
@@ -213,7 +234,7 @@ class Bookie:
                 self.maintenance.retire_files([damage.number for damage in report.damages])
 
     def _accept(self) -> Any:  # noqa: ANN401 - a compiled class cannot inherit asyncio.Protocol
-        if not self._is_claimed:
+        if self.state is BookieState.STARTING:
             return _ClosedConnection()
         return ClientConnection(
             self.service, self._tasks, self._connections, self._closed_reasons, self._partial_frames
@@ -241,30 +262,43 @@ class Bookie:
         self._is_read_only_by_command = read_only
         self._update_mode()
 
-    def _update_mode(self) -> None:
-        """Updates the accepted kinds of adds, and the registration, to the state of the bookie."""
-        service, space = self.service, self._space
-        is_failed = service.failure is not None
-        if service.ran_out_of_space:
-            service.ran_out_of_space = False
-            space.mark_full()
-        service.accepts_recovery_adds = space.has_reserve and not is_failed
-        service.accepts_adds = (
-            space.has_room and not is_failed and not self._is_read_only_by_command
+    def _admission(self) -> BookieEvent:
+        return admission(
+            is_failed=self.service.failure is not None,
+            has_reserve=self._space.has_reserve,
+            has_room=self._space.has_room,
+            is_read_only_by_command=self._is_read_only_by_command,
         )
+
+    def _update_mode(self) -> None:
+        """Updates the state, and the registration, after a change of what decides on adds."""
+        event = self._admission()
+        if self.state in SERVING and ADMISSIONS[event] is not self.state:
+            self._enter(event)
         if self._registration_keeper is not None:
-            self._registration_keeper.set_read_only(self.is_read_only)
+            self._registration_keeper.set_read_only(event is not BookieEvent.ADMIT_ALL)
+
+    def _enter(self, event: BookieEvent) -> None:
+        """Takes a transition and tells the service which adds it accepts from now on."""
+        state = self._life.take(event, str(self.service.failure or ""))
+        self.service.accepts_adds = state is BookieState.WRITABLE
+        self.service.accepts_recovery_adds = state in (BookieState.WRITABLE, BookieState.READ_ONLY)
+
+    def _check(self) -> None:
+        if self.state in SERVING:
+            assert self._is_claimed, "an unclaimed storage is served"
+            has_failed = self.service.failure is not None
+            assert (self.state is BookieState.FAILED) == has_failed, "a failed log takes adds"
 
     async def aclose(self) -> None:
         """Unregisters, completes pending requests and closes everything. Safe to repeat."""
-        if self._is_closed:
+        if self.state in (BookieState.CLOSING, BookieState.CLOSED):
             return
-        self._is_closed = True
+        self._enter(BookieEvent.CLOSE)
         if self._registration_keeper is not None:
             await self._registration_keeper.leave()
         if self._server is not None:
             self._server.close()
-        self.service.accepts_adds = self.service.accepts_recovery_adds = False
         if self._maintenance_task is not None:
             self._maintenance_task.cancel()
             await wait_until_done(self._maintenance_task)
@@ -275,6 +309,7 @@ class Bookie:
             connection.close("shutdown")
         self._partial_frames.close()
         await self._tasks.aclose()
+        self._enter(BookieEvent.END)
 
     async def _record_last_end(self) -> None:
         if not self._is_claimed or self.storage.log.durable_end == 0:

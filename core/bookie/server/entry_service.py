@@ -60,13 +60,13 @@ class EntryService(StorageListener):
         self.storage = storage
         self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
         self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
-        self.accepts_adds = True
-        """True if plain adds are accepted; false on a full or failed disk, or by command."""
-        self.accepts_recovery_adds = True
+        self.accepts_adds = False
+        """True if plain adds are accepted. The bookie sets it by its state (life_cycle.py)."""
+        self.accepts_recovery_adds = False
+        """True if recovery adds are accepted."""
         self.failure: RhumblineError | None = None
-        self.ran_out_of_space = False
         self.on_change: Callable[[], None] = lambda: None
-        """Called when the log failed or found no space, so that the owner updates the mode."""
+        """Called when the log failed or found no space, so that the bookie updates its state."""
         storage.listener = self
 
     @property
@@ -370,13 +370,11 @@ class EntryService(StorageListener):
     def log_failed(self, error: RhumblineError) -> None:
         """See StorageListener."""
         self.failure = error
-        self.accepts_adds = self.accepts_recovery_adds = False
         self.on_change()
 
     def space_ran_out(self, error: RhumblineError) -> None:
         """See StorageListener."""
-        self.accepts_adds = self.accepts_recovery_adds = False
-        self.ran_out_of_space = True
+        self.space.mark_full()
         self.on_change()
 
 
