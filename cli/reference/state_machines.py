@@ -5,9 +5,10 @@ from enum import Enum
 from typing import Any
 
 from ...core.bookie.life_cycle import BOOKIE_LIFE
+from ...core.ledger.connection.connection_state import CONNECTION
 from ...core.runtime.state_machine import TransitionTable
 
-TABLES: Sequence[TransitionTable[Any, Any]] = (BOOKIE_LIFE,)
+TABLES: Sequence[TransitionTable[Any, Any]] = (BOOKIE_LIFE, CONNECTION)
 """All tables, in the order of the page. A test finds a table that is missing here."""
 
 _HEAD = """\

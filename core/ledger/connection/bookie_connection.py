@@ -27,6 +27,7 @@ from ...protocol.errors import (
     ProtocolError,
     RhumblineError,
 )
+from ...runtime.state_machine import StateMachine
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import handshake, v2, v3
 from ...wire.error_codes import error_of_code
@@ -34,6 +35,7 @@ from ...wire.frames import FRAME_BYTES_MAX, FrameSplitter
 from ..add_op import AddOp
 from ..config import LedgerConfig
 from ..replica import Replica
+from .connection_state import CONNECTION, ConnectionEvent, ConnectionState
 from .large_frame import LargeFrame
 from .link_traffic import LinkTraffic
 
@@ -46,7 +48,7 @@ _LARGE_BYTES_MIN = 128 << 10
 _LATE_MAX = 10_000  # adds that one tick times out at most
 _TICKS = 4  # timer ticks per request time-out
 _LIFETIME = _TICKS + 1  # ticks until a request times out: it is sent between two ticks
-_CONNECTING, _HANDSHAKE, _READY, _LOST = range(4)
+_HANDSHAKE, _READY, _LOST = ConnectionState.HANDSHAKE, ConnectionState.READY, ConnectionState.LOST
 
 
 OnMessage = Callable[[RhumblineError | None, pb.Response | None], None]
@@ -91,7 +93,7 @@ class BookieConnection:
         self._bytes_max = config.in_flight_bytes_max
         self._requests_max = config.in_flight_requests_max
         self._tick_s = config.request_timeout_ms / 1000 / _TICKS
-        self._state = _CONNECTING
+        self._life = StateMachine(CONNECTION, str(bookie), now=self._loop.time, check=self._check)
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
@@ -128,7 +130,7 @@ class BookieConnection:
         self.in_flight_bytes += size
         out = self._out
         out.append(frame)
-        if len(out) == 1 and self._state == _READY:
+        if len(out) == 1 and self._life.state is _READY:
             self._loop.call_soon(self._flush)
         return True
 
@@ -206,12 +208,12 @@ class BookieConnection:
             return None
         self.in_flight_bytes += size
         self._out.append(frame)
-        if len(self._out) == 1 and self._state == _READY:
+        if len(self._out) == 1 and self._life.state is _READY:
             self._loop.call_soon(self._flush)
         return _PendingRequest(on_response, size, self._epoch + ticks)
 
     def _flush(self) -> None:
-        if self._is_paused or self._state != _READY or not self._out:
+        if self._is_paused or self._life.state is not _READY or not self._out:
             return
         assert self._transport is not None
         out, self._out = self._out, []
@@ -230,18 +232,18 @@ class BookieConnection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Starts the handshake, by which a bookie with an incarnation proves its identity."""
         transport = cast(asyncio.Transport, transport)  # uvloop's class is not declared as one
-        if self._state == _LOST:  # the link timed out meanwhile
+        if self._life.state is _LOST:  # the link timed out meanwhile
             transport.abort()
             return
         self._transport = transport
         if has_incarnation(self.bookie):
-            self._state = _HANDSHAKE
+            self._life.take(ConnectionEvent.CONNECT)
             transport.write(v2.encode_auth(handshake.PLUGIN, handshake.encode_hello(self.bookie)))
         else:
-            self._on_ready()
+            self._on_ready(ConnectionEvent.CONNECT_UNPROVED)
 
-    def _on_ready(self) -> None:
-        self._state = _READY
+    def _on_ready(self, event: ConnectionEvent) -> None:
+        self._life.take(event)
         if not self._ready.done():
             self._ready.set_result(None)
         self._flush()
@@ -265,9 +267,9 @@ class BookieConnection:
 
     def fail(self, error: RhumblineError) -> None:
         """Ends the connection; every pending request fails with ``error``. Safe to repeat."""
-        if self._state == _LOST:
+        if self._life.state is _LOST:
             return
-        self._state = _LOST
+        self._life.take(ConnectionEvent.LOSE, str(error))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -290,6 +292,17 @@ class BookieConnection:
         for pending in numbered.values():
             pending.on_response(error, None)
 
+    def story(self) -> str:
+        """Return the changes of the connection's state, one in a line."""
+        return self._life.story()
+
+    def __repr__(self) -> str:
+        return repr(self._life)
+
+    def _check(self) -> None:
+        if self._life.state is _HANDSHAKE or self._life.state is _READY:
+            assert self._transport is not None, "requests have no transport"
+
     # --- responses ------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
@@ -303,13 +316,13 @@ class BookieConnection:
                     return
             data, starts, stops = self._splitter.cut(data)
             for start, stop in zip(starts, stops, strict=True):
-                if self._state == _LOST:
+                if self._life.state is _LOST:
                     return
                 if data.startswith(_BATCH_HEAD, start):  # large, and decoded in place
                     self._on_batch(v2.decode_batch_response(memoryview(data)[start:stop]))
                 else:
                     self._on_frame(data[start:stop])
-            if self._splitter.held_bytes and self._state != _LOST:
+            if self._splitter.held_bytes and self._life.state is not _LOST:
                 self._receive_large()
         except (ProtocolError, BookieUnavailableError) as error:
             self.fail(error)
@@ -328,7 +341,7 @@ class BookieConnection:
 
     def take_large(self, frame: memoryview) -> None:
         """See FrameOwner."""
-        if self._state == _LOST or self._transport is None:
+        if self._life.state is _LOST or self._transport is None:
             return
         self._transport.set_protocol(cast(asyncio.BaseProtocol, self))
         try:
@@ -402,10 +415,10 @@ class BookieConnection:
             pending.on_response(error, response)
 
     def _on_auth_response(self, response: v2.AuthResponse) -> None:
-        if self._state != _HANDSHAKE:
+        if self._life.state is not _HANDSHAKE:
             raise ProtocolError(f"{self.bookie} sent an AUTH response without a request")
         handshake.check_response(response.plugin, response.payload, self.bookie)
-        self._on_ready()
+        self._on_ready(ConnectionEvent.PROVE)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -419,7 +432,7 @@ class BookieConnection:
         error = DeadlineExceededError(f"{self.bookie} did not respond in time")
         for pending in late:
             pending.on_response(error, None)
-        if not self.is_idle and self._state == _READY:
+        if not self.is_idle and self._life.state is _READY:
             self._timer = self._loop.call_later(self._tick_s, self._on_tick)
 
     def _take_late(self) -> list[_PendingRequest]:

@@ -13,6 +13,7 @@ from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.connection.bookie_connection import BookieConnection
 from rhumbline.core.ledger.connection.bookie_pool import BookiePool
+from rhumbline.core.ledger.connection.connection_state import ConnectionEvent
 from rhumbline.core.ledger.connection.large_frame import LargeFrame
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.protocol.bookie_id import BookieId, Region
@@ -204,7 +205,7 @@ def test_real_sockets_deliver_the_same(make_loop: Callable[[], asyncio.AbstractE
         port = server.sockets[0].getsockname()[1]
         factory: Any = lambda: connection  # noqa: E731
         await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", port)
-        connection._on_ready()
+        connection._on_ready(ConnectionEvent.PROVE)
         received_all = [Responses() for _ in stored]
         for responses in received_all:
             assert connection.send_batch_read(1, 0, LIMITS, responses)
