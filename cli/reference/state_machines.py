@@ -7,8 +7,9 @@ from typing import Any
 from ...core.bookie.life_cycle import BOOKIE_LIFE
 from ...core.ledger.connection.connection_state import CONNECTION
 from ...core.runtime.state_machine import TransitionTable
+from ...proxies.write.ownership import OWNERSHIP
 
-TABLES: Sequence[TransitionTable[Any, Any]] = (BOOKIE_LIFE, CONNECTION)
+TABLES: Sequence[TransitionTable[Any, Any]] = (BOOKIE_LIFE, CONNECTION, OWNERSHIP)
 """All tables, in the order of the page. A test finds a table that is missing here."""
 
 _HEAD = """\

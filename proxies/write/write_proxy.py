@@ -7,13 +7,13 @@ writers of the log, and the older writer is fenced (rule PRX-1).
 Invariants:
 
 1. Every item gets exactly one result.
-2. A stream is in at most one state: being taken over, served, or being released.
+2. A stream follows the table of ``ownership.py``: sets wait only while it is being taken over, and
+   it is served only with an open writer.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum
 
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
@@ -27,6 +27,7 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all
 from ...core.runtime.wakeup import Wakeup
 from ..config import ProxyConfig
@@ -34,6 +35,7 @@ from ..membership import WRITE, ProxyMember, ProxyMembership
 from ..routing import Routing, stream_key
 from .append_item import AppendItem, OnAppended
 from .claims import Claims, OwnershipClaim
+from .ownership import OWNERSHIP, OwnershipEvent, OwnershipState
 from .rate_limits import RecordLimits
 from .sequence_index import SequenceIndex
 from .served_stream import ServedStream
@@ -45,23 +47,22 @@ _HOMES_PER_ROUND = 100
 _MOVES_PER_ROUND = 16
 
 
-class _State(Enum):
-    TAKING = 1
-    SERVED = 2
-    RELEASING = 3
-
-
 class _Stream:
     """A stream at this proxy, with the items that wait while it is being taken over."""
 
     __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "name", "namespace",
-                 "rival_address", "served", "state", "tried", "waiting",
+                 "ownership", "rival_address", "served", "tried", "waiting",
                  "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace
         self.name = name
-        self.state = _State.TAKING
+        self.ownership = StateMachine(
+            OWNERSHIP,
+            stream_key(namespace, name),
+            now=asyncio.get_running_loop().time,
+            check=self._check,
+        )
         self.changed = asyncio.Event()
         """Set when the takeover has ended."""
         self.failure: RhumblineError | None = None
@@ -77,6 +78,15 @@ class _Stream:
         self.waiting: list[tuple[AppendItem, OnAppended]] = []
         self.waiting_bytes = 0
         self.tried: dict[str, None] = {}
+
+    @property
+    def state(self) -> OwnershipState:
+        """The state of the ownership."""
+        return self.ownership.state
+
+    def _check(self) -> None:
+        assert self.state is OwnershipState.TAKING or not self.waiting, "sets wait in vain"
+        assert self.state is not OwnershipState.SERVED or self.served is not None, "no writer"
 
 
 class WriteProxy:
@@ -133,14 +143,14 @@ class WriteProxy:
             stream = self._begin_takeover(item, on_result)
         if stream is None:
             return
-        if stream.served is not None and stream.state is _State.SERVED:
+        if stream.served is not None and stream.state is OwnershipState.SERVED:
             stream.served.submit(item, on_result)
         else:
             self._enqueue(stream, item, on_result)
 
     def _enqueue(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
         size = len(item.record_set)
-        if stream.state is _State.RELEASING:
+        if stream.state is OwnershipState.RELEASING:
             on_result(self._redirect_error(stream))
         elif stream.waiting_bytes + size > self._config.waiting_bytes_max:
             on_result(TooManyRequestsError(f"stream {item.stream} is being taken over"))
@@ -178,7 +188,7 @@ class WriteProxy:
     def serves(self, namespace: str, stream: str) -> bool:
         """Return whether the proxy accepts sets for the stream and believes that it owns it."""
         found = self._streams.get(stream_key(namespace, stream))
-        return found is not None and found.state is _State.SERVED
+        return found is not None and found.state is OwnershipState.SERVED
 
     # --- taking ---------------------------------------------------------------------------------
 
@@ -197,19 +207,18 @@ class WriteProxy:
             failure = UnavailableError(f"stream {stream.name} could not be claimed: {error}")
         except RhumblineError as error:
             failure = error
-        if failure is None:
-            self._counts["taken"] += 1
-            stream.state = _State.SERVED
-        else:
+        if failure is not None:
             self._counts["redirected"] += isinstance(failure, NotOwnerError)
             await self._release_claim(stream)
         # No await from here on: no new item may overtake those that wait (rule PRX-5).
         waiting, stream.waiting = stream.waiting, []
         stream.waiting_bytes = 0
-        if failure is not None:
+        if failure is None:
+            self._counts["taken"] += 1
+            stream.ownership.take(OwnershipEvent.TAKE)
+        else:
             stream.failure = failure
-            stream.state = _State.RELEASING
-            self._streams.pop(stream_key(stream.namespace, stream.name), None)
+            self._forget(stream, OwnershipEvent.FAIL, str(failure))
         stream.changed.set()
         for item, on_result in waiting:
             if failure is not None:
@@ -296,7 +305,7 @@ class WriteProxy:
         """Release a stream after its accepted sets are acknowledged. Returns whether it was served
         here."""
         found = self._streams.get(stream_key(namespace, stream))
-        if found is None or found.state is not _State.SERVED:
+        if found is None or found.state is not OwnershipState.SERVED:
             return False
         assert found.served is not None
         with suppress(RhumblineError):  # the next owner finds the end by recovery
@@ -319,11 +328,11 @@ class WriteProxy:
                 found = self._streams[key] = _Stream(namespace, stream)
                 found.tried.update(dict.fromkeys(tried))
                 self._tasks.spawn(self._take_over(found), f"take {stream}")
-            while found.state is _State.TAKING:
+            while found.state is OwnershipState.TAKING:
                 await found.changed.wait()
             if found.failure is not None:
                 raise found.failure
-            if found.state is not _State.SERVED:
+            if found.state is not OwnershipState.SERVED:
                 raise self._redirect_error(found)
             served = found.served
             assert served is not None
@@ -336,7 +345,7 @@ class WriteProxy:
         error."""
         served = stream.served
         assert served is not None
-        stream.state = _State.RELEASING
+        stream.ownership.take(OwnershipEvent.RELEASE)
         self._counts["released"] += 1
         try:
             async with asyncio.timeout(self._config.handover_ms_max / 1000):
@@ -345,13 +354,13 @@ class WriteProxy:
             raise UnavailableError(f"stream {stream.name} did not close in time") from error
         finally:
             await served.abort()
-            self._streams.pop(stream_key(stream.namespace, stream.name), None)
+            self._forget(stream, OwnershipEvent.END)
             await self._release_claim(stream)
 
     def _on_over(self, stream: _Stream) -> None:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""
-        if stream.state is _State.SERVED:
-            stream.state = _State.RELEASING
+        if stream.state is OwnershipState.SERVED:
+            stream.ownership.take(OwnershipEvent.LOSE)
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
                 self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")
@@ -359,8 +368,13 @@ class WriteProxy:
     async def _remove_lost_stream(self, stream: _Stream) -> None:
         assert stream.served is not None
         await stream.served.abort()
-        self._streams.pop(stream_key(stream.namespace, stream.name), None)
+        self._forget(stream, OwnershipEvent.END)
         await self._release_claim(stream)
+
+    def _forget(self, stream: _Stream, event: OwnershipEvent, detail: str = "") -> None:
+        """Remove a stream, unless ``aclose`` has removed it meanwhile."""
+        if self._streams.pop(stream_key(stream.namespace, stream.name), None) is not None:
+            stream.ownership.take(event, detail)
 
     async def _release_claim(self, stream: _Stream) -> None:
         claim, stream.claim = stream.claim, None
@@ -398,7 +412,7 @@ class WriteProxy:
         next_index = 0
         while True:
             await asyncio.sleep(self._config.balance_ms / 1000)
-            served = [s for s in self._streams.values() if s.state is _State.SERVED]
+            served = [s for s in self._streams.values() if s.state is OwnershipState.SERVED]
             for stream in served[next_index : next_index + _HOMES_PER_ROUND]:
                 with suppress(RhumblineError):  # the next round reads it again
                     stream.home = await self.claims.home(stream.namespace, stream.name)
@@ -428,7 +442,7 @@ class WriteProxy:
         """Stop all writers: the claims are lost, so other proxies may take the streams over."""
         for stream in list(self._streams.values()):
             stream.claim = None
-            if stream.served is not None and stream.state is _State.SERVED:
+            if stream.served is not None and stream.state is OwnershipState.SERVED:
                 self._on_over(stream)
 
     async def preferred(self, namespace: str, stream: str) -> ProxyMember | None:
@@ -448,13 +462,14 @@ class WriteProxy:
             waiting, stream.waiting = stream.waiting, []
             for _, on_result in waiting:
                 on_result(self._redirect_error(stream))
-            if stream.state is _State.TAKING:
-                stream.state, stream.failure = _State.RELEASING, self._redirect_error(stream)
+            if stream.state is OwnershipState.TAKING:
+                stream.failure = self._redirect_error(stream)
+                stream.ownership.take(OwnershipEvent.STOP)
                 stream.changed.set()
-        served = [s for s in self._streams.values() if s.state is _State.SERVED]
+        served = [s for s in self._streams.values() if s.state is OwnershipState.SERVED]
         await run_all([self.release(s.namespace, s.name) for s in served], "hand over")
         for stream in list(self._streams.values()):  # those that were being taken over
-            self._streams.pop(stream_key(stream.namespace, stream.name), None)
+            self._forget(stream, OwnershipEvent.END)
             await self._release_claim(stream)
 
     def statistics(self) -> dict[str, int]:
