@@ -7,8 +7,6 @@ certain; otherwise an error that means "unknown".
 
 from collections.abc import Callable, Iterable, Iterator
 
-from crc32c import crc32c
-
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import (
     CorruptionError,
@@ -38,12 +36,12 @@ from .ledger_records import (
     lac_of_body,
     limbo_records,
 )
-from .log.commit_group import CommitGroup, DurabilityWaiter, OnDurable, ResponseSink
+from .log.commit_group import AddSink, CommitGroup, DurabilityWaiter, OnDurable, WaitingAdd
 from .log.file_rows import read_rows
 from .log.file_set import FileGoneError, FileSet
 from .log.group_rows import index_group_entries
 from .log.index_reconciliation import rank_of, reconcile, remove_leftovers, yield_now
-from .log.log_format import OFFSET_BITS, RECORD_HEADER, RECORD_HEADER_BYTES
+from .log.log_format import OFFSET_BITS
 from .log.replay import Damage
 from .log.sorted_file import SortedFile, SortedFileWriter
 from .log.startup import open_files, read_header
@@ -172,20 +170,21 @@ class Storage:
     # --- adding ---------------------------------------------------------------------------------
 
     def add(
-        self, ledger: LedgerRecord, entry: bytes, connection: ResponseSink, response: bytes
+        self, ledger: LedgerRecord, entry: bytes, sink: AddSink, add: bytes | WaitingAdd
     ) -> None:
-        """Appends an entry that the caller checked; the response is sent when it is durable."""
+        """Appends an entry that the caller checked; ``sink`` gets ``add`` when it is durable.
+
+        ``add`` is the key of a v2 add, or another request. Most v2 adds reach the group without
+        this call (``ClientConnection``).
+        """
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
-        size = len(entry)
-        offset = group.body_bytes + RECORD_HEADER_BYTES
-        group.buffers += (RECORD_HEADER.pack(size, crc32c(entry)), entry)
-        group.adds.append((ledger, entry_id, lac, offset, size))
-        group.body_bytes = offset + size
-        group.count += 1
-        outbox = group.outbox_of(connection)
-        outbox.responses.append(response)
-        outbox.request_bytes += size
+        outbox = group.outbox_of(sink)
+        group.append_entry(ledger, entry_id, lac, entry, outbox)
+        if isinstance(add, bytes):
+            outbox.keys.append(add)
+        else:
+            outbox.requests.append(add)
         self.log.kick()
         if ledger.polls:
             self.raise_lac(ledger, lac)
@@ -489,8 +488,8 @@ class Storage:
         advanced = index_group_entries(group.adds, position, self.index.recent.entries_of, now_ms)
         self.entry_count += len(group.adds)
         self.entry_bytes += len(body)
-        for connection, outbox in group.outboxes.items():
-            connection.deliver(outbox)
+        for sink, outbox in group.outboxes.items():
+            sink.deliver(outbox)
         for callback in group.callbacks:
             callback(None)
         if advanced:
@@ -498,8 +497,8 @@ class Storage:
 
     def group_refused(self, group: CommitGroup, error: RhumblineError) -> None:
         """See LogOwner."""
-        for connection, outbox in group.outboxes.items():
-            connection.reject(outbox, error)
+        for sink, outbox in group.outboxes.items():
+            sink.reject(outbox, error)
         if isinstance(error, DiskFullError):
             self.listener.space_ran_out(error)
         for callback in group.callbacks:

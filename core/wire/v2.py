@@ -81,6 +81,9 @@ ADD_RESPONSE_BYTES = RESPONSE.size
 ADD_RESPONSE_WORD = (ADD_RESPONSE_BYTES - 4) << 32 | VERSION << 24 | OP_ADD << 16
 """The first word of every add response, as RESPONSE unpacks it."""
 
+ADD_KEY_BYTES = 16
+"""Size of an add's key, ledger id and entry id, with which its entry begins and a response ends."""
+
 _ADD_PACKET_BYTES = HEADER.size + MASTER_KEY_BYTES
 _READ_PACKET_BYTES = READ.size - 4
 _BATCH_PACKET_BYTES = BATCH_READ.size - 4
@@ -333,6 +336,11 @@ def _decode_auth(frame: bytes) -> tuple[str, bytes]:
 def encode_add_response(code: int, ledger_id: int, entry_id: int) -> bytes:
     """Encode the response to an add: 28 bytes."""
     return _pack_response(ADD_RESPONSE_WORD, code, ledger_id, entry_id)
+
+
+def add_response_head(code: int) -> bytes:
+    """Encode the response to an add up to the add's key."""
+    return _pack_response(ADD_RESPONSE_WORD, code, 0, 0)[:-ADD_KEY_BYTES]
 
 
 def encode_read_response(code: int, ledger_id: int, entry_id: int, body: bytes = b"") -> bytes:

@@ -270,13 +270,6 @@ def add_response(request: pb.Request, status: Status) -> pb.Response:
     return response
 
 
-def with_status(response: pb.Response, status: Status) -> pb.Response:
-    """Change the status of an add response, in place, and return it."""
-    response.status = cast("pb.StatusCode", int(status))
-    response.add_response.status = response.status
-    return response
-
-
 def read_response(
     request: pb.Request,
     status: Status,

@@ -58,8 +58,8 @@ class PromiseRecorder:
         self._disk = disk
 
     def deliver(self, outbox: Outbox) -> None:
-        for response in outbox.responses:
-            ledger_id, entry_id = response.split()
+        for key in outbox.keys:
+            ledger_id, entry_id = key.split()
             self._disk.promise(Acked(int(ledger_id), int(entry_id)))
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:

@@ -1,41 +1,58 @@
-"""A commit group: the records that one sync makes durable, and the responses that wait for it."""
+"""A commit group: the records that one sync makes durable, and the requests that wait for it."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from crc32c import crc32c
+
 from ...protocol.errors import RhumblineError
 from ..ledger_records import LedgerRecord
-from .log_format import encode_record
+from .log_format import RECORD_HEADER, RECORD_HEADER_BYTES, encode_record
 
 OnDurable = Callable[[RhumblineError | None], None]
 """Callback with None when a group is durable, or with the error that refused it."""
 
 
-class Outbox:
-    """Responses of one connection that wait for a group, and the bytes of their requests."""
+class WaitingAdd(Protocol):
+    """An add that waits for its group."""
 
-    __slots__ = ("request_bytes", "responses")
+    def response(self, error: RhumblineError | None) -> bytes:
+        """Return the response frame for this outcome."""
+        ...
+
+
+class Outbox:
+    """The adds of one connection that wait for a group, and the bytes of their requests.
+
+    The responses are encoded when the outcome of the group is known.
+    """
+
+    __slots__ = ("keys", "request_bytes", "requests")
 
     def __init__(self) -> None:
-        self.responses: list[bytes] = []
+        self.keys: list[bytes] = []
+        """The v2 adds: ledger id and entry id, with which the entry begins and the response ends.
+        """
+        self.requests: list[WaitingAdd] = []
+        """The other adds."""
         self.request_bytes = 0
 
 
-class ResponseSink(Protocol):
+class AddSink(Protocol):
     """The receiver of an outbox, usually a connection."""
 
     def deliver(self, outbox: Outbox) -> None:
-        """Sends the responses: their group is durable."""
+        """Acknowledges the adds: their group is durable."""
         ...
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
-        """Handles the failure of the group: the prepared responses must never be sent."""
+        """Handles the failure of the group: none of its adds may ever be acknowledged."""
         ...
 
 
 class CommitGroup:
-    """The records of the next sync. The hot path appends to the lists directly."""
+    """The records of the next sync, and who waits for them."""
 
     __slots__ = ("adds", "body_bytes", "buffers", "callbacks", "count", "outboxes", "states")
 
@@ -45,16 +62,28 @@ class CommitGroup:
         self.count = 0
         self.adds: list[tuple[LedgerRecord, int, int, int, int]] = []
         """(ledger, entry id, LAC, offset of the entry in the body, length of the entry)"""
-        self.outboxes: dict[ResponseSink, Outbox] = {}
+        self.outboxes: dict[AddSink, Outbox] = {}
         self.callbacks: list[OnDurable] = []
         self.states: list[bytes] = []
 
-    def outbox_of(self, connection: ResponseSink) -> Outbox:
-        """Return the connection's outbox for this group, creating it if needed."""
-        outbox = self.outboxes.get(connection)
+    def outbox_of(self, sink: AddSink) -> Outbox:
+        """Return the outbox of ``sink`` for this group, creating it if needed."""
+        outbox = self.outboxes.get(sink)
         if outbox is None:
-            outbox = self.outboxes[connection] = Outbox()
+            outbox = self.outboxes[sink] = Outbox()
         return outbox
+
+    def append_entry(
+        self, ledger: LedgerRecord, entry_id: int, lac: int, entry: bytes, outbox: Outbox
+    ) -> None:
+        """Appends an entry that the caller checked; the caller puts its key into ``outbox``."""
+        size = len(entry)
+        offset = self.body_bytes + RECORD_HEADER_BYTES
+        self.buffers += (RECORD_HEADER.pack(size, crc32c(entry)), entry)
+        self.adds.append((ledger, entry_id, lac, offset, size))
+        self.body_bytes = offset + size
+        self.count += 1
+        outbox.request_bytes += size
 
     def append_state(self, record: bytes) -> None:
         """Appends a state record."""

@@ -180,12 +180,12 @@ class _Restoring:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def deliver(self, outbox: Outbox) -> None:
-        """See commit_group.ResponseSink."""
+        """See commit_group.AddSink."""
         if not self.done.done():
             self.done.set_result(None)
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.ResponseSink."""
+        """See commit_group.AddSink."""
         if not self.done.done():
             self.done.set_exception(error)
 

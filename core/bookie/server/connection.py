@@ -16,27 +16,23 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-from crc32c import crc32c
-
 from ...protocol.errors import DiskFullError, ProtocolError, RhumblineError
 from ...runtime.tasks import Tasks
+from ...wire.error_codes import code_for
 from ...wire.frames import FrameSplitter
-from ...wire.v2 import ADD_RESPONSE_WORD, RESPONSE
+from ...wire.v2 import ADD_KEY_BYTES, Code, add_response_head
 from ..log.commit_group import Outbox
-from ..log.log_format import RECORD_HEADER, RECORD_HEADER_BYTES
 from . import requests_v2, requests_v3
 from .entry_service import EntryService
 from .long_poll import ParkedPoll
 from .partial_frames import PartialFrames
 from .read_queue import ReadQueue
-from .refusals import refusals_of
 from .requests import FileRead
 
 _PLAIN_ADD = b"\x02\x01\x00\x00"
 _ADD_HEAD = struct.Struct(">4s20sqqq8x")
 _ADD_HEAD_BYTES = _ADD_HEAD.size
 _ENTRY_OFFSET = 24
-_ADD_OK = RESPONSE.pack(ADD_RESPONSE_WORD, 0, 0, 0)[:12]
 _V2_BYTE = 0x02
 _PART_BYTES_MIN = 2048  # on average; smaller parts are joined, as each part costs in a writev
 _V3_BYTE = 0x0A
@@ -133,7 +129,7 @@ class ClientConnection:
         config = service.config
         bytes_max, count_max = config.group_bytes_max, config.group_count_max
         accepts_adds = service.accepts_adds
-        unpack, pack_record = _ADD_HEAD.unpack_from, RECORD_HEADER.pack
+        unpack = _ADD_HEAD.unpack_from
         group = log.group
         outbox = group.outboxes.get(self)
         request_bytes = 0
@@ -157,23 +153,13 @@ class ClientConnection:
                         outbox = None
                     if outbox is None:
                         outbox = group.outbox_of(self)
-                    # The record is appended here exactly as Storage.add does it, which saves a
-                    # request object and several calls for each entry.
                     start += _ENTRY_OFFSET
                     entry = data[start:stop]
-                    size = stop - start
-                    offset = group.body_bytes + RECORD_HEADER_BYTES
-                    group.buffers += (pack_record(size, crc32c(entry)), entry)
-                    group.adds.append((ledger, entry_id, lac, offset, size))
-                    group.body_bytes = offset + size
-                    group.count += 1
-                    # The response repeats the entry's first 16 bytes: ledger id and entry id. It
-                    # waits in the outbox until the group is durable.
-                    outbox.responses.append(_ADD_OK + entry[:16])
-                    request_bytes += size
+                    group.append_entry(ledger, entry_id, lac, entry, outbox)
+                    outbox.keys.append(entry[:ADD_KEY_BYTES])
+                    request_bytes += stop - start
                     if ledger.polls:
                         service.storage.raise_lac(ledger, lac)
-                    outbox.request_bytes += size
                     continue
             self._dispatch(data[start:stop])
             # The dispatch may have appended to the group, or filled it and opened another.
@@ -230,24 +216,28 @@ class ClientConnection:
             self._throttle()
 
     def deliver(self, outbox: Outbox) -> None:
-        """See commit_group.ResponseSink."""
-        if self._transport is not None:
-            self._transport.write(b"".join(outbox.responses))
-        self.release_inflight(outbox.request_bytes)
+        """See commit_group.AddSink."""
+        self._respond(outbox, None)
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.ResponseSink.
+        """See commit_group.AddSink.
 
         Adds that found no space get an error response. The outcome of others is unknown, so the
         connection is closed.
         """
         if isinstance(error, DiskFullError):
-            if self._transport is not None:
-                self._transport.write(refusals_of(outbox.responses, error))
+            self._respond(outbox, error)
+        else:
             self.release_inflight(outbox.request_bytes)
-            return
+            self.close("write-refused", error)
+
+    def _respond(self, outbox: Outbox, error: RhumblineError | None) -> None:
+        if self._transport is not None:
+            head = add_response_head(Code.OK if error is None else code_for(error))
+            frames = [head + head.join(outbox.keys)] if outbox.keys else []
+            frames += [request.response(error) for request in outbox.requests]
+            self._transport.write(b"".join(frames))
         self.release_inflight(outbox.request_bytes)
-        self.close("write-refused", error)
 
     def close(self, reason: str, error: RhumblineError | None = None) -> None:
         """Closes this connection and counts the reason."""

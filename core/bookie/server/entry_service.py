@@ -118,7 +118,7 @@ class EntryService(StorageListener):
             op.connection.send(op.response(refusal))
             return
         op.connection.add_inflight(len(op.entry))
-        self.storage.add(ledger, op.entry, op.connection, op.response(None))
+        self.storage.add(ledger, op.entry, op.connection, op.waiting())
 
     def _create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
         ledger = self.storage.create_ledger(ledger_id, master_key, is_proven=is_proven)

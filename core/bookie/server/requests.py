@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ...protocol.errors import RhumblineError
-from ..log.commit_group import Outbox
+from ..log.commit_group import Outbox, WaitingAdd
 
 
 class RequestConnection(Protocol):
@@ -35,11 +35,11 @@ class RequestConnection(Protocol):
         ...
 
     def deliver(self, outbox: Outbox) -> None:
-        """See commit_group.ResponseSink."""
+        """See commit_group.AddSink."""
         ...
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.ResponseSink."""
+        """See commit_group.AddSink."""
         ...
 
 
@@ -70,6 +70,10 @@ class EntryAdd:
         self.master_key = master_key
         self.entry = entry
         self.is_recovery = is_recovery
+
+    def waiting(self) -> bytes | WaitingAdd:
+        """Return what an outbox holds of this add until its group is durable."""
+        return self
 
     def response(self, error: RhumblineError | None) -> bytes:
         """Return the response frame for this outcome."""

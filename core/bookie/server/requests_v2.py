@@ -44,6 +44,9 @@ class _Add(EntryAdd):
         )
         self._entry_id = request.entry_id
 
+    def waiting(self) -> bytes:
+        return self.entry[: v2.ADD_KEY_BYTES]
+
     def response(self, error: RhumblineError | None) -> bytes:
         code = v2.Code.OK if error is None else code_for(error)
         return v2.encode_add_response(code, self.ledger_id, self._entry_id)

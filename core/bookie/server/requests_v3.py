@@ -54,6 +54,7 @@ class _Add(EntryAdd):
             is_recovery=body.flag == pb.AddRequest.RECOVERY_ADD and body.HasField("flag"),
         )
         self._request = request
+        body.ClearField("body")  # the request waits for its response without the entry
 
     def response(self, error: RhumblineError | None) -> bytes:
         status = OK if error is None else status_for(error)

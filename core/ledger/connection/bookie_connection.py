@@ -383,9 +383,16 @@ class BookieConnection:
         elif isinstance(response, v2.BatchReadResponse):
             self._on_batch(response)
         elif isinstance(response, v2.AddResponse):
-            self._take_add_responses(v2.encode_add_response(*response))
+            self._on_add_response(response)
         else:
             self._on_auth_response(response)
+
+    def _on_add_response(self, response: v2.AddResponse) -> None:
+        add = self._adds.pop(_KEY.pack(response.ledger_id, response.entry_id), None)
+        if add is not None:  # else it timed out, or was sent twice
+            op, replica, size, _ = add
+            self.in_flight_bytes -= size
+            op.on_added(op, replica, self._error(response.code))
 
     def _on_read(self, response: v2.ReadResponse) -> None:
         key = _KEY.pack(response.ledger_id, response.entry_id)

@@ -29,7 +29,7 @@ class CountingSink:
         self.count = 0
 
     def deliver(self, outbox: Outbox) -> None:
-        self.count += len(outbox.responses)
+        self.count += len(outbox.keys)
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
         raise error
