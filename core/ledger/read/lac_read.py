@@ -1,8 +1,5 @@
 """Reads the LAC from the bookies of the last fragment, without fencing (rule LED-22)."""
 
-import asyncio
-from functools import partial
-
 from ...protocol.errors import (
     CorruptionError,
     NoSuchEntryError,
@@ -16,7 +13,8 @@ from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import EntryDigest
 from ..connection.bookie_pool import BookiePool
-from ..connection.v3_responses import error_in, lac_in
+from ..connection.ensemble_request import EnsembleRequest
+from ..connection.v3_responses import lac_in
 
 
 async def read_lac(
@@ -39,14 +37,12 @@ async def read_lac(
     responded = 0
     pending = (1 << len(fragment.bookies)) - 1
     errors: list[RhumblineError] = []
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def on_response(index: int, error: RhumblineError | None, response: pb.Response | None) -> None:
+    def tally(
+        index: int, error: RhumblineError | None, response: pb.Response | None
+    ) -> bool | None:
         nonlocal largest, responded, pending
-        if done.done():
-            return
         pending &= ~(1 << index)
-        error = error_in(error, response)
         if error is None:
             assert response is not None
             try:
@@ -58,17 +54,11 @@ async def read_lac(
         else:
             errors.append(error)
         is_higher = not fresh and largest > known
-        if is_higher or not pending or view.is_fencing_complete(responded):
-            done.set_result(None)
+        return True if is_higher or not pending or view.is_fencing_complete(responded) else None
 
-    for index, bookie in enumerate(fragment.bookies):
-        link = pool.message_link(bookie)
-        connection = link.connect()
-        request = v3.read_lac_request(0, ledger_id)
-        callback = partial(on_response, index)
-        if connection is None or not connection.send_message(request, callback):
-            asyncio.get_running_loop().call_soon(callback, link.last_error, None)
-    await done
+    members = range(len(fragment.bookies))
+    request = v3.read_lac_request(0, ledger_id)
+    await EnsembleRequest(pool, fragment.bookies, members, request, tally).verdict
     if (fresh or largest <= known) and not view.is_fencing_complete(responded):
         raise UnavailableError(
             f"ledger {ledger_id}: too few bookies responded with their LAC: {errors[0]}"

@@ -266,7 +266,7 @@ class LedgerReader:
             left = deadline - loop.time()
             if self.is_closed or left <= 0:
                 return []
-            if self._poll is None or self._poll.is_ended:
+            if self._poll is None or self._poll.is_over:
                 await self._start_poll()
             else:
                 await self._poll.wait(left)
@@ -278,7 +278,7 @@ class LedgerReader:
     async def _start_poll(self) -> None:
         view = await self.view_of(self.metadata.last_fragment)
         before = self._poll
-        if before is not None and not before.is_ended:
+        if before is not None and not before.is_over:
             return  # another call has started one
         is_stuck = before is not None and before.previous == self.last_add_confirmed
         self._poll = LongPoll(self, view, before.backoff if before and is_stuck else None)

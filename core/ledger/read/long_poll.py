@@ -18,6 +18,7 @@ from ...wire.entry import Entry, EntryDigest
 from ..connection.v3_responses import entry_in, error_in
 from ..context import LedgerContext
 from ..read_policy import ReadKind, ReplicaChoice
+from .speculative_request import ReplicaSequence
 
 POLL_MS = 10_000
 """Time-out of one poll at a bookie, in milliseconds."""
@@ -54,7 +55,7 @@ class PollingReader(Protocol):
         ...
 
 
-class LongPoll:
+class LongPoll(ReplicaSequence):
     """One poll of one reader, which all waiting calls share. It reports to ``reader.learn_lac``."""
 
     def __init__(
@@ -64,11 +65,8 @@ class LongPoll:
         random = reader.context.runtime.random
         self.backoff = backoff or Backoff(random, _PAUSE_MS_MIN, _PAUSE_MS_MAX)
         self._reader = reader
-        self._loop = asyncio.get_running_loop()
+        super().__init__(ReadKind.POLL, self._choose(view), reader.context.reads)
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
-        self._pending: dict[ReplicaChoice, float] = {}  # loop time at which it was polled
-        self._order = self._choose(view)
         self._started = self._loop.time()
         self._send_next()
 
@@ -90,7 +88,7 @@ class LongPoll:
         return order
 
     @property
-    def is_ended(self) -> bool:
+    def is_over(self) -> bool:
         """True once the poll has ended."""
         return self._ended.done()
 
@@ -110,54 +108,26 @@ class LongPoll:
 
     def end(self) -> None:
         """Ends the poll and wakes all waiting calls. Later responses still raise the LAC."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def _send_next(self) -> None:
-        self._timer = None
-        if self._ended.done():
-            return
+    def _send(self, choice: ReplicaChoice) -> bool:
         reader = self._reader
-        while self._order:
-            choice = self._order.pop(0)
-            connection = reader.context.pool.message_link(choice.bookie).connect()
-            request = v3.long_poll_request(
-                0, reader.ledger_id, previous_lac=self.previous, timeout_ms=POLL_MS
-            )
-            on_response = partial(self._on_response, choice)
-            if connection is not None and connection.send_message(
-                request, on_response, extra_ms=POLL_MS
-            ):
-                self._pending[choice] = self._loop.time()
-                self._start_timer(choice)
-                return
-            reader.context.reads.on_failure(choice)
-        if not self._pending:
-            self._end_empty()
-
-    def _start_timer(self, choice: ReplicaChoice) -> None:
-        if self._order:
-            sent_count = len(self._pending)
-            silence_ms = self._reader.context.reads.silence_ms(ReadKind.POLL, choice, sent_count)
-            if silence_ms > 0:
-                self._timer = self._loop.call_later(silence_ms / 1000, self._on_timer, choice)
-
-    def _on_timer(self, choice: ReplicaChoice) -> None:
-        self._timer = None
-        if self._ended.done():
-            return
-        if self._reader.context.reads.may_send_more(ReadKind.POLL):
-            self._send_next()
-        else:
-            self._start_timer(choice)
+        connection = reader.context.pool.message_link(choice.bookie).connect()
+        request = v3.long_poll_request(
+            0, reader.ledger_id, previous_lac=self.previous, timeout_ms=POLL_MS
+        )
+        on_response = partial(self._on_response, choice)
+        return connection is not None and connection.send_message(
+            request, on_response, extra_ms=POLL_MS
+        )
 
     def _on_response(
         self, choice: ReplicaChoice, error: RhumblineError | None, response: pb.Response | None
     ) -> None:
         sent_at = self._pending.pop(choice)
+        self._sent_count -= 1  # only the polls that wait at a bookie delay the next one
         error = error_in(error, response)
         if error is None:
             assert response is not None
@@ -165,15 +135,14 @@ class LongPoll:
                 self._report_slow(choice, sent_at)
         elif isinstance(error, UnavailableError):
             self._reader.context.pool.on_failure(choice.bookie)
-            self._reader.context.reads.on_failure(choice)
+            self._policy.on_failure(choice)
         if self._ended.done():
             return
         if error is not None and self._order:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._stop_timer()
             self._send_next()
         elif not self._pending:
-            self._end_empty()
+            self._on_exhausted()
 
     def _take_news(self, response: pb.Response) -> bool:
         """Takes the LAC and entry of a response, and returns whether the LAC is higher."""
@@ -193,18 +162,17 @@ class LongPoll:
 
     def _report_slow(self, choice: ReplicaChoice, sent_at: float) -> None:
         """Reports replicas that were polled earlier and do not respond soon as slow."""
-        policy = self._reader.context.reads
-        policy.on_response(ReadKind.POLL, choice, 0.0, len(self._pending) + 1)
-        earlier = [other for other, at in self._pending.items() if at < sent_at]
+        self._policy.on_response(ReadKind.POLL, choice, 0.0, len(self._pending) + 1)
+        earlier = self._sent_before(sent_at)
         if earlier:
             self._loop.call_later(_OUTRUN_S, self._report_outrun, earlier)
 
     def _report_outrun(self, earlier: list[ReplicaChoice]) -> None:
         for choice in earlier:
             if choice in self._pending:
-                self._reader.context.reads.on_outrun(choice)
+                self._policy.on_outrun(choice)
 
-    def _end_empty(self) -> None:
+    def _on_exhausted(self) -> None:
         """Ends the poll without a higher LAC.
 
         If it ended early, the ledger is empty, closed or on other bookies: the metadata is read

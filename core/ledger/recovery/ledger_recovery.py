@@ -6,12 +6,10 @@ succeeds. A recovery that cannot decide an entry changes nothing and leaves the 
 the end is then unavailable, but never wrong.
 """
 
-import asyncio
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 
-from ...protocol.bookie_id import BookieId
 from ...protocol.errors import (
     BadVersionError,
     CorruptionError,
@@ -21,7 +19,7 @@ from ...protocol.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ...protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from ...protocol.ledger_metadata import NO_ENTRY, Fragment, LedgerMetadata, LedgerState
 from ...protocol.recovery import (
     AnswerKind,
     EntryTally,
@@ -34,8 +32,8 @@ from ...runtime.metadata_store import Version
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import Entry, EntryDigest, master_key
-from ..connection.bookie_connection import OnMessage
-from ..connection.v3_responses import answer_kind_of, entry_in, error_in, lac_in_last_entry
+from ..connection.ensemble_request import EnsembleRequest
+from ..connection.v3_responses import answer_kind_of, entry_in, lac_in_last_entry
 from ..context import LedgerContext
 from .recovery_adds import RecoveryAdds
 
@@ -69,42 +67,36 @@ async def recover_ledger(
 class _EntryRead:
     """The fencing reads of one entry, sent to its whole write set concurrently (bug B1)."""
 
-    __slots__ = ("_recovery", "data", "entry", "entry_id", "tally", "verdict")
+    __slots__ = ("_recovery", "_request", "data", "entry", "entry_id", "tally")
 
-    def __init__(self, recovery: "_Recovery", entry_id: int, tally: EntryTally) -> None:
-        self.entry_id = entry_id
+    def __init__(
+        self,
+        recovery: "_Recovery",
+        fragment: Fragment,
+        write_set: tuple[int, ...],
+        tally: EntryTally,
+    ) -> None:
+        self.entry_id = tally.entry_id
         self.tally = tally
         self.entry: Entry | None = None
         self.data = b""
-        self.verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._recovery = recovery
+        self._request = recovery.fencing_read(fragment, write_set, tally.entry_id, self._on_answer)
 
-    def send(self, fragment: Fragment, write_set: tuple[int, ...]) -> None:
-        """Sends the reads. The first verdict is final; later answers do not change it."""
-        for index in write_set:
-            self._recovery.send_fencing_read(
-                fragment.bookies[index], self.entry_id, partial(self._on_response, index)
-            )
-
-    def _on_response(
+    def _on_answer(
         self, index: int, error: RhumblineError | None, response: pb.Response | None
-    ) -> None:
-        if self.verdict.done():
-            return
-        error = error_in(error, response)
+    ) -> Verdict | None:
         if error is None:
             assert response is not None
             try:
                 self.entry, self.data = self._recovery.decode(response, self.entry_id)
             except CorruptionError as corrupt:
                 error = corrupt
-        verdict = self.tally.on_answer(index, answer_kind_of(error))
-        if verdict is not None:
-            self.verdict.set_result(verdict)
+        return self.tally.on_answer(index, answer_kind_of(error))
 
     async def wait_verdict(self) -> Verdict:
         """Waits for the verdict and records its evidence, since it is acted upon (rule REC-18)."""
-        verdict = await self.verdict
+        verdict = await self._request.verdict
         self._recovery.context.on_evidence(self.tally.evidence(verdict))
         return verdict
 
@@ -162,18 +154,21 @@ class _Recovery:
 
     # --- requests -------------------------------------------------------------------------------
 
-    def send_fencing_read(self, bookie: BookieId, entry_id: int, on_response: OnMessage) -> None:
-        """Sends a read that fences and has priority, as all reads of a recovery do (rule REC-3).
+    def fencing_read(
+        self,
+        fragment: Fragment,
+        members: Iterable[int],
+        entry_id: int,
+        tally: Callable[[int, RhumblineError | None, pb.Response | None], Verdict | None],
+    ) -> EnsembleRequest[Verdict]:
+        """Sends reads that fence and have priority, as all reads of a recovery do (rule REC-3).
 
         A bookie that cannot be reached counts as the answer UNKNOWN.
         """
         request = v3.read_request(
             0, self._ledger_id, entry_id, fence_key=self._key, priority=v3.HIGH_PRIORITY
         )
-        link = self.context.pool.message_link(bookie)
-        connection = link.connect()
-        if connection is None or not connection.send_message(request, on_response):
-            asyncio.get_running_loop().call_soon(on_response, link.last_error, None)
+        return EnsembleRequest(self.context.pool, fragment.bookies, members, request, tally)
 
     def decode(self, response: pb.Response, entry_id: int) -> tuple[Entry, bytes]:
         """Returns the entry in a response and its bytes. Raises CorruptionError."""
@@ -192,14 +187,11 @@ class _Recovery:
             for quorum in quorums_from(snapshot, fragment.first_entry_id)
         ]
         tally = FenceTally(self._ledger_id, fragment, views)
-        done: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
-        def on_response(
+        def on_answer(
             index: int, error: RhumblineError | None, response: pb.Response | None
-        ) -> None:
-            if done.done():
-                return
-            kind = answer_kind_of(error_in(error, response))
+        ) -> Verdict | None:
+            kind = answer_kind_of(error)
             if kind is AnswerKind.HAVE:
                 assert response is not None
                 lac = lac_in_last_entry(response, self._digest, self._ledger_id)
@@ -208,11 +200,11 @@ class _Recovery:
                 verdict = tally.on_answer(index, kind)
             if verdict is not None:
                 self.context.on_evidence(tally.evidence(verdict))
-                done.set_result(verdict)
+            return verdict
 
-        for index, bookie in enumerate(fragment.bookies):
-            self.send_fencing_read(bookie, -1, partial(on_response, index))
-        if await done is not Verdict.COMPLETE:
+        members = range(len(fragment.bookies))
+        request = self.fencing_read(fragment, members, NO_ENTRY, on_answer)
+        if await request.verdict is not Verdict.COMPLETE:
             raise RecoveryIncompleteError(
                 f"ledger {self._ledger_id}: too few of {', '.join(fragment.bookies)} were fenced"
             )
@@ -223,9 +215,8 @@ class _Recovery:
         fragment = snapshot.fragment_of(entry_id)
         quorum = snapshot.quorum_at(entry_id)
         view = await self.context.view_of(fragment, quorum)
-        read = _EntryRead(self, entry_id, EntryTally(self._ledger_id, entry_id, fragment, view))
-        read.send(fragment, quorum.write_set(entry_id))
-        return read
+        tally = EntryTally(self._ledger_id, entry_id, fragment, view)
+        return _EntryRead(self, fragment, quorum.write_set(entry_id), tally)
 
     async def _copy_tail(
         self, snapshot: LedgerMetadata, confirmed: int, adds: RecoveryAdds

@@ -10,7 +10,6 @@ later while the store is unavailable.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from ...protocol.bookie_id import has_incarnation
 from ...protocol.errors import OwnershipLostError, RhumblineError
@@ -18,7 +17,7 @@ from ...protocol.ledger_metadata import NO_ENTRY
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import EntryDigest, encode_lac
-from ..connection.v3_responses import error_in
+from ..connection.ensemble_request import ask_members
 from ..replica import Replica
 from .writer_state import WriterState
 
@@ -71,30 +70,26 @@ class ExplicitLac:
 
     def _send(self, replicas: Sequence[Replica], lac: int, on_done: Callable[[bool], None]) -> bool:
         state = self._state
-        body = encode_lac(self._digest, state.ledger_id, lac)
         view = state.view
-        waiting = stored = 0
+        waiting = sum(replica.bit for replica in replicas)
+        stored = 0
         is_done = False
 
-        def on_response(
-            replica: Replica, error: RhumblineError | None, response: pb.Response | None
-        ) -> None:
+        def tally(index: int, error: RhumblineError | None, _: pb.Response | None) -> None:
             nonlocal waiting, stored, is_done
-            waiting &= ~replica.bit
-            error = error_in(error, response)
+            waiting &= ~(1 << index)
             if error is None:
-                stored |= replica.bit
+                stored |= 1 << index
             elif isinstance(error, OwnershipLostError):
                 self._fail(error)
             if not is_done and (not waiting or view.is_acked(stored)):
                 is_done = True
                 on_done(view.is_acked(stored))
 
-        for replica in replicas:
-            connection = state.context.pool.message_link(replica.bookie).connect()
-            request = v3.write_lac_request(0, state.ledger_id, lac, self._key, body)
-            if connection is not None and connection.send_message(
-                request, partial(on_response, replica)
-            ):
-                waiting |= replica.bit
-        return waiting != 0
+        body = encode_lac(self._digest, state.ledger_id, lac)
+        request = v3.write_lac_request(0, state.ledger_id, lac, self._key, body)
+        bookies = [replica.bookie for replica in state.replicas]
+        members = [replica.index for replica in replicas]
+        sent = ask_members(state.context.pool, bookies, members, request, tally)
+        is_done = not sent
+        return sent != 0
