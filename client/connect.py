@@ -32,6 +32,7 @@ from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
 from ..regions.cached_states import CachedStates
 from ..regions.drain_writers import WriterDrainer
+from ..regions.follow_policies import PolicyFollower
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.repair.task_store import TaskStore
 from ..regions.repair.under_replication_reports import UnderReplicationReports
@@ -136,6 +137,8 @@ class Client(ClosesAtExit):
             opening.push_async_callback(reports.aclose)
             drainer = WriterDrainer(self._directory.states, self._ledgers)
             opening.push_async_callback(drainer.aclose)
+            follower = PolicyFollower(store, self._ledgers)
+            opening.push_async_callback(follower.aclose)
             self._store = store
             self._home = HomeLoop()
             self._closing = opening.pop_all()

@@ -33,6 +33,7 @@ from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.cached_states import CachedStates
 from ...regions.drain_writers import WriterDrainer
+from ...regions.follow_policies import PolicyFollower
 from ...regions.region_reads import RegionReads
 from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
@@ -281,6 +282,7 @@ class SimClient:
             on_missing_range=self.under_replication,
         )
         self.drain_writers = WriterDrainer(self.directory.states, self.ledgers)
+        self.follow_policies = PolicyFollower(self.store, self.ledgers)
         self.namespace = Namespace(
             runtime,
             self.store,
@@ -294,6 +296,7 @@ class SimClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.follow_policies.aclose()
         await self.drain_writers.aclose()
         await self.under_replication.aclose()
         await self.ledgers.aclose()

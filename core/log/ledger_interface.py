@@ -149,10 +149,13 @@ class LedgerProvider(Protocol):
         """Open a ledger for reading, without recovery. Raises NoSuchLedgerError."""
         ...
 
-    async def recover(self, ledger_id: int, password: bytes = b"") -> LedgerMetadata:
+    async def recover(
+        self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
+    ) -> LedgerMetadata:
         """Fence and close a ledger, and return its closed metadata.
 
-        Safe to repeat and to run concurrently.
+        ``min_regions`` is the R for what the recovery writes again, as far as the ledger can
+        satisfy it; None: the ledger's own. Safe to repeat and to run concurrently.
         """
         ...
 

@@ -247,7 +247,14 @@ class Namespace:
         meanwhile), and transient errors, after which the call may be repeated.
         """
         policy = await self._policy_of(name)
-        chain = SegmentChain(self._runtime, self._streams, self._ledgers, self._opener, stream=name)
+        chain = SegmentChain(
+            self._runtime,
+            self._streams,
+            self._ledgers,
+            self._opener,
+            stream=name,
+            read_policy=lambda: self._policy_of(name),
+        )
         segment = await chain.open(policy)
         dedup_table = await chain.read_dedup_table()
         return StreamWriter(

@@ -140,6 +140,13 @@ class LedgerMetadata:
         except CorruptionError as error:
             raise CorruptionError(f"ledger {self.ledger_id}: {error}") from error
 
+    def possible_r(self, wanted: int) -> int:
+        """Return ``wanted``, or the highest R below it that this ledger can satisfy.
+
+        AQ copies lie in at most AQ regions, and in at most as many as the ledger is allowed.
+        """
+        return min(wanted, self.ack_quorum, len(self.allowed_regions()) or wanted)
+
     def bookies(self) -> list[BookieId]:
         """Return every bookie that any fragment names, each once, in order of appearance."""
         return list(dict.fromkeys(b for fragment in self.fragments for b in fragment.bookies))
@@ -179,6 +186,15 @@ class LedgerMetadata:
             ranges.insert(0, (0, 1))
         text = ",".join(f"{first}:{value}" for first, value in ranges)
         return replace(self, custom={**self.custom, R_KEY: text.encode("ascii")})
+
+    def with_r_between(self, first: int, last: int, r: int) -> "LedgerMetadata":
+        """Return a copy with R = ``r`` for the entries ``first`` to ``last`` and no others."""
+        changed = self.with_r(first, r)
+        for start, old in self.r_ranges():
+            later = max(start, last + 1)
+            if self.state is not LedgerState.CLOSED or later <= self.last_entry_id:
+                changed = changed.with_r(later, old)
+        return changed
 
     def in_recovery(self) -> "LedgerMetadata":
         """Return a copy that is IN_RECOVERY instead of OPEN."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...core.ledger.client import LedgerClient
+from ...core.log.metadata.ledger_policies import LedgerPolicies
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import CorruptionError, RhumblineError
@@ -64,6 +65,7 @@ class Auditor:
         directory: SteeredDirectory,
         tasks: TaskStore,
         orphans: OrphanLedgers,
+        policies: LedgerPolicies,
         *,
         config: RepairConfig,
     ) -> None:
@@ -74,6 +76,7 @@ class Auditor:
         self._directory = directory
         self._tasks = tasks
         self._orphans = orphans
+        self._policies = policies
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._verified: dict[int, _Verified] = {}
@@ -92,6 +95,7 @@ class Auditor:
         self._expire_verified(liveness)
         self._moves.clear()
         self._orphans.begin_audit()
+        self._policies.clear()
         counts = AuditCounts(
             self.counts.audits + 1,
             tasks_added=self.counts.tasks_added,
@@ -143,11 +147,12 @@ class Auditor:
         counts.ledgers += 1
         counts.region_violations += sum(1 for view in views if not view.is_legal())
         counts.fragile += sum(1 for view in views if view.is_legal() and view.is_fragile())
-        reason = self._find_misplaced(metadata, views, liveness) or self._find_stuck_recovery(
-            metadata
+        ranges = settled_ranges(metadata, await self._policies.r_of(metadata))
+        reason = (
+            self._find_misplaced(metadata, ranges, views, liveness)
+            or self._find_stuck_recovery(metadata)
+            or await self._find_incomplete(metadata, ranges, version, liveness, counts)
         )
-        if reason is None:
-            reason = await self._find_incomplete(metadata, version, liveness, counts)
         if reason is not None:
             now_ms = self._runtime.clock.wall_ms()
             is_new = await self._tasks.add(metadata.ledger_id, reason, now_ms)
@@ -156,9 +161,13 @@ class Auditor:
     # --- checks --------------------------------------------------------------------------------
 
     def _find_misplaced(
-        self, metadata: LedgerMetadata, views: list[QuorumView], liveness: Liveness
+        self,
+        metadata: LedgerMetadata,
+        ranges: list[EntryRange],
+        views: list[QuorumView],
+        liveness: Liveness,
     ) -> str | None:
-        entry_ranges = {entry_range.first: entry_range for entry_range in settled_ranges(metadata)}
+        entry_ranges = {entry_range.first: entry_range for entry_range in ranges}
         for fragment, view in zip(metadata.fragments, views, strict=True):
             entry_range = entry_ranges.get(fragment.first_entry_id)
             if entry_range is None and fragment is not metadata.last_fragment:
@@ -168,11 +177,19 @@ class Auditor:
                 is_empty = entry_range is None and metadata.state is LedgerState.CLOSED
                 if standing in (Standing.LOST, Standing.LEAVING) and not is_empty:
                     return f"{bookie} is {standing.value}"
-            if entry_range is not None and self._is_improvable(entry_range, view, liveness):
+            if entry_range is None:
+                continue
+            is_legal = QuorumView(entry_range.quorum, view.regions).is_legal()
+            if self._is_improvable(entry_range, view, liveness):
                 return (
                     "copies can be spread better"
-                    if QuorumView(entry_range.quorum, view.regions).is_legal()
+                    if is_legal
                     else f"the region rule of {entry_range.quorum} is violated"
+                )
+            if is_legal and entry_range.lowest_r < entry_range.quorum.min_regions:
+                return (
+                    f"entries were written under R={entry_range.lowest_r}, the policy has "
+                    f"R={entry_range.quorum.min_regions}"
                 )
         return None
 
@@ -198,13 +215,17 @@ class Auditor:
         return f"it has been in recovery for {self._config.recovery_grace_ms} ms"
 
     async def _find_incomplete(
-        self, metadata: LedgerMetadata, version: Version, liveness: Liveness, counts: AuditCounts
+        self,
+        metadata: LedgerMetadata,
+        entry_ranges: list[EntryRange],
+        version: Version,
+        liveness: Liveness,
+        counts: AuditCounts,
     ) -> str | None:
         ledger_id = metadata.ledger_id
         known = self._verified.get(ledger_id)
         if known is not None and known[0] == version:
             return None
-        entry_ranges = settled_ranges(metadata)
         members = dict.fromkeys(
             bookie for entry_range in entry_ranges for bookie in entry_range.fragment.bookies
         )

@@ -2,8 +2,9 @@
 
 For each settled fragment, one after the other:
 
-1. Members that are lost or leaving get successors by the placement policy. If there are none,
-   members are moved if the fragment violates the region rule or can be spread better (RPR-8).
+1. Members that are lost or leaving get successors by the placement policy, as far as there are
+   bookies. If there are no such members, others are moved if the fragment violates the region rule
+   or can be spread better (RPR-8). R is that of the stream's policy (RPR-9).
 2. Each member, old or new, lists its entries. Missing entries are read from any valid copy and
    stored with recovery adds (RPR-10).
 3. The members list their entries again, and only a complete fragment is recorded, by a
@@ -13,12 +14,14 @@ Nothing here fences an open ledger, and its open last fragment is not touched (R
 unreadable entry stops its own fragment only, and no ledger is shortened (RPR-13).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ...core.ledger.client import LedgerClient
+from ...core.ledger.ensemble_choice import choose_live_ensemble
 from ...core.ledger.read.ledger_reader import LedgerReader
+from ...core.log.metadata.ledger_policies import LedgerPolicies
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import (
@@ -31,13 +34,15 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import BookieInfo, PlacementPolicy, in_regions
+from ...core.protocol.quorum import QuorumView
+from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
-from .entry_ranges import EntryRange, missing_runs, settled_ranges
+from .entry_ranges import EntryRange, missing_runs, settled_ranges, with_r_limited
 from .errors import NoCopyError, RepairStuckError
 from .liveness import Liveness, Standing, by_region
 
@@ -61,16 +66,17 @@ class LedgerRepairer:
         self,
         runtime: Runtime,
         client: LedgerClient,
-        ledgers: LedgerStore,
+        store: MetadataStore,
         directory: SteeredDirectory,
         placement: PlacementPolicy,
         *,
         config: RepairConfig,
     ) -> None:
         self.counts = RepairCounts()
+        self._store = store
         self._runtime = runtime
         self._client = client
-        self._ledgers = ledgers
+        self._ledgers = LedgerStore(store)
         self._directory = directory
         self._placement = placement
         self._rate_limiter = RateLimiter(config.bytes_per_second)
@@ -82,14 +88,18 @@ class LedgerRepairer:
         NoSuchLedgerError if the ledger was deleted, and what the metadata store raises.
         """
         metadata, _ = await self._ledgers.read(ledger_id)
+        wanted_r = await LedgerPolicies(self._store).r_of(metadata)
         if metadata.state is LedgerState.IN_RECOVERY:
-            metadata = await self._client.recover(ledger_id, metadata.password)
+            metadata = await self._client.recover(
+                ledger_id, metadata.password, min_regions=wanted_r
+            )
         stuck: RepairStuckError | None = None
         reader = await self._client.open(ledger_id, metadata.password)
         try:
-            for entry_range in settled_ranges(metadata):
+            for entry_range in settled_ranges(metadata, wanted_r):
+                work = _RangeRepair(metadata, entry_range, liveness, reader, wanted_r)
                 try:
-                    await self._repair_range_until_stable(metadata, entry_range, liveness, reader)
+                    await self._repair_range_until_stable(work)
                 except RepairStuckError as error:
                     if stuck is None or isinstance(error, NoCopyError):
                         stuck = error
@@ -114,87 +124,103 @@ class LedgerRepairer:
 
     # --- one fragment ---------------------------------------------------------------------------
 
-    async def _repair_range_until_stable(
-        self,
-        metadata: LedgerMetadata,
-        entry_range: EntryRange,
-        liveness: Liveness,
-        reader: LedgerReader,
-    ) -> None:
-        current: EntryRange | None = entry_range
-        while current is not None and await self._repair_range(metadata, current, liveness, reader):
-            metadata, _ = await self._ledgers.read(metadata.ledger_id)
-            found = [r for r in settled_ranges(metadata) if r.first == entry_range.first]
-            current = found[0] if found else None
+    async def _repair_range_until_stable(self, work: "_RangeRepair") -> None:
+        while await self._repair_range(work):
+            work.metadata, _ = await self._ledgers.read(work.metadata.ledger_id)
+            ranges = settled_ranges(work.metadata, work.wanted_r)
+            found = [r for r in ranges if r.first == work.entry_range.first]
+            if not found:
+                return
+            work.entry_range = found[0]
 
-    async def _repair_range(
-        self,
-        metadata: LedgerMetadata,
-        entry_range: EntryRange,
-        liveness: Liveness,
-        reader: LedgerReader,
-    ) -> bool:
-        """Repair one fragment. Returns True if members were replaced, so that it is checked
+    async def _repair_range(self, work: "_RangeRepair") -> bool:
+        """Repair one fragment. Returns True if its record was changed, so that it is checked
         again."""
+        entry_range, liveness = work.entry_range, work.liveness
         before = entry_range.fragment.bookies
         ensemble = [await self._info(bookie, liveness) for bookie in before]
-        after = self._successors(entry_range, ensemble, liveness)
+        after, r, stuck = await self._successors(entry_range, ensemble, liveness)
         for index, bookie in enumerate(after):
             if bookie != before[index]:
-                await self._fill(metadata, entry_range, (index, bookie), reader)
+                await self._fill(work, (index, bookie))
         if after != before:
-            await self._record(metadata.ledger_id, entry_range, after)
+            await self._record(work, after, r)
             self.counts.fragments_moved += 1
             return True
-        absent = None
         for index, bookie in enumerate(before):
-            if liveness.standing(bookie, ensemble[index].region) is Standing.ABSENT:
-                absent = bookie
-            else:
-                await self._fill(metadata, entry_range, (index, bookie), reader)
-        if absent is not None:
-            raise RepairStuckError(f"waiting for {absent}, which is not registered")
+            standing = liveness.standing(bookie, ensemble[index].region)
+            if standing is Standing.ABSENT:
+                stuck = stuck or RepairStuckError(f"waiting for {bookie}, which is not registered")
+            elif standing is not Standing.LOST:
+                await self._fill(work, (index, bookie))
+        if stuck is not None:
+            raise stuck
+        view = QuorumView(entry_range.quorum, [info.region for info in ensemble])
+        if entry_range.quorum.min_regions > entry_range.lowest_r and view.is_legal():
+            await self._record_raised_r(work)
+            return True
         return False
 
     async def _info(self, bookie: BookieId, liveness: Liveness) -> BookieInfo:
         known = liveness.present.get(bookie)
         return known or BookieInfo(bookie, await self._directory.region_of(bookie))
 
-    def _successors(
+    async def _successors(
         self, entry_range: EntryRange, ensemble: Sequence[BookieInfo], liveness: Liveness
-    ) -> tuple[BookieId, ...]:
-        """Return the members that the fragment should have. Raises RepairStuckError if there are
-        none."""
+    ) -> tuple[tuple[BookieId, ...], int, RepairStuckError | None]:
+        """Return the members that the fragment should have, the R that they satisfy, and an error
+        if some that are lost or leaving have no successor.
+
+        The strictest R for which there is a legal ensemble is used: the recorded one or that of the
+        policy.
+        """
+        before = entry_range.fragment.bookies
         standings = [liveness.standing(info.bookie, info.region) for info in ensemble]
-        going = [i for i, s in enumerate(standings) if s in (Standing.LOST, Standing.LEAVING)]
+        going = sum(
+            1 << index
+            for index, standing in enumerate(standings)
+            if standing in (Standing.LOST, Standing.LEAVING)
+        )
+        quorums = sorted(
+            dict.fromkeys((entry_range.quorum, entry_range.recorded)),
+            key=lambda quorum: -quorum.min_regions,
+        )
         if not going:
             layout = [info.region for info in ensemble]
             spare = liveness.spare([info.bookie for info in ensemble], entry_range.allowed)
-            going = list(indices_to_move(entry_range.quorum, layout, by_region(spare)))
+            moved = indices_to_move(entry_range.quorum, layout, by_region(spare))
+            going = sum(1 << index for index in moved)
+            quorums = [entry_range.quorum]
         if not going:
-            return entry_range.fragment.bookies
-        try:
-            return self._placement.replace(
-                entry_range.quorum,
-                ensemble,
-                going,
-                in_regions(liveness.candidates, entry_range.allowed),
-                random=self._runtime.random,
-            )
-        except NotEnoughBookiesError as error:
-            names = ", ".join(ensemble[index].bookie for index in going)
-            raise RepairStuckError(f"no legal place for the copies of {names}: {error}") from error
+            return before, entry_range.quorum.min_regions, None
+        refused: NotEnoughBookiesError | None = None
+        for quorum in quorums:
+            try:
+                after = await choose_live_ensemble(
+                    self._placement,
+                    quorum,
+                    ensemble,
+                    going,
+                    in_regions(liveness.candidates, entry_range.allowed),
+                    random=self._runtime.random,
+                )
+            except NotEnoughBookiesError as error:
+                refused = error
+                continue
+            return after, quorum.min_regions, None
+        names = ", ".join(info.bookie for i, info in enumerate(ensemble) if going >> i & 1)
+        stuck = RepairStuckError(f"no legal place for the copies of {names}: {refused}")
+        return before, entry_range.quorum.min_regions, stuck
 
     # --- copies ---------------------------------------------------------------------------------
 
     async def _fill(
         self,
-        metadata: LedgerMetadata,
-        entry_range: EntryRange,
+        work: "_RangeRepair",
         place: tuple[int, BookieId],
-        reader: LedgerReader,
     ) -> None:
         """Copy missing entries to a member, and verify that the member lists them afterwards."""
+        metadata, entry_range, reader = work.metadata, work.entry_range, work.reader
         index, bookie = place
         listed = await self._list(bookie, metadata.ledger_id)
         was_missing = False
@@ -253,17 +279,47 @@ class LedgerRepairer:
 
     # --- the record -----------------------------------------------------------------------------
 
-    async def _record(
-        self, ledger_id: int, entry_range: EntryRange, after: tuple[BookieId, ...]
+    async def _record(self, work: "_RangeRepair", after: tuple[BookieId, ...], r: int) -> None:
+        """Record the new members, and R if they satisfy less than what is recorded (RPR-9)."""
+        entry_range = work.entry_range
+
+        def changed(stored: LedgerMetadata) -> LedgerMetadata:
+            moved = stored.with_bookies_of(entry_range.first, after)
+            return with_r_limited(moved, entry_range, r)
+
+        await self._change(work, changed)
+
+    async def _record_raised_r(self, work: "_RangeRepair") -> None:
+        """Record the R of the policy for a range whose members have all listed every entry."""
+        entry_range = work.entry_range
+        r = entry_range.quorum.min_regions
+        await self._change(
+            work, lambda stored: stored.with_r_between(entry_range.first, entry_range.last, r)
+        )
+
+    async def _change(
+        self, work: "_RangeRepair", changed: Callable[[LedgerMetadata], LedgerMetadata]
     ) -> None:
-        """Record the new members, if the fragment is still the one that was repaired."""
+        """Change the record, if the fragment is still the one that was repaired."""
         for _ in range(_CAS_ATTEMPTS):
-            stored, version = await self._ledgers.read(ledger_id)
-            if entry_range not in settled_ranges(stored):
+            stored, version = await self._ledgers.read(work.metadata.ledger_id)
+            if work.entry_range not in settled_ranges(stored, work.wanted_r):
                 raise RepairStuckError(
-                    f"the fragment at entry {entry_range.first} changed during its repair"
+                    f"the fragment at entry {work.entry_range.first} changed during its repair"
                 )
             with suppress(BadVersionError):
-                await self._ledgers.write(stored.with_bookies_of(entry_range.first, after), version)
+                await self._ledgers.write(changed(stored), version)
                 return
         raise RepairStuckError(f"the ledger's metadata changed during {_CAS_ATTEMPTS} attempts")
+
+
+@dataclass(slots=True)
+class _RangeRepair:
+    """The repair of one fragment of a ledger in progress."""
+
+    metadata: LedgerMetadata
+    entry_range: EntryRange
+    liveness: Liveness
+    reader: LedgerReader
+    wanted_r: int | None
+    """R of the stream's policy; None if there is none."""

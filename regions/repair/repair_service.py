@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.ledger.client import LedgerClient
+from ...core.log.metadata.ledger_policies import LedgerPolicies
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
 from ...core.protocol.placement import PlacementPolicy
@@ -72,10 +73,11 @@ class RepairService:
             directory,
             self.tasks,
             self._orphans,
+            LedgerPolicies(store),
             config=self.config,
         )
         self._repairer = LedgerRepairer(
-            runtime, client, ledgers, directory, placement, config=self.config
+            runtime, client, store, directory, placement, config=self.config
         )
         self._own = Tasks()
         self._audit_wakeup = Wakeup()

@@ -44,9 +44,10 @@ async def recover_ledger(
     """Closes the ledger, unless it is closed, and returns the closed metadata. Safe to repeat.
 
     ``min_regions``: the R for writing the ledger's tail again, if it differs from the ledger's own
-    (an operator lowers R after the loss of a region). Whether an entry exists is always decided by
-    the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong password,
-    IllegalQuorumError if ``min_regions`` does not fit the ledger, and at the deadline
+    (the stream's policy was changed meanwhile, for example after the loss of a region). It is
+    limited to what the ledger's AQ and its allowed regions permit. Whether an entry exists is
+    always decided by the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong
+    password, IllegalQuorumError if ``min_regions`` is below 1, and at the deadline
     RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
     """
     backoff = context.backoff(context.config.recovery_timeout_ms)
@@ -123,7 +124,8 @@ class _Recovery:
         if metadata.state is LedgerState.CLOSED:
             return metadata
         if self._min_regions is not None:  # refused before anything is fenced or changed
-            replace(metadata.quorum_at(0), min_regions=self._min_regions)
+            wanted = metadata.possible_r(self._min_regions)
+            replace(metadata.quorum_at(0), min_regions=wanted)
         if metadata.state is LedgerState.OPEN:
             metadata = metadata.in_recovery()
             version = await context.ledgers.write(metadata, version)

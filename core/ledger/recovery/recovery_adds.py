@@ -18,6 +18,7 @@ from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ..connection.v3_responses import error_in
 from ..context import LedgerContext
+from ..ensemble_choice import choose_live_ensemble
 
 
 class _Add:
@@ -54,8 +55,9 @@ class RecoveryAdds:
         self._next_entry_id = first_entry_id
         self._key = key
         quorum = snapshot.quorum_at(first_entry_id)
-        self._is_other_r = min_regions is not None and min_regions != quorum.min_regions
-        self._quorum = replace(quorum, min_regions=min_regions or quorum.min_regions)
+        wanted = quorum.min_regions if min_regions is None else snapshot.possible_r(min_regions)
+        self._is_other_r = wanted != quorum.min_regions
+        self._quorum = replace(quorum, min_regions=wanted)
         self._bookies: tuple[BookieId, ...] = snapshot.last_fragment.bookies
         self._pending: deque[_Add] = deque()
         self._failed = 0
@@ -129,16 +131,23 @@ class RecoveryAdds:
             self._wake.set_result(None)
 
     async def _change(self) -> None:
-        """Replaces the failed bookies from the first entry on that waits for its quorum."""
+        """Replaces failed bookies from the first entry on that waits for its quorum.
+
+        Those for which there is no other bookie keep their index: repair fills it later.
+        """
         candidates = await self._context.candidates(self._snapshot)
         known = {info.bookie: info for info in candidates}
         ensemble = [
             known.get(bookie, BookieInfo(bookie, region))
             for bookie, region in zip(self._bookies, self._regions, strict=True)
         ]
-        failed = [i for i in range(len(self._bookies)) if self._failed >> i & 1]
-        bookies = self._context.placement.replace(
-            self._quorum, ensemble, failed, candidates, random=self._context.runtime.random
+        bookies = await choose_live_ensemble(
+            self._context.placement,
+            self._quorum,
+            ensemble,
+            self._failed,
+            candidates,
+            random=self._context.runtime.random,
         )
         regions = await self._context.regions_of(bookies)
         if not self._pending:

@@ -8,22 +8,13 @@ long as the current ensemble satisfies P.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from typing import Protocol
 
 from ...protocol.bookie_id import BookieId, Region
-from ...protocol.ensemble_change import (
-    EVERY_SUBSET_MAX,
-    ConflictOutcome,
-    changed_ensemble,
-    fewest_replacements,
-    largest_replacements,
-    resolve_conflict,
-)
+from ...protocol.ensemble_change import ConflictOutcome, changed_ensemble, resolve_conflict
 from ...protocol.errors import (
     BadVersionError,
     IndeterminateError,
@@ -37,10 +28,11 @@ from ...protocol.errors import (
 )
 from ...protocol.ledger_metadata import LedgerMetadata
 from ...protocol.placement import BookieInfo
-from ...protocol.quorum import QuorumView
+from ...protocol.quorum import Quorum, QuorumView
 from ...runtime.metadata_store import Version
 from ...runtime.tasks import wait_until_done
 from ...wire.ledger_metadata import encode
+from ..ensemble_choice import choose_replacements
 from .writer_state import WriterState
 
 
@@ -89,11 +81,14 @@ class EnsembleChanger:
         self._start()
 
     def set_min_regions(self, min_regions: int) -> None:
-        """Requests another R for entries that are not confirmed yet.
+        """Requests another R for entries that are not confirmed yet (rule PLC-12).
 
-        Raises IllegalQuorumError if R does not fit the ledger's other numbers.
+        The request is dropped if no legal ensemble exists for it now: repeat it. Raises
+        IllegalQuorumError if R does not fit the ledger's other numbers.
         """
         replace(self._state.view.quorum, min_regions=min_regions)
+        if min_regions == (self._min_regions or self._state.view.quorum.min_regions):
+            return
         self._min_regions = min_regions
         self._start()
 
@@ -120,8 +115,9 @@ class EnsembleChanger:
                         backoff = self._context.backoff(wait_ms_max)
                         continue
                 except NotEnoughBookiesError as error:
-                    if not self._is_urgent():
-                        self._wanted = 0  # P holds without it; requested again if the failure lasts
+                    if not self._is_urgent():  # P holds without it; requested again if it lasts
+                        self._wanted = 0
+                        self._min_regions = None
                         return
                     if backoff.is_over:
                         self._writer.fail(error)
@@ -146,9 +142,11 @@ class EnsembleChanger:
         return self._state.failure is None and (self._wanted > 0 or self._min_regions is not None)
 
     def _is_urgent(self) -> bool:
-        return self._min_regions is not None or self._state.view.must_change_ensemble(
-            self._state.failed_mask
-        )
+        """Returns whether P cannot be satisfied without a change.
+
+        A changed R alone is not urgent: entries are acknowledged under the stored R until then.
+        """
+        return self._state.view.must_change_ensemble(self._state.failed_mask)
 
     # --- choosing -------------------------------------------------------------------------------
 
@@ -160,13 +158,13 @@ class EnsembleChanger:
         """
         candidates = await self._context.candidates(self._state.metadata)
         wanted = self._wanted, self._min_regions
-        bookies = await self._choose(candidates)
+        bookies, quorum = await self._choose(candidates)
         regions = await self._context.regions_of(bookies)
         if not self._is_urgent():
             await self._check_store()
         if not self._has_work() or wanted != (self._wanted, self._min_regions):
             return None
-        return self._freeze_and_change(bookies), regions
+        return self._freeze_and_change(bookies, quorum), regions
 
     async def _check_store(self) -> None:
         """Raises what the metadata store raises, unless it responds.
@@ -183,62 +181,63 @@ class EnsembleChanger:
             state.version = await ledgers.write(state.metadata, state.version)
         self._was_refused = False
 
-    async def _choose(self, candidates: Sequence[BookieInfo]) -> tuple[BookieId, ...]:
-        """Returns an ensemble that replaces as many of the wanted indices as possible.
+    async def _choose(
+        self, candidates: Sequence[BookieInfo]
+    ) -> tuple[tuple[BookieId, ...], Quorum]:
+        """Returns an ensemble that replaces as many of the wanted indices as possible, and the
+        quorum that applies to it.
+
+        If nothing is legal under an R that was requested, wanted replacements are made under the
+        present R, so that a raised R that cannot be satisfied yet stops no writer. Raises
+        NotEnoughBookiesError if nothing can be done.
+        """
+        present = self._state.view.quorum
+        if self._min_regions is None:
+            return await self._choose_for(present, candidates), present
+        requested = replace(present, min_regions=self._min_regions)
+        try:
+            return await self._choose_for(requested, candidates), requested
+        except NotEnoughBookiesError:
+            if not self._wanted:
+                raise
+        return await self._choose_for(present, candidates), present
+
+    async def _choose_for(
+        self, quorum: Quorum, candidates: Sequence[BookieInfo]
+    ) -> tuple[BookieId, ...]:
+        """Returns an ensemble for ``quorum``.
 
         A change of R also replaces the failed bookies that P needs from then on, because the
-        entries after it would wait for them. Raises NotEnoughBookiesError if none can be replaced.
+        entries after it would wait for them.
         """
         state = self._state
-        quorum = state.view.quorum
         wanted = self._wanted
-        is_legal = True
-        if self._min_regions is not None:
-            quorum = replace(quorum, min_regions=self._min_regions)
-            view = QuorumView(quorum, state.view.regions)
-            is_legal = view.is_legal()
-            if view.must_change_ensemble(state.failed_mask):
-                wanted |= state.failed_mask
-        if is_legal and not wanted:
-            return state.metadata.last_fragment.bookies
+        if quorum != state.view.quorum and QuorumView(
+            quorum, state.view.regions
+        ).must_change_ensemble(state.failed_mask):
+            wanted |= state.failed_mask
         known = {info.bookie: info for info in candidates}
         ensemble = [
             known.get(replica.bookie, BookieInfo(replica.bookie, replica.region))
             for replica in state.replicas
         ]
-        members = {info.bookie for info in ensemble}
-        spare: Counter[str | None] = Counter(
-            info.region for info in candidates if info.bookie not in members
+        return await choose_replacements(
+            self._context.placement,
+            quorum,
+            ensemble,
+            wanted,
+            [self._context.healthy(candidates), candidates],
+            random=self._context.runtime.random,
         )
-        regions = [info.region for info in ensemble]
-        choices = largest_replacements(quorum, regions, wanted, spare)
-        if not is_legal:  # another R needs other bookies: replace as few as possible
-            choices = chain(choices, fewest_replacements(quorum, regions, spare))
-        place = self._context.placement.replace
-        random = self._context.runtime.random
-        refused: NotEnoughBookiesError | None = None
-        for failed in choices:
-            for eligible in (self._context.healthy(candidates), candidates):
-                try:
-                    return place(quorum, ensemble, failed, eligible, random=random)
-                except NotEnoughBookiesError as error:
-                    refused = refused or error
-            if quorum.ensemble_size > EVERY_SUBSET_MAX:
-                await asyncio.sleep(0)  # each search is bounded; others run in between
-        if refused is None:  # nothing can be replaced: let placement say what is missing
-            everyone = wanted or (1 << quorum.ensemble_size) - 1
-            failed = tuple(i for i in range(quorum.ensemble_size) if everyone >> i & 1)
-            return place(quorum, ensemble, failed, candidates, random=random)
-        raise refused
 
-    def _freeze_and_change(self, bookies: tuple[BookieId, ...]) -> LedgerMetadata:
+    def _freeze_and_change(self, bookies: tuple[BookieId, ...], quorum: Quorum) -> LedgerMetadata:
         state = self._state
         config = self._context.config
         proposed = changed_ensemble(
             state.metadata, last_add_confirmed=state.last_add_confirmed, bookies=bookies
         )
-        if self._min_regions is not None:
-            proposed = proposed.with_r(state.last_add_confirmed + 1, self._min_regions)
+        if quorum != state.view.quorum:
+            proposed = proposed.with_r(state.last_add_confirmed + 1, quorum.min_regions)
         size = len(encode(proposed))
         if len(proposed.fragments) > config.fragments_max or size > config.metadata_bytes_max:
             raise LimitExceededError(

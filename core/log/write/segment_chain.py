@@ -12,9 +12,15 @@ Safety depends on the order of a takeover (rule STR-3):
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ...protocol.errors import CorruptionError, EndOfStreamError, RhumblineError
+from ...protocol.errors import (
+    CorruptionError,
+    EndOfStreamError,
+    NoSuchStreamError,
+    RhumblineError,
+)
 from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY
 from ...protocol.record_set import decode_entry
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
@@ -75,8 +81,10 @@ class SegmentChain:
         opener: SegmentOpener,
         *,
         stream: str,
+        read_policy: Callable[[], Awaitable[StreamPolicy]],
     ) -> None:
         self._runtime = runtime
+        self._read_policy = read_policy
         self._streams = streams
         self._ledgers = ledgers
         self._opener = opener
@@ -129,8 +137,16 @@ class SegmentChain:
         await self._complete(segment.stored, end)
 
     async def recover_end(self, segment: Segment) -> SegmentEnd:
-        """Fence and close the ledger of a segment and return its end. Safe to repeat."""
-        metadata = await self._ledgers.recover(segment.ledger_id)
+        """Fence and close the ledger of a segment and return its end. Safe to repeat.
+
+        The R of the stream's present policy applies to what the recovery writes, so each repeat
+        reads the policy again (rule REC-17).
+        """
+        try:
+            min_regions = (await self._read_policy()).quorum.min_regions
+        except NoSuchStreamError:
+            min_regions = None  # the stream is being deleted; its old writer still needs the end
+        metadata = await self._ledgers.recover(segment.ledger_id, min_regions=min_regions)
         last = metadata.last_entry_id
         if last == NO_ENTRY:
             return SegmentEnd(NO_ENTRY, 0, 0, 0, False)

@@ -316,7 +316,9 @@ class FakeLedgerClient:
         await self.cluster.pause()
         return FakeLedgerReader(self.cluster, self._ledger(ledger_id))
 
-    async def recover(self, ledger_id: int, password: bytes = b"") -> LedgerMetadata:
+    async def recover(
+        self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
+    ) -> LedgerMetadata:
         await self.cluster.pause()
         ledger = self._ledger(ledger_id)
         if ledger.is_closed:

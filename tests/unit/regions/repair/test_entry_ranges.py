@@ -63,7 +63,8 @@ def test_missing_runs_agree_with_a_check_of_each_entry(quorum: Quorum, number: i
     random = Random(number)
     members = tuple(BookieId(f"b{i}") for i in range(quorum.ensemble_size))
     first = random.randrange(50)
-    entry_range = EntryRange(Fragment(first, members), first + random.randrange(80), quorum)
+    last = first + random.randrange(80)
+    entry_range = EntryRange(Fragment(first, members), last, quorum, quorum, quorum.min_regions)
     for index in range(quorum.ensemble_size):
         stored = [entry for entry in range(200) if random.random() < 0.7]
         found = [
