@@ -35,9 +35,13 @@ async def ls(session: CommandSession, stream: str) -> None:
                     else None,
                     "residence": segment_record.residence.value,
                     "quorum": str(metadata.quorum_at(0)),
+                    "min_regions_for_durability": {
+                        f"from entry {first}": r for first, r in metadata.r_ranges()
+                    },
                     "regions": sorted(regions),
                     "bookies": metadata.bookies(),
                     "fragments": len(metadata.fragments),
+                    "end decided by an operator": segment_record.doubt or None,
                 }
             )
         print_rows(rows, session.output, empty=f"stream {stream} has no segment yet")

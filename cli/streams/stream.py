@@ -1,4 +1,5 @@
-"""``rhumbline stream``: create, ls, describe, append, read, tail, truncate, set-policy, delete."""
+"""``rhumbline stream``: create, ls, describe, append, read, tail, truncate, set-policy, recover,
+delete."""
 
 import asyncio
 import sys
@@ -18,6 +19,7 @@ from .appending import append_records
 from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import parse_start, read_stream
 from .record_files import FORMATS
+from .recovering import recover_stream
 
 
 @click.group()
@@ -86,6 +88,10 @@ async def describe(session: CommandSession, name: str) -> None:
             "records": sum(segment.record_count for segment in done),
             "size": show_bytes(size),
             "writer sessions": known.epoch,
+            "ends decided by an operator": {
+                f"segment {segment.lssn}": segment.doubt for segment in done if segment.doubt
+            }
+            or None,
             "policy": "of the namespace" if known.follows_namespace else "of the stream",
             **describe_policy(known.policy),
         }
@@ -224,7 +230,11 @@ async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
 async def set_policy(
     session: CommandSession, name: str, inherit: bool, policy: PolicyOptions
 ) -> None:
-    """Change the policy, from the next segment on."""
+    """Change the policy, from the next segment on.
+
+    The number of regions that must acknowledge (R, min_regions_for_durability, the last number of
+    --quorum) also applies to open segments, to recoveries and to repair, within seconds.
+    """
     if inherit == policy.is_any_given:
         raise click.UsageError("give either --inherit or at least one policy option")
     async with session.namespace(moves_data=False) as namespace:
@@ -233,6 +243,39 @@ async def set_policy(
         await namespace.set_stream_policy(name, chosen)
         shown = chosen or await namespace.policy()
         print_record({"stream": name, **describe_policy(shown)}, session.output)
+
+
+@stream.command()
+@click.argument("name")
+@click.option(
+    "--at-provable-end",
+    is_flag=True,
+    help="If bookies are lost for good and the end of the stream cannot be proven without them: "
+    "show what is provable, and close the stream there once that is confirmed.",
+)
+@click.option("--reason", default="", help="Reason, for the audit record.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@session_options
+@runs
+async def recover(
+    session: CommandSession, name: str, at_provable_end: bool, reason: str, yes: bool
+) -> None:
+    """Take a stream over from its writer and close its open segments, without writing to it.
+
+    Without --at-provable-end this is what every new writer does first, and it decides nothing
+    without proof. With it, acknowledged records may be lost for good, so use it only if the bookies
+    that are shown will never return. The decision is recorded in the metadata.
+    """
+    async with session.client() as client:
+        await recover_stream(
+            client.namespace(),
+            client.runtime.clock,
+            name,
+            at_provable_end=at_provable_end,
+            reason=reason,
+            yes=yes,
+            output=session.output,
+        )
 
 
 @stream.command()

@@ -68,6 +68,8 @@ class Manifest:
     content_digest: str
     previous_digest: str
     parts: tuple[Part, ...]
+    doubt: str = ""
+    """Not empty if an operator decided the segment's end: what may be missing (rule REC-19)."""
 
     def __post_init__(self) -> None:
         last = -1
@@ -97,7 +99,10 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Return the content of the manifest file: JSON with one field a line."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
+        fields = asdict(self)
+        if not self.doubt:
+            del fields["doubt"]
+        return json.dumps({"format": FORMAT, **fields}, indent=1).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Manifest":

@@ -103,4 +103,5 @@ def _segment(manifest: Manifest, txid_before: int) -> Segment:
         start_sequence_id=manifest.start_sequence_id,
         ends_stream=manifest.ends_stream,
         residence=Residence.ARCHIVE,
+        doubt=manifest.doubt,
     )

@@ -183,6 +183,7 @@ class SegmentArchiver:
             content_digest=digest.hex(),
             previous_digest=CHAIN_START,  # commit sets the link
             parts=tuple(parts),
+            doubt=segment.doubt,
         )
         await verify_segment(self._cold, manifest, rate_limiter=self._rate_limiter)
         return manifest

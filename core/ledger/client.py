@@ -30,7 +30,7 @@ from .missing_range import MissingRange
 from .read.ledger_reader import LedgerReader
 from .read.read_order import NearestFirst
 from .read_policy import ReadPolicy
-from .recovery.ledger_recovery import recover_ledger
+from .recovery.ledger_recovery import ConfirmEnd, recover_ledger
 from .recovery.replica_copies import ReplicaCopies
 from .write.ledger_writer import LedgerWriter
 
@@ -195,13 +195,20 @@ class LedgerClient:
         return LedgerReader(context, metadata, version)
 
     async def recover(
-        self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        *,
+        min_regions: int | None = None,
+        confirm: ConfirmEnd | None = None,
     ) -> LedgerMetadata:
         """Fences the ledger's writer, closes the ledger and returns its closed metadata.
 
         Any number of callers may race; all of them see the same end. See ``recover_ledger``.
         """
-        return await recover_ledger(self._context, ledger_id, password, min_regions=min_regions)
+        return await recover_ledger(
+            self._context, ledger_id, password, min_regions=min_regions, confirm=confirm
+        )
 
     async def delete(self, ledger_id: int) -> None:
         """Deletes the ledger's metadata; bookies delete its entries later. Safe to repeat.

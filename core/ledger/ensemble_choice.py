@@ -80,17 +80,18 @@ async def choose_live_ensemble(
     It needs no more live bookies than P itself: AQ of them in R regions for each write set. Failed
     members for which there is no other bookie keep their index. Raises NotEnoughBookiesError.
     """
-    bookies = await choose_replacements(
-        placement, quorum, ensemble, failed, [candidates], random=random
-    )
+    need = f"{quorum} needs {quorum.ack_quorum} live bookies in {quorum.min_regions} regions"
+    try:
+        bookies = await choose_replacements(
+            placement, quorum, ensemble, failed, [candidates], random=random
+        )
+    except NotEnoughBookiesError as error:
+        raise NotEnoughBookiesError(f"{need} for each entry: {error}") from error
     known = {info.bookie: info.region for info in (*ensemble, *candidates)}
     replaced = replaced_indices([info.bookie for info in ensemble], bookies)
     left = failed & ~sum(1 << index for index in replaced)
     view = QuorumView(quorum, [known[bookie] for bookie in bookies])
     if view.must_change_ensemble(left):
         names = ", ".join(b for index, b in enumerate(bookies) if left >> index & 1)
-        raise NotEnoughBookiesError(
-            f"{quorum} needs {quorum.ack_quorum} live bookies in {quorum.min_regions} regions for "
-            f"each entry; nothing can take the place of {names}"
-        )
+        raise NotEnoughBookiesError(f"{need} for each entry; nothing can replace {names}")
     return bookies

@@ -3,13 +3,17 @@
 ``core/ledger`` implements it; unit tests use a fake in memory.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..protocol.errors import NoSuchLedgerError, RhumblineError
 from ..protocol.ledger_metadata import LedgerMetadata
+from ..protocol.provable_end import ProvableEnd
 from ..protocol.quorum import Quorum
 from ..protocol.segments import NO_LEDGER, Segment
+
+ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]
+"""Shows what is provable to an operator, and returns the audit record once it was confirmed."""
 
 OnDone = Callable[[int, RhumblineError | None, tuple[str, ...]], None]
 """Callback of an add: the entry id, the error or None, and the regions that hold the entry."""
@@ -150,12 +154,19 @@ class LedgerProvider(Protocol):
         ...
 
     async def recover(
-        self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        *,
+        min_regions: int | None = None,
+        confirm: ConfirmEnd | None = None,
     ) -> LedgerMetadata:
         """Fence and close a ledger, and return its closed metadata.
 
         ``min_regions`` is the R for what the recovery writes again, as far as the ledger can
-        satisfy it; None: the ledger's own. Safe to repeat and to run concurrently.
+        satisfy it; None: the ledger's own. ``confirm`` is for operators: it decides whether a
+        ledger whose end cannot be proven is closed at its provable end (rule REC-19). Safe to
+        repeat and to run concurrently.
         """
         ...
 

@@ -19,7 +19,7 @@ from ..protocol.start import Start, check_start
 from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
 from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
-from .ledger_interface import LedgerProvider
+from .ledger_interface import ConfirmEnd, LedgerProvider
 from .log_context import LogContext
 from .metadata.paths import ROOT, check_name, namespace_path
 from .metadata.retention import MaintenanceResult, Retention
@@ -247,14 +247,7 @@ class Namespace:
         meanwhile), and transient errors, after which the call may be repeated.
         """
         policy = await self._policy_of(name)
-        chain = SegmentChain(
-            self._runtime,
-            self._streams,
-            self._ledgers,
-            self._opener,
-            stream=name,
-            read_policy=lambda: self._policy_of(name),
-        )
+        chain = self._chain(name)
         segment = await chain.open(policy)
         dedup_table = await chain.read_dedup_table()
         return StreamWriter(
@@ -267,6 +260,26 @@ class Namespace:
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
             context=self._context,
+        )
+
+    async def take_over(self, name: str, confirm: ConfirmEnd | None = None) -> None:
+        """Take the stream from its writer and complete its segments, without writing a record.
+
+        If the end of a ledger cannot be proven, ``confirm`` is awaited with what was found, and the
+        ledger is closed at its provable end with the record that it returns (rule REC-19). Without
+        ``confirm`` the call then raises RecoveryIncompleteError, as ``open_writer`` does.
+        """
+        await self._policy_of(name)
+        await self._chain(name).take_over(confirm)
+
+    def _chain(self, name: str) -> SegmentChain:
+        return SegmentChain(
+            self._runtime,
+            self._streams,
+            self._ledgers,
+            self._opener,
+            stream=name,
+            read_policy=lambda: self._policy_of(name),
         )
 
     async def end(self, name: str, *, fresh: bool = True) -> Dlsn:

@@ -21,12 +21,17 @@ def encode_metadata_record(version: int, fields: Mapping[str, Any]) -> bytes:
 
 
 def decode_metadata_record(
-    what: str, data: bytes, *, version: int, fields: Mapping[str, type | tuple[type, ...]]
+    what: str,
+    data: bytes,
+    *,
+    version: int,
+    fields: Mapping[str, type | tuple[type, ...]],
+    optional: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of ``data``, which must have exactly the given names and types.
 
-    ``what`` names the record in error messages. Raises CorruptionError, and ForeignDataError for a
-    newer version.
+    ``what`` names the record in error messages. ``optional`` gives the values of fields that may be
+    absent. Raises CorruptionError, and ForeignDataError for a newer version.
     """
     try:
         value = json.loads(data)
@@ -37,6 +42,7 @@ def decode_metadata_record(
     found = value.pop(_VERSION_KEY)
     if found > version:
         raise ForeignDataError(f"{what}: format {found} is newer than this program's {version}")
+    value = {**(optional or {}), **value}
     if found != version or value.keys() != fields.keys():
         raise CorruptionError(f"{what}: unexpected format {found} with fields {sorted(value)}")
     for name, types in fields.items():

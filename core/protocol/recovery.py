@@ -9,11 +9,12 @@ no other reads (bug B1). An answer that is not a clear yes or no is "unknown" an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .bookie_id import BookieId
 from .ledger_metadata import NO_ENTRY, Fragment, LedgerMetadata
+from .provable_end import PROVABLE_END_KEY, ProvableEnd
 from .quorum import Quorum, QuorumView
 
 
@@ -165,15 +166,20 @@ def closed_by_recovery(
     last_entry_id: int,
     length: int,
     min_regions: tuple[int, int] | None = None,
+    provable_end: ProvableEnd | None = None,
 ) -> LedgerMetadata:
     """Return the metadata that recovery writes once, at its end (rule REC-15).
 
     ``fragments``: the ensembles that this recovery chose for its re-adds, which are not stored
     before (bug B3). ``min_regions``: (first re-added entry, R) if the re-adds used another R.
+    ``provable_end``: the audit record if an operator decided the end (rule REC-19).
     """
     changed = snapshot
     for fragment in fragments:
         changed = changed.with_fragment(fragment.first_entry_id, fragment.bookies)
     if min_regions is not None:
         changed = changed.with_r(*min_regions)
+    if provable_end is not None:
+        custom = {**changed.custom, PROVABLE_END_KEY: provable_end.encode()}
+        changed = replace(changed, custom=custom)
     return changed.closed(last_entry_id, length)

@@ -65,6 +65,9 @@ class Segment:
     producers_entry: int = NO_ENTRY
     """Position of the newest producer snapshot; a segment without records carries it on."""
     residence: Residence = Residence.HOT
+    doubt: str = ""
+    """Not empty if an operator closed the ledger at its provable end: what may be missing (rule
+    REC-19)."""
 
     def __post_init__(self) -> None:
         counts = (
@@ -139,6 +142,7 @@ class Segment:
             ends_stream=was_ended or end.ends_stream,
             producers_lssn=snapshot[0],
             producers_entry=snapshot[1],
+            doubt=end.doubt,
         )
 
     def with_residence(self, residence: Residence) -> "Segment":
@@ -158,6 +162,8 @@ class SegmentEnd:
     ends_stream: bool
     producers_entry: int = NO_ENTRY
     """Entry of the newest producer snapshot."""
+    doubt: str = ""
+    """See ``Segment.doubt``."""
 
 
 def merged(known: Segment | None, found: Segment) -> Segment:
@@ -181,14 +187,17 @@ def merged(known: Segment | None, found: Segment) -> Segment:
 
 def encode_segment(segment: Segment) -> bytes:
     """Return the value of the segment's metadata node."""
-    return encode_metadata_record(
-        _FORMAT, {**asdict(segment), "residence": segment.residence.value}
-    )
+    fields = {**asdict(segment), "residence": segment.residence.value}
+    if not segment.doubt:
+        del fields["doubt"]
+    return encode_metadata_record(_FORMAT, fields)
 
 
 def decode_segment(lssn: int, data: bytes) -> Segment:
     """Decode the node of segment ``lssn``. Raises CorruptionError, ForeignDataError."""
-    fields = decode_metadata_record(f"segment {lssn}", data, version=_FORMAT, fields=_FIELDS)
+    fields = decode_metadata_record(
+        f"segment {lssn}", data, version=_FORMAT, fields=_FIELDS, optional={"doubt": ""}
+    )
     try:
         residence = Residence(fields.pop("residence"))
     except ValueError as error:
@@ -214,4 +223,5 @@ _FIELDS = {
     "producers_lssn": int,
     "producers_entry": int,
     "residence": str,
+    "doubt": str,
 }

@@ -7,9 +7,10 @@ the end is then unavailable, but never wrong.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
+from ...protocol.bookie_id import BookieId
 from ...protocol.errors import (
     BadVersionError,
     CorruptionError,
@@ -20,9 +21,11 @@ from ...protocol.errors import (
     UnavailableError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY, Fragment, LedgerMetadata, LedgerState
+from ...protocol.provable_end import ProvableEnd, silent_bookie
 from ...protocol.recovery import (
     AnswerKind,
     EntryTally,
+    Evidence,
     FenceTally,
     Verdict,
     closed_by_recovery,
@@ -37,9 +40,17 @@ from ..connection.v3_responses import answer_kind_of, entry_in, lac_in_last_entr
 from ..context import LedgerContext
 from .recovery_adds import RecoveryAdds
 
+ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]
+"""Shows what is provable to an operator, and returns the audit record once it was confirmed."""
+
 
 async def recover_ledger(
-    context: LedgerContext, ledger_id: int, password: bytes, *, min_regions: int | None = None
+    context: LedgerContext,
+    ledger_id: int,
+    password: bytes,
+    *,
+    min_regions: int | None = None,
+    confirm: ConfirmEnd | None = None,
 ) -> LedgerMetadata:
     """Closes the ledger, unless it is closed, and returns the closed metadata. Safe to repeat.
 
@@ -49,11 +60,15 @@ async def recover_ledger(
     always decided by the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong
     password, IllegalQuorumError if ``min_regions`` is below 1, and at the deadline
     RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
+
+    ``confirm``: for operators only (rule REC-19). If the end cannot be proven, it is awaited with
+    what was found, and the ledger is closed at the provable end with the record that it returns. It
+    raises to give up, and may be called again with other findings.
     """
     backoff = context.backoff(context.config.recovery_timeout_ms)
     while True:
         try:
-            return await _Recovery(context, ledger_id, password, min_regions).run()
+            return await _Recovery(context, ledger_id, password, min_regions, confirm).run()
         except BadVersionError:
             if backoff.is_over:
                 raise RecoveryIncompleteError(
@@ -106,9 +121,19 @@ class _Recovery:
     """One attempt. It raises BadVersionError if the metadata was changed meanwhile."""
 
     def __init__(
-        self, context: LedgerContext, ledger_id: int, password: bytes, min_regions: int | None
+        self,
+        context: LedgerContext,
+        ledger_id: int,
+        password: bytes,
+        min_regions: int | None,
+        confirm: ConfirmEnd | None,
     ) -> None:
         self.context = context
+        self._confirm = confirm
+        self._is_fenced = True
+        self._is_end_proven = True
+        self._highest_seen = NO_ENTRY
+        self._silent: dict[BookieId, None] = {}
         self._ledger_id = ledger_id
         self._password = password
         self._min_regions = min_regions
@@ -138,12 +163,16 @@ class _Recovery:
         await adds.open()
         last, length = await self._copy_tail(snapshot, confirmed, adds)
         await adds.wait_pending(0)
+        audit = None
+        if self._confirm is not None and not (self._is_end_proven and self._is_fenced):
+            audit = await self._confirm(await self._provable_end(snapshot, last, confirmed))
         closed = closed_by_recovery(
             snapshot,
             adds.fragments,
             last_entry_id=last,
             length=length,
             min_regions=adds.recorded_min_regions,
+            provable_end=audit,
         )
         try:
             await self.context.ledgers.write(closed, version)
@@ -153,6 +182,19 @@ class _Recovery:
                 raise  # the fragments were changed: the decisions may be out of date
             return stored
         return closed
+
+    async def _provable_end(
+        self, snapshot: LedgerMetadata, last: int, confirmed: int
+    ) -> ProvableEnd:
+        regions = await self.context.regions_of(list(self._silent))
+        return ProvableEnd(
+            last_entry_id=last,
+            confirmed=confirmed,
+            highest_seen=max(last, self._highest_seen),
+            doubtful_from=last + 1,
+            silent=tuple(map(silent_bookie, self._silent, regions)),
+            is_writer_fenced=self._is_fenced,
+        )
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -196,6 +238,7 @@ class _Recovery:
             kind = answer_kind_of(error)
             if kind is AnswerKind.HAVE:
                 assert response is not None
+                self._highest_seen = max(self._highest_seen, response.read_response.entry_id)
                 lac = lac_in_last_entry(response, self._digest, self._ledger_id)
                 verdict = tally.on_answer(index, kind, lac)
             else:
@@ -207,6 +250,9 @@ class _Recovery:
         members = range(len(fragment.bookies))
         request = self.fencing_read(fragment, members, NO_ENTRY, on_answer)
         if await request.verdict is not Verdict.COMPLETE:
+            self._is_fenced = False
+            self._note_silent(tally.evidence(Verdict.INCOMPLETE))
+        if not self._is_fenced and self._confirm is None:
             raise RecoveryIncompleteError(
                 f"ledger {self._ledger_id}: too few of {', '.join(fragment.bookies)} were fenced"
             )
@@ -243,6 +289,10 @@ class _Recovery:
             if verdict is Verdict.ABSENT:
                 break  # the first proven gap ends the ledger (rule REC-11)
             if verdict is Verdict.INCOMPLETE:
+                self._note_silent(read.tally.evidence(verdict))
+                if self._confirm is not None:
+                    self._is_end_proven = False
+                    break
                 raise RecoveryIncompleteError(
                     f"ledger {self._ledger_id}: entry {read.entry_id} may exist, but no bookie "
                     "that could hold it responds"
@@ -254,10 +304,32 @@ class _Recovery:
             affordable = max(1, self.context.config.recovery_window_bytes // len(read.data))
             window = min(2 * window, affordable, self.context.config.recovery_window)
         if last == confirmed and length_read is not None:
-            if await length_read.wait_verdict() is not Verdict.RECOVER:
-                raise RecoveryIncompleteError(
-                    f"ledger {self._ledger_id}: its last entry {last} cannot be read now"
-                )
+            verdict = await length_read.wait_verdict()
+            while verdict is not Verdict.RECOVER:
+                self._note_silent(length_read.tally.evidence(verdict))
+                if self._confirm is None:
+                    raise RecoveryIncompleteError(
+                        f"ledger {self._ledger_id}: its last entry {last} cannot be read now"
+                    )
+                self._is_end_proven = False  # acknowledged, but no copy is left: go down
+                last -= 1
+                if last == NO_ENTRY:
+                    return last, 0
+                length_read = await self._start_read(snapshot, last)
+                verdict = await length_read.wait_verdict()
             assert length_read.entry is not None
             length = length_read.entry.length
         return last, length
+
+    def _note_silent(self, evidence: Evidence) -> None:
+        """Remember the bookies whose responses are missing in a decision that was not possible."""
+        answered = {a.index for a in evidence.answers if a.kind is not AnswerKind.UNKNOWN}
+        quorum = evidence.quorums[0]
+        asked = (
+            range(quorum.ensemble_size)
+            if evidence.entry_id is None
+            else quorum.write_set(evidence.entry_id)
+        )
+        for index in asked:
+            if index not in answered:
+                self._silent[evidence.fragment.bookies[index]] = None

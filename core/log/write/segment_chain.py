@@ -22,11 +22,12 @@ from ...protocol.errors import (
     RhumblineError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY
+from ...protocol.provable_end import provable_end_of
 from ...protocol.record_set import decode_entry
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
-from ..ledger_interface import LedgerProvider, WritableLedger
+from ..ledger_interface import ConfirmEnd, LedgerProvider, WritableLedger
 from ..metadata.stream_store import StoredSegment, StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
@@ -136,7 +137,16 @@ class SegmentChain:
         """
         await self._complete(segment.stored, end)
 
-    async def recover_end(self, segment: Segment) -> SegmentEnd:
+    async def take_over(self, confirm: ConfirmEnd | None = None) -> None:
+        """Claim the stream and complete its segments, without a new segment.
+
+        The previous writer loses the stream. ``confirm`` decides about ledgers whose end cannot be
+        proven (rule REC-19). Raises like ``open``.
+        """
+        self._claim = await self._streams.claim(self._stream, self._token)
+        await self._take_over(confirm)
+
+    async def recover_end(self, segment: Segment, confirm: ConfirmEnd | None = None) -> SegmentEnd:
         """Fence and close the ledger of a segment and return its end. Safe to repeat.
 
         The R of the stream's present policy applies to what the recovery writes, so each repeat
@@ -146,10 +156,14 @@ class SegmentChain:
             min_regions = (await self._read_policy()).quorum.min_regions
         except NoSuchStreamError:
             min_regions = None  # the stream is being deleted; its old writer still needs the end
-        metadata = await self._ledgers.recover(segment.ledger_id, min_regions=min_regions)
+        metadata = await self._ledgers.recover(
+            segment.ledger_id, min_regions=min_regions, confirm=confirm
+        )
+        audit = provable_end_of(metadata.custom)
+        doubt = "" if audit is None else audit.describe()
         last = metadata.last_entry_id
         if last == NO_ENTRY:
-            return SegmentEnd(NO_ENTRY, 0, 0, 0, False)
+            return SegmentEnd(NO_ENTRY, 0, 0, 0, False, doubt=doubt)
         reader = await self._ledgers.open(segment.ledger_id)
         try:
             entries = await reader.read(last, last)
@@ -158,7 +172,9 @@ class SegmentChain:
         final = decode_entry(entries[0].payload)[-1]
         count = final.position + (0 if final.is_control else final.count)
         txid, ends_stream = last_txid_of(final)
-        return SegmentEnd(last, metadata.length, count, txid, ends_stream, final.producers_entry)
+        return SegmentEnd(
+            last, metadata.length, count, txid, ends_stream, final.producers_entry, doubt
+        )
 
     async def read_dedup_table(self) -> DeduplicationTable:
         """Read the deduplication table from the completed segments (rule STR-17)."""
@@ -236,7 +252,7 @@ class SegmentChain:
         rolls_at = asyncio.get_running_loop().time() + roll_ms / 1000
         return OpenSegment(stored, ledger, rolls_at)
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, confirm: ConfirmEnd | None = None) -> None:
         """Complete the segments that the previous writer left in progress, oldest first."""
         waiting: list[StoredSegment] = []
         assert self._claim is not None
@@ -251,7 +267,7 @@ class SegmentChain:
             waiting.append(stored)
             lssn -= 1
         for stored in reversed(waiting):
-            await self._complete(stored, await self.recover_end(stored.segment))
+            await self._complete(stored, await self.recover_end(stored.segment, confirm))
 
     async def _complete(self, stored: StoredSegment, end: SegmentEnd) -> None:
         assert self._claim is not None

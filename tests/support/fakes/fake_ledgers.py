@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rhumbline.core.log.ledger_interface import OnDone
+from rhumbline.core.log.ledger_interface import ConfirmEnd, OnDone
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
@@ -317,7 +317,12 @@ class FakeLedgerClient:
         return FakeLedgerReader(self.cluster, self._ledger(ledger_id))
 
     async def recover(
-        self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
+        self,
+        ledger_id: int,
+        password: bytes = b"",
+        *,
+        min_regions: int | None = None,
+        confirm: ConfirmEnd | None = None,
     ) -> LedgerMetadata:
         await self.cluster.pause()
         ledger = self._ledger(ledger_id)
