@@ -6,14 +6,16 @@ in the lost regions. Lost data is part of the data at risk. Both are counted by 
 E > WQ, a loss may take some entries of a fragment and leave others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.errors import CorruptionError
 from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from ..core.protocol.quorum import QuorumView
+from ..core.protocol.quorum import Quorum, QuorumView
+from ..core.protocol.recovery import quorums_from
 from .ledger_scan import all_ledgers
 
 NAMESPACE_KEY = "rhumbline.namespace"
@@ -38,6 +40,8 @@ class Exposure:
     entries: int = 0
     entries_at_risk: int = 0
     entries_lost: int = 0
+    entries_by_r: dict[int, int] = field(default_factory=dict)
+    """All entries by the R (``min_regions_for_durability``) that their ledgers record for them."""
     bytes_at_risk: int = 0
     """Approximate payload bytes of closed ledgers."""
     streams: dict[str, None] = field(default_factory=dict)
@@ -77,13 +81,21 @@ class ExposureTally:
             found.entries += count
             first = fragment.first_entry_id
             lost = [full & ~gone == 0 for full in view.full_masks]
-            ackable = [view.could_ack(full & gone) for full in view.full_masks]
-            if is_open and any(ackable):
+            found.entries_lost += count_in_stripes(first, count, lost)
+            for start, entries, quorum in parts_by_r(metadata, first, count):
+                ruled = QuorumView(quorum, view.regions)
+                ackable = [ruled.could_ack(full & gone) for full in ruled.full_masks]
+                exposed = [a or b for a, b in zip(lost, ackable, strict=True)]
+                at_risk += count_in_stripes(start, entries, exposed)
+                by_r = found.entries_by_r
+                by_r[quorum.min_regions] = by_r.get(quorum.min_regions, 0) + entries
+            if is_open and any(
+                QuorumView(quorum, view.regions).could_ack(full & gone)
+                for quorum in quorums_from(metadata, first)
+                for full in view.full_masks
+            ):
                 found.ledgers_undecidable += 1
                 is_exposed = True
-            exposed = [a or b for a, b in zip(lost, ackable, strict=True)]
-            at_risk += count_in_stripes(first, count, exposed)
-            found.entries_lost += count_in_stripes(first, count, lost)
         found.entries_at_risk += at_risk
         if metadata.state is LedgerState.CLOSED and metadata.last_entry_id >= 0:
             found.bytes_at_risk += metadata.length * at_risk // (metadata.last_entry_id + 1)
@@ -107,6 +119,15 @@ def count_in_stripes(first: int, count: int, chosen: Sequence[bool]) -> int:
     turns = len(chosen)
     whole, rest = divmod(count, turns)
     return whole * sum(chosen) + sum(chosen[(first + i) % turns] for i in range(rest))
+
+
+def parts_by_r(
+    metadata: LedgerMetadata, first: int, count: int
+) -> Iterator[tuple[int, int, Quorum]]:
+    """Yield (first entry, number of entries, quorum) of each part of a fragment with one R."""
+    starts = [first, *(start for start, _ in metadata.r_ranges() if first < start < first + count)]
+    for start, end in pairwise([*starts, first + count]):
+        yield start, end - start, metadata.quorum_at(start)
 
 
 def entry_counts(metadata: LedgerMetadata) -> list[int]:

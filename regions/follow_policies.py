@@ -39,7 +39,7 @@ _BATCH_COUNT = 20
 
 @dataclass(slots=True)
 class _Followed:
-    """What is known of the policy of a stream, or of a namespace."""
+    """The policy of a stream or of a namespace, as far as it was read."""
 
     watch: Watch
     wanted_r: int | None = None

@@ -9,7 +9,7 @@ import click
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import RecoveryIncompleteError
 from ...core.protocol.ledger_metadata import NO_ENTRY
-from ...core.protocol.provable_end import ProvableEnd
+from ...core.protocol.recovery import ProvableEnd
 from ...core.runtime.clock import Clock
 from ..errors import UnsafeError
 from ..output import print_message, print_record

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from ..protocol.errors import NoSuchLedgerError, RhumblineError
 from ..protocol.ledger_metadata import LedgerMetadata
-from ..protocol.provable_end import ProvableEnd
 from ..protocol.quorum import Quorum
+from ..protocol.recovery import ProvableEnd
 from ..protocol.segments import NO_LEDGER, Segment
 
 ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]

@@ -21,15 +21,16 @@ from ...protocol.errors import (
     UnavailableError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY, Fragment, LedgerMetadata, LedgerState
-from ...protocol.provable_end import ProvableEnd, silent_bookie
 from ...protocol.recovery import (
     AnswerKind,
     EntryTally,
     Evidence,
     FenceTally,
+    ProvableEnd,
     Verdict,
     closed_by_recovery,
     quorums_from,
+    silent_bookie,
 )
 from ...runtime.metadata_store import Version
 from ...wire import bookkeeper_pb2 as pb

@@ -22,8 +22,8 @@ from ...protocol.errors import (
     RhumblineError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY
-from ...protocol.provable_end import provable_end_of
 from ...protocol.record_set import decode_entry
+from ...protocol.recovery import provable_end_of
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks

@@ -7,8 +7,8 @@ import pytest
 
 from rhumbline.core.protocol.errors import NotEnoughBookiesError, RecoveryIncompleteError
 from rhumbline.core.protocol.ledger_metadata import LedgerState
-from rhumbline.core.protocol.provable_end import ProvableEnd, provable_end_of
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.protocol.recovery import ProvableEnd, provable_end_of
 from rhumbline.tests.unit.core.ledger.recovery.test_ledger_recovery_known_bugs import (
     GEO,
     SHORT,
