@@ -1,9 +1,10 @@
 """The plan ``r-changes``: R goes up and down during outages, takeovers and repairs.
 
 The plan is ``swarm`` or ``changes``. R of the namespace, of the stream and of the ledgers that are
-being written changes every few seconds to a random number that AQ and the regions allow. Each entry
-is judged by the R that the ledger's metadata records for it. Data is destroyed only as far as AQ
-copies survive it, since R may be 1 at any moment.
+being written changes every few seconds to a random number that AQ and the regions allow. Often a
+region is cut off, an operator lowers R meanwhile, the stream changes its writer, and R is raised
+again when the region is back. Each entry is judged by the R that the ledger's metadata records for
+it. Data is destroyed only as far as AQ copies survive it, since R may be 1 at any moment.
 """
 
 from dataclasses import replace
@@ -63,6 +64,8 @@ def r_changes(seed: int) -> RunPlan:
         lasts_ms = random.choice((300, 1_500, 4_000))
         at_ms = random.randint(100, plan.lasts_ms)
         faults.append(Fault("cut-region", random.choice(REGIONS), at_ms, lasts_ms))
+    if random.random() < 0.6:
+        faults += _outage_with_lowered_r(random, plan, r_max)
     return replace(
         plan,
         seed=f"{seed} r-changes",
@@ -73,12 +76,27 @@ def r_changes(seed: int) -> RunPlan:
     )
 
 
+def _outage_with_lowered_r(random: Random, plan: RunPlan, r_max: int) -> list[Fault]:
+    """Return a region's outage during which R is lowered and a writer killed; R is raised later."""
+    at_ms = random.randint(100, max(101, plan.lasts_ms // 2))
+    lasts_ms = random.choice((1_000, 3_000, 6_000))
+    lowered_ms = at_ms + random.choice((0, 20, 300, 1_000))
+    target = random.choice(("stream", "namespace"))
+    raised_ms = at_ms + lasts_ms + random.choice((-500, 0, 500))
+    return [
+        Fault("cut-region", random.choice(REGIONS), at_ms, lasts_ms),
+        Fault("change-r", target, lowered_ms, 0, 1),
+        Fault("kill", f"app-{random.choice(REGIONS)}", lowered_ms + random.choice((1, 200)), 300),
+        Fault("change-r", target, max(raised_ms, lowered_ms + 1), 0, r_max),
+    ]
+
+
 class _Applications(Applications):
     """Applications whose writers can be told another R."""
 
     async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
         def change(min_regions: int) -> None:
-            # The product sets the R of an open ledger below the stream's API only.
+            # Faster than the policy: it sets R back, so R changes more often than by policies alone.
             ledger = writer._pipeline.segment.ledger
             assert isinstance(ledger, LedgerWriter)
             try:
