@@ -199,7 +199,7 @@ class RegionRun(SeedRun):
                 for entry_id in range(span.first, span.last + 1):
                     for index in span.quorum.write_set(entry_id):
                         bookie = span.fragment.bookies[index]
-                        if not _has(storages.get(bookie), metadata.ledger_id, entry_id):
+                        if not has_copy(storages.get(bookie), metadata.ledger_id, entry_id):
                             faults.append(f"{where}: {bookie} misses {entry_id}")
                             break
         return faults
@@ -249,7 +249,7 @@ class RegionRun(SeedRun):
         return found
 
 
-def _has(storage: Any, ledger_id: int, entry_id: int) -> bool:  # noqa: ANN401 - inspects internals
+def has_copy(storage: Any, ledger_id: int, entry_id: int) -> bool:  # noqa: ANN401 - inspects internals
     if storage is None:
         return False
     try:

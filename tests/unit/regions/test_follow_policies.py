@@ -1,0 +1,136 @@
+"""Writers of a process get a changed R of their stream's policy, or of their namespace's."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore
+from rhumbline.core.ledger.client import LedgerClient
+from rhumbline.core.log.ledger_interface import LedgerProvider
+from rhumbline.core.log.namespace import Namespace, create_namespace
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.write.segment_chain import NAMESPACE_KEY, STREAM_KEY
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.ledger_metadata import REGIONS_KEY, Fragment, LedgerMetadata
+from rhumbline.core.protocol.quorum import Quorum, QuorumView
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.regions.follow_policies import PolicyFollower
+
+GEO = StreamPolicy(quorum=Quorum(3, 3, 2, 2))
+
+
+class Clock:
+    def wall_ms(self) -> int:
+        return 1
+
+
+@dataclass
+class State:
+    failed_mask: int = 0
+
+
+class Writer:
+    """A ledger writer as the follower sees it."""
+
+    def __init__(self, stream: str, custom: dict[str, bytes] | None = None) -> None:
+        bookies = tuple(BookieId(f"b{number}") for number in range(3))
+        own = {NAMESPACE_KEY: b"n", STREAM_KEY: stream.encode(), **(custom or {})}
+        self.metadata = LedgerMetadata(1, 3, 3, 2, (Fragment(0, bookies),), custom=own)
+        self.view = QuorumView(GEO.quorum, ["a", "b", "c"])
+        self.state = State()
+        self.is_failed = False
+        self.wanted: list[int] = []
+
+    def set_min_regions(self, min_regions: int) -> None:
+        if self.wanted[-1:] != [min_regions]:
+            self.wanted.append(min_regions)
+
+
+class Writers:
+    def __init__(self, *writers: Writer) -> None:
+        self.open = list(writers)
+
+    def writers(self) -> list[Writer]:
+        return self.open
+
+
+async def namespace_with(store: MemoryStore, *streams: str) -> Namespace:
+    runtime = Runtime(Clock(), Random(1))
+    await create_namespace(store, runtime, "n", GEO)
+    namespace = Namespace(runtime, store, cast(LedgerProvider, None), "n")
+    for stream in streams:
+        await namespace.create_stream(stream)
+    return namespace
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(main, 20))
+
+
+async def until_wanted(writer: Writer, r: int) -> None:
+    while writer.wanted[-1:] != [r]:  # noqa: ASYNC110 - a fake has no event
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def short_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rhumbline.regions.follow_policies.REREAD_MS", 5)
+
+
+def with_r(r: int) -> StreamPolicy:
+    return replace(GEO, quorum=replace(GEO.quorum, min_regions=r))
+
+
+def test_policy_of_the_stream_or_else_of_the_namespace_reaches_open_ledgers() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        namespace = await namespace_with(store, "one", "two")
+        one, two = Writer("one"), Writer("two")
+        follower = PolicyFollower(store, cast(LedgerClient, Writers(one, two)))
+        await until_wanted(one, 2)
+        await namespace.set_stream_policy("one", with_r(1))
+        await until_wanted(one, 1)
+        assert two.wanted == [2]
+        await namespace.set_policy(with_r(1))
+        await until_wanted(two, 1)
+        await namespace.set_stream_policy("one", with_r(2))
+        await until_wanted(one, 2)
+        await namespace.set_stream_policy("one", None)
+        await until_wanted(one, 1)
+        await follower.aclose()
+
+    run(main())
+
+
+def test_r_is_limited_to_what_the_ledger_can_satisfy() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        namespace = await namespace_with(store, "one")
+        writer = Writer("one", {REGIONS_KEY: b"a"})
+        follower = PolicyFollower(store, cast(LedgerClient, Writers(writer)))
+        await until_wanted(writer, 1)
+        await namespace.set_stream_policy("one", with_r(2))
+        await asyncio.sleep(0.05)
+        assert writer.wanted == [1]
+        await follower.aclose()
+
+    run(main())
+
+
+def test_deleted_stream_keeps_its_r_and_stops_no_other() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        namespace = await namespace_with(store, "one")
+        gone, one = Writer("never-created"), Writer("one")
+        follower = PolicyFollower(store, cast(LedgerClient, Writers(gone, one)))
+        await until_wanted(one, 2)
+        await namespace.set_stream_policy("one", with_r(1))
+        await until_wanted(one, 1)
+        assert gone.wanted == []
+        await follower.aclose()
+
+    run(main())
