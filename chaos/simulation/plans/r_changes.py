@@ -96,7 +96,7 @@ class _Applications(Applications):
 
     async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
         def change(min_regions: int) -> None:
-            # Faster than the policy: it sets R back, so R changes more often than by policies alone.
+            # Beside the policy, which sets R back: R changes more often than by policies alone.
             ledger = writer._pipeline.segment.ledger
             assert isinstance(ledger, LedgerWriter)
             try:

@@ -250,6 +250,7 @@ class RegionRun(SeedRun):
 
 
 def has_copy(storage: Any, ledger_id: int, entry_id: int) -> bool:  # noqa: ANN401 - inspects internals
+    """Return whether a bookie's storage has an entry."""
     if storage is None:
         return False
     try:
