@@ -16,7 +16,9 @@ from rhumbline.tests.unit.core.ledger.recovery.test_ledger_recovery_known_bugs i
     written,
     written_on,
 )
-from rhumbline.tests.unit.core.ledger.world import World
+from rhumbline.tests.unit.core.ledger.world import World, run_in_world
+
+pytestmark = pytest.mark.run_by(runner=run_in_world)
 
 FOUR = Quorum(4, 4, 3, 2)
 
