@@ -26,7 +26,7 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import MetadataStore, Watch
 from ..core.runtime.tasks import Tasks
-from .repair.wakeup import Wakeup
+from ..core.runtime.wakeup import Wakeup
 from .states import REREAD_MS
 
 REREAD_ALL_MS = 300_000
