@@ -22,7 +22,7 @@ from ..core.protocol.errors import (
     WrongClusterError,
 )
 from ..core.runtime.metadata_store import Operation, Session, Value, Version, Watch
-from ..core.runtime.single_flight import SingleFlight
+from ..core.runtime.primitives.single_flight import SingleFlight
 from ..core.runtime.tasks import Tasks
 from .migration_fence import MovableStore
 from .outage import Outage

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from ..core.protocol.errors import ClosedError, CorruptionError, NoNodeError, RhumblineError
 from ..core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ..core.runtime.metadata_store import MetadataStore, Session, Watch
+from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
-from ..core.runtime.wakeup import Wakeup
 
 ROOT = "/rhumbline/proxies"
 WRITE, READ = "write", "read"

@@ -3,7 +3,7 @@
 import asyncio
 
 from ..core.protocol.errors import RhumblineError
-from ..core.runtime.single_flight import SingleFlight
+from ..core.runtime.primitives.single_flight import SingleFlight
 from ..core.runtime.tasks import Tasks
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 

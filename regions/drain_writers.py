@@ -15,9 +15,9 @@ from ..core.ledger.client import LedgerClient
 from ..core.ledger.write.ledger_writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
-from ..core.runtime.rate_limiter import RateLimiter
+from ..core.runtime.primitives.rate_limiter import RateLimiter
+from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.tasks import Tasks
-from ..core.runtime.wakeup import Wakeup
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 
 ROLLS_PER_SECOND = 200

@@ -25,8 +25,8 @@ from ..core.protocol.errors import (
     RhumblineError,
 )
 from ..core.runtime.metadata_store import MetadataStore, Watch
+from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.tasks import Tasks
-from ..core.runtime.wakeup import Wakeup
 from .states import REREAD_MS
 
 REREAD_ALL_MS = 300_000

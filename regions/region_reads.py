@@ -23,9 +23,9 @@ from typing import Any
 
 from ..core.ledger.read_policy import ReadKind, ReplicaChoice
 from ..core.protocol.bookie_id import BookieId, Region
-from ..core.runtime.backoff import Backoff
 from ..core.runtime.histogram import Histogram
-from ..core.runtime.rate_limiter import RateLimiter
+from ..core.runtime.primitives.backoff import Backoff
+from ..core.runtime.primitives.rate_limiter import RateLimiter
 from ..core.runtime.settings import check_settings, setting
 
 _MEASURED_MIN = 20  # responses before their percentiles are used

@@ -9,8 +9,8 @@ import asyncio
 
 import grpc.aio
 
+from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.tasks import Tasks
-from ...core.runtime.wakeup import Wakeup
 from ..watches import Watches
 from . import etcd_pb2 as pb
 from .client import EtcdClient

@@ -36,7 +36,7 @@ from ...core.runtime.metadata_store import (
     Version,
     check_path,
 )
-from ...core.runtime.single_flight import SingleFlight
+from ...core.runtime.primitives.single_flight import SingleFlight
 from ..migration_fence import FENCE_PATH, FenceState
 from ..store_base import StoreBase
 from ..transaction_plan import Node

@@ -20,7 +20,7 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.extras import needs_extra
 from ...core.runtime.cold_store import ColdStore
-from ...core.runtime.rate_limiter import RateLimiter
+from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ..options import Command, CommandSession, runs, session_options
 from ..output import ProgressBar, print_message, print_rows
 from ..waiting import wait_count_options, wait_until

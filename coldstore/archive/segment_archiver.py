@@ -25,7 +25,7 @@ from ...core.protocol.record_set import RecordSet, decode_entry
 from ...core.protocol.segments import Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore
-from ...core.runtime.rate_limiter import RateLimiter
+from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from .catalog import read_manifest
 from .content_digest import ContentDigest

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ...core.protocol.errors import CorruptionError, NoSuchObjectError, RhumblineError
 from ...core.runtime.cold_store import ColdStore
-from ...core.runtime.rate_limiter import RateLimiter
+from ...core.runtime.primitives.rate_limiter import RateLimiter
 from .content_digest import ContentDigest, raw_crc_of
 from .manifest import CHAIN_START, Manifest, segment_folder
 from .part import read_part

@@ -9,8 +9,8 @@ import asyncio
 from ..metadata.bookie_directory import BookieDirectory
 from ..protocol.errors import MetadataError, RhumblineError
 from ..runtime.metadata_store import Session
+from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import Tasks
-from ..runtime.wakeup import Wakeup
 from ..wire.registration import Registration
 from .config import BookieConfig
 

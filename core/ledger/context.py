@@ -11,8 +11,8 @@ from ..protocol.ledger_metadata import Fragment, LedgerMetadata
 from ..protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ..protocol.quorum import Quorum, QuorumView
 from ..protocol.recovery import Evidence
-from ..runtime.backoff import Backoff
 from ..runtime.histogram import Histogram
+from ..runtime.primitives.backoff import Backoff
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig

@@ -25,8 +25,8 @@ from ..protocol.errors import (
 )
 from ..protocol.placement import BookieInfo
 from ..runtime.metadata_store import MetadataStore, Session, Value, Version, Watch
+from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import run_all
-from ..runtime.wakeup import Wakeup
 from ..wire import cookie as cookies
 from ..wire import registration as registrations
 from ..wire.cookie import Cookie

@@ -29,7 +29,7 @@ from ...core.protocol.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
-from ...core.runtime.backoff import Backoff
+from ...core.runtime.primitives.backoff import Backoff
 from ..rpc.grpc_status import is_retryable
 from ..write.append_item import Appended
 

@@ -18,7 +18,7 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.protocol.start import Start
-from ...core.runtime.backoff import Backoff
+from ...core.runtime.primitives.backoff import Backoff
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position, is_retryable

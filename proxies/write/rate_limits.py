@@ -1,6 +1,6 @@
 """Append rate limits of streams and proxies (rule PRX-16). Pure: the caller passes the time."""
 
-from ...core.runtime.rate_limiter import RateLimiter
+from ...core.runtime.primitives.rate_limiter import RateLimiter
 
 
 class RecordLimits:

@@ -27,9 +27,9 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all
-from ...core.runtime.wakeup import Wakeup
 from ..config import ProxyConfig
 from ..membership import WRITE, ProxyMember, ProxyMembership
 from ..routing import Routing, stream_key

@@ -36,7 +36,7 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ...core.protocol.quorum import QuorumView
 from ...core.runtime.metadata_store import MetadataStore
-from ...core.runtime.rate_limiter import RateLimiter
+from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move

@@ -14,11 +14,11 @@ from ...core.log.metadata.ledger_policies import LedgerPolicies
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
 from ...core.protocol.placement import PlacementPolicy
-from ...core.runtime.backoff import Backoff
 from ...core.runtime.metadata_store import MetadataStore, Session
+from ...core.runtime.primitives.backoff import Backoff
+from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
-from ...core.runtime.wakeup import Wakeup
 from ..steered_directory import SteeredDirectory
 from .auditor import Auditor
 from .config import RepairConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
-from ...core.runtime.backoff import Backoff
+from ...core.runtime.primitives.backoff import Backoff
 from .options import Options
 
 if TYPE_CHECKING:

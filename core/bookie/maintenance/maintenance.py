@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from itertools import compress
 
 from ...protocol.errors import MetadataError, RhumblineError
-from ...runtime.wakeup import Wakeup
+from ...runtime.primitives.wakeup import Wakeup
 from ..config import BookieConfig
 from ..log.sorted_file import SortedFile
 from ..log.startup import read_ledger_bytes

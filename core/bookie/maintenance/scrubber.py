@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ...protocol.errors import CorruptionError, RhumblineError
-from ...runtime.rate_limiter import RateLimiter
+from ...runtime.primitives.rate_limiter import RateLimiter
 from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..index.entry_index import IndexedEntry, Location
 from ..log.commit_group import Outbox

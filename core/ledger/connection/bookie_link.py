@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ...protocol.bookie_id import BookieId, Region
 from ...protocol.errors import BookieUnavailableError, ProtocolError, RhumblineError
-from ...runtime.backoff import Backoff
+from ...runtime.primitives.backoff import Backoff
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ...wire.registration import ADDRESS_PREFIX, BookieAddress, Registration, parse_address

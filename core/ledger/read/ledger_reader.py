@@ -23,7 +23,7 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ...protocol.quorum import QuorumView
 from ...runtime.metadata_store import Version
-from ...runtime.single_flight import SingleFlight
+from ...runtime.primitives.single_flight import SingleFlight
 from ...wire.entry import Entry, EntryDigest
 from ..context import LedgerContext
 from .lac_read import read_lac

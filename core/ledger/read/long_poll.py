@@ -11,7 +11,7 @@ from typing import Protocol
 from ...protocol.errors import CorruptionError, RhumblineError, UnavailableError
 from ...protocol.ledger_metadata import LedgerMetadata
 from ...protocol.quorum import QuorumView
-from ...runtime.backoff import Backoff
+from ...runtime.primitives.backoff import Backoff
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import Entry, EntryDigest

@@ -10,7 +10,7 @@ from ...protocol.errors import (
     RhumblineError,
     UnauthorizedError,
 )
-from ...runtime.backoff import Backoff
+from ...runtime.primitives.backoff import Backoff
 from ..add_op import AddOp
 from ..replica import Replica
 from .ensemble_changer import EnsembleChanger

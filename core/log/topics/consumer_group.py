@@ -38,9 +38,9 @@ from ...protocol.errors import (
 )
 from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore, Session, Watch
+from ...runtime.primitives.wakeup import Wakeup
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, wait_until_done
-from ...runtime.wakeup import Wakeup
 from ..close_at_exit import ClosesAtExit
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from ...protocol.errors import RhumblineError, UnknownOutcomeError
 from ...protocol.segments import SegmentEnd
-from ...runtime.backoff import Backoff
+from ...runtime.primitives.backoff import Backoff
 from ...runtime.tasks import Tasks
 from ..config import WriterConfig
 from ..policy import StreamPolicy

@@ -22,8 +22,8 @@ from .....core.log.read.stream_reader import StreamReader
 from .....core.protocol.dlsn import Dlsn
 from .....core.protocol.errors import RhumblineError, TooManyRequestsError, UnknownOutcomeError
 from .....core.protocol.start import EARLIEST
+from .....core.runtime.primitives.wakeup import Wakeup
 from .....core.runtime.tasks import Tasks
-from .....core.runtime.wakeup import Wakeup
 from ....checker.history import token_of
 from ... import product_settings
 

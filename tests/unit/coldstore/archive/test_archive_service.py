@@ -16,7 +16,7 @@ from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.protocol.errors import InvalidArgumentError, UnavailableError
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ColdStore
-from rhumbline.core.runtime.rate_limiter import RateLimiter
+from rhumbline.core.runtime.primitives.rate_limiter import RateLimiter
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,

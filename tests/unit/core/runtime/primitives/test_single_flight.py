@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rhumbline.core.runtime.single_flight import SingleFlight
+from rhumbline.core.runtime.primitives.single_flight import SingleFlight
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.runtime.backoff import Backoff
+from rhumbline.core.runtime.primitives.backoff import Backoff
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rhumbline.core.runtime.rate_limiter import RateLimiter
+from rhumbline.core.runtime.primitives.rate_limiter import RateLimiter
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from .tasks import Tasks, wait_until_done
+from ..tasks import Tasks, wait_until_done
 
 
 class SingleFlight:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rhumbline.core.runtime.wakeup import Wakeup
+from rhumbline.core.runtime.primitives.wakeup import Wakeup
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)

@@ -1,0 +1,1 @@
+"""Tools of asynchronous code: backoff, rate limiter, single flight, wake-up."""
