@@ -9,13 +9,18 @@ from typing import Any, TypeVar
 
 import click
 
+from ...bench.bookies.many_ledgers import LAYOUTS, measure_many_ledgers
+from ...bench.bookies.one_bookie import (
+    COMPACTING,
+    BookieLoad,
+    measure_adds,
+    measure_reads_and_restarts,
+)
 from ...bench.catch_up import run_catch_up
 from ...bench.harness.bookie_processes import BookieProcesses
 from ...bench.harness.load import Timing, run_workload
 from ...bench.harness.workload import READ, TAIL, WRITE, BenchWorkload
-from ...bench.many_ledgers import LAYOUTS, measure_many_ledgers
 from ...bench.many_streams import measure_many_streams
-from ...bench.one_bookie import COMPACTING, BookieLoad, measure_adds, measure_reads_and_restarts
 from ...bench.positions import measure_positions
 from ...bench.proxies import run_proxy_workload
 from ...bench.proxy_failover import measure_failover

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from ...bench.bookies.lost_bookie import REGIONS as LOSS_REGIONS
+from ...bench.bookies.lost_bookie import LossWorkload, measure_loss
 from ...bench.harness.region_processes import RegionProcesses
-from ...bench.lost_bookie import REGIONS as LOSS_REGIONS
-from ...bench.lost_bookie import LossWorkload, measure_loss
 from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
 from ...bench.speculation import SpeculationWorkload, measure_speculation
 from ...client.system_runtime import run

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .plot import bars
-from .state import BookieState, DemoState, RegionState, SegmentState
+from .state import DemoBookie, DemoState, RegionState, SegmentState
 
 _STYLES = {"bad": "bold red", "good": "bold green", "plain": ""}
 _WIDE = 120
@@ -110,7 +110,7 @@ def _region_panel(state: DemoState, region: RegionState) -> Panel:
     )
 
 
-def _name(bookie: BookieState) -> str:
+def _name(bookie: DemoBookie) -> str:
     return bookie.bookie_id.partition("@")[0]
 
 

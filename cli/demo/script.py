@@ -24,7 +24,7 @@ from ...core.runtime.tasks import Tasks, wait_until_done
 from ..servers.local_cluster import LocalCluster
 from .archive_query import Archived, archive_stream
 from .source import Source
-from .state import TICK_SECONDS, BookieState, DemoState, RegionState, SegmentState
+from .state import TICK_SECONDS, DemoBookie, DemoState, RegionState, SegmentState
 
 WRITER, NEAR, TAIL = "bonn", "oslo", "rome"
 STREAM = "log"
@@ -137,7 +137,7 @@ class Demo:
         state, cluster = self.state, self._cluster
         for region in state.regions:
             region.bookies = [
-                BookieState(item.bookie.bookie_id)
+                DemoBookie(item.bookie.bookie_id)
                 for item in cluster.bookies
                 if item.region == region.name and item.bookie is not None
             ]

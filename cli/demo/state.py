@@ -20,7 +20,7 @@ class RegionState:
     role: str
     distances: str
     """Round trips to the other regions."""
-    bookies: list["BookieState"]
+    bookies: list["DemoBookie"]
     is_cut: bool = False
     acked_count: int = 0
     """Acknowledged records that had a copy in this region when they were acknowledged."""
@@ -32,7 +32,7 @@ class RegionState:
 
 
 @dataclass(slots=True)
-class BookieState:
+class DemoBookie:
     """A bookie of the demo."""
 
     bookie_id: str

@@ -264,8 +264,8 @@ class TieredIndex:
         There is no bytecode for each ledger, since a start adds all ledgers of all files.
         """
         before = list(map(self._bits.get, ledgers, repeat(0)))
-        for bits in set(before).difference(with_bit):
-            with_bit[bits] = bits | bit
+        for bits in dict.fromkeys(before):
+            with_bit.setdefault(bits, bits | bit)
         self._bits.update(zip(ledgers, map(with_bit.__getitem__, before), strict=True))
         known = list(map(self._lasts.get, ledgers, repeat(-1)))
         highest = map(max, known, lasts) if any(map(gt, known, lasts)) else lasts

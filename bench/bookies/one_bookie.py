@@ -16,15 +16,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..client.connect import Client
-from ..core.protocol.errors import UnavailableError
-from ..core.protocol.ledger_metadata import DigestType
-from ..core.protocol.quorum import Quorum
-from ..core.wire import v2
-from ..core.wire.entry import ENTRY_HEADER_BYTES, EntryDigest, encode_entry, master_key
-from ..server.bookie_host import status_address
-from .harness.bookie_processes import REGION, BookieProcesses, anonymous_bytes, written_bytes
-from .harness.raw_connection import BenchConnection, BenchRequest, until
+from ...client.connect import Client
+from ...core.protocol.errors import UnavailableError
+from ...core.protocol.ledger_metadata import DigestType
+from ...core.protocol.quorum import Quorum
+from ...core.wire import v2
+from ...core.wire.entry import ENTRY_HEADER_BYTES, EntryDigest, encode_entry, master_key
+from ...server.bookie_host import status_address
+from ..harness.bookie_processes import REGION, BookieProcesses, anonymous_bytes, written_bytes
+from ..harness.raw_connection import BenchConnection, BenchRequest, until
 
 SIZES = (128, 1024, 16 * 1024, 128 * 1024)
 COMPACTING = {"sealed_logs_kept": "0", "log_file_bytes": str(32 << 20), "maintenance_ms": "200ms"}

@@ -16,21 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..client.connect import Client
-from ..core.ledger.config import LedgerConfig
-from ..core.log.policy import FlushPolicy, StreamPolicy
-from ..core.log.write.stream_writer import StreamWriter
-from ..core.protocol.bookie_id import BookieId, bookie_name
-from ..core.protocol.errors import UnavailableError
-from ..core.protocol.quorum import Quorum
-from ..regions.repair.progress import count_remaining
-from ..regions.repair.task_store import TaskStore
-from ..server.status_server import fetch_status
-from .harness.bookie_processes import COMMAND
-from .harness.load import NAMESPACE, ensure_namespace, latencies
-from .harness.region_processes import RegionProcesses
-from .harness.wan_links import HOST
-from .regions import RegionWorkload, RegionWriters
+from ...client.connect import Client
+from ...core.ledger.config import LedgerConfig
+from ...core.log.policy import FlushPolicy, StreamPolicy
+from ...core.log.write.stream_writer import StreamWriter
+from ...core.protocol.bookie_id import BookieId, bookie_name
+from ...core.protocol.errors import UnavailableError
+from ...core.protocol.quorum import Quorum
+from ...regions.repair.progress import count_remaining
+from ...regions.repair.task_store import TaskStore
+from ...server.status_server import fetch_status
+from ..harness.bookie_processes import COMMAND
+from ..harness.load import NAMESPACE, ensure_namespace, latencies
+from ..harness.region_processes import RegionProcesses
+from ..harness.wan_links import HOST
+from ..regions import RegionWorkload, RegionWriters
 
 QUORUM = Quorum(3, 3, 2, 2)
 REGIONS = ("a", "b", "c")

@@ -16,15 +16,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ..core.bookie.config import BookieConfig
-from ..core.bookie.index.index_directory import index_path
-from ..core.bookie.index.index_file import DataFile, LedgerColumns, encode_directory
-from ..core.bookie.ledger_records import MASTER_KEY_BYTES
-from ..core.bookie.log.log_format import SORTED_KIND
-from ..core.bookie.storage import Storage
-from ..core.protocol.bookie_id import BookieId
-from ..server.stopped_bookie import opened_storage
-from .harness.bookie_processes import BookieProcesses, anonymous_bytes, usage_of
+from ...core.bookie.config import BookieConfig
+from ...core.bookie.index.index_directory import index_path
+from ...core.bookie.index.index_file import DataFile, LedgerColumns, encode_directory
+from ...core.bookie.ledger_records import MASTER_KEY_BYTES
+from ...core.bookie.log.log_format import SORTED_KIND
+from ...core.bookie.storage import Storage
+from ...core.protocol.bookie_id import BookieId
+from ...server.stopped_bookie import opened_storage
+from ..harness.bookie_processes import BookieProcesses, anonymous_bytes, usage_of
 
 _ENTRIES_PER_FILE = 250_000
 _ENTRY_BYTES = 1024
