@@ -128,12 +128,12 @@ class Wire:
         self.writer.write(frame)
 
     async def frame(self) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
 
     async def is_closed(self) -> bool:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await self.reader.read(1) == b""
 
     async def request(self, frame: bytes) -> v2.Response:

@@ -37,8 +37,11 @@ class MemoryFile:
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
         await asyncio.sleep(0)
+        size = sum(map(len, buffers))
+        self._disk.gated_bytes += size
         while self._disk.gate is not None:
             await self._disk.gate.wait()
+        self._disk.gated_bytes -= size
         self._write(offset, buffers)
         self._disk.sync_count += 1
 
@@ -69,14 +72,15 @@ class MemoryFile:
 class MemoryDisk:
     """Files by path, in memory.
 
-    ``gate`` is an event for which durable writes wait, ``room`` the free space in bytes, ``read_s``
-    the duration of a read in seconds.
+    ``gate`` is an event for which durable writes of ``gated_bytes`` wait, ``room`` the free space
+    in bytes, ``read_s`` the duration of a read in seconds.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
         self.directories: set[str] = {""}
         self.gate: asyncio.Event | None = None
+        self.gated_bytes = 0
         self.is_failing = False
         self.room: int | None = None
         self.read_s = 0.0

@@ -51,16 +51,17 @@ async def test_slow_disk_pauses_reading_of_the_socket() -> None:
     config = BookieConfig(log_file_bytes=1 << 22, connection_inflight_bytes_max=100_000)
     async with one_bookie(config, disk) as (_, bookie, wire):
         assert await wire.add(entry(1, 0)) == Code.OK
-        disk.gate = asyncio.Event()
+        gate = disk.gate = asyncio.Event()
         payload = bytes(10_000)
         frames = b"".join(v2.encode_add(KEY, entry(1, n, payload)) for n in range(1, 1001))
         wire.send(frames)
-        for _ in range(400):
+        for _ in range(2_000):
             await asyncio.sleep(0.01)
-            if bookie.storage.log.pending_bytes > 50_000:
+            waiting_bytes = bookie.storage.log.pending_bytes + disk.gated_bytes
+            if waiting_bytes > 50_000:
                 break
-        assert 50_000 < bookie.storage.log.pending_bytes < 2_000_000
-        gate, disk.gate = disk.gate, None
+        disk.gate = None
         gate.set()
+        assert 50_000 < waiting_bytes < 2_000_000
         responses = [v2.decode_response(await wire.frame()) for _ in range(1000)]
         assert responses == [v2.AddResponse(Code.OK, 1, n) for n in range(1, 1001)]
