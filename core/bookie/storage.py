@@ -181,10 +181,8 @@ class Storage:
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
         outbox = group.outbox_of(sink)
         group.append_entry(ledger, entry_id, lac, entry, outbox)
-        if isinstance(add, bytes):
-            outbox.keys.append(add)
-        else:
-            outbox.requests.append(add)
+        outbox.adds.append(add)
+        outbox.has_requests = outbox.has_requests or not isinstance(add, bytes)
         self.log.kick()
         if ledger.polls:
             self.raise_lac(ledger, lac)

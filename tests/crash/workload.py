@@ -58,7 +58,8 @@ class PromiseRecorder:
         self._disk = disk
 
     def deliver(self, outbox: Outbox) -> None:
-        for key in outbox.keys:
+        for key in outbox.adds:
+            assert isinstance(key, bytes)
             ledger_id, entry_id = key.split()
             self._disk.promise(Acked(int(ledger_id), int(entry_id)))
 

@@ -25,17 +25,17 @@ class WaitingAdd(Protocol):
 class Outbox:
     """The adds of one connection that wait for a group, and the bytes of their requests.
 
-    The responses are encoded when the outcome of the group is known.
+    The responses are encoded, in the order of the adds, when the outcome of the group is known.
     """
 
-    __slots__ = ("keys", "request_bytes", "requests")
+    __slots__ = ("adds", "has_requests", "request_bytes")
 
     def __init__(self) -> None:
-        self.keys: list[bytes] = []
-        """The v2 adds: ledger id and entry id, with which the entry begins and the response ends.
-        """
-        self.requests: list[WaitingAdd] = []
-        """The other adds."""
+        self.adds: list[bytes | WaitingAdd] = []
+        """The key of each v2 add (ledger id and entry id, with which the entry begins and the
+        response ends), and the requests of other adds."""
+        self.has_requests = False
+        """True unless all adds are keys."""
         self.request_bytes = 0
 
 
@@ -76,7 +76,7 @@ class CommitGroup:
     def append_entry(
         self, ledger: LedgerRecord, entry_id: int, lac: int, entry: bytes, outbox: Outbox
     ) -> None:
-        """Appends an entry that the caller checked; the caller puts its key into ``outbox``."""
+        """Appends an entry that the caller checked; the caller puts the add into ``outbox``."""
         size = len(entry)
         offset = self.body_bytes + RECORD_HEADER_BYTES
         self.buffers += (RECORD_HEADER.pack(size, crc32c(entry)), entry)

@@ -156,7 +156,7 @@ class ClientConnection:
                     start += _ENTRY_OFFSET
                     entry = data[start:stop]
                     group.append_entry(ledger, entry_id, lac, entry, outbox)
-                    outbox.keys.append(entry[:ADD_KEY_BYTES])
+                    outbox.adds.append(entry[:ADD_KEY_BYTES])
                     request_bytes += stop - start
                     if ledger.polls:
                         service.storage.raise_lac(ledger, lac)
@@ -234,9 +234,14 @@ class ClientConnection:
     def _respond(self, outbox: Outbox, error: RhumblineError | None) -> None:
         if self._transport is not None:
             head = add_response_head(Code.OK if error is None else code_for(error))
-            frames = [head + head.join(outbox.keys)] if outbox.keys else []
-            frames += [request.response(error) for request in outbox.requests]
-            self._transport.write(b"".join(frames))
+            if outbox.has_requests:
+                frames = [
+                    head + add if isinstance(add, bytes) else add.response(error)
+                    for add in outbox.adds
+                ]
+                self._transport.write(b"".join(frames))
+            else:
+                self._transport.write(head + head.join(cast("list[bytes]", outbox.adds)))
         self.release_inflight(outbox.request_bytes)
 
     def close(self, reason: str, error: RhumblineError | None = None) -> None:

@@ -29,7 +29,7 @@ class CountingSink:
         self.count = 0
 
     def deliver(self, outbox: Outbox) -> None:
-        self.count += len(outbox.keys)
+        self.count += len(outbox.adds)
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
         raise error
