@@ -31,7 +31,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench mutants proxies-many soak reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -123,6 +123,11 @@ spark-many: setup-test ## kill the driver of a Spark query many times: make spar
 
 damages: setup-test ## damage a bookie's files at random, index first, and count what breaks: make damages COUNT=100000
 	$(BIN)/python -m rhumbline.tests.crash.damages $(COUNT)
+
+mutants: SAMPLE = 0
+mutants: ONLY = core/protocol core/ledger core/bookie
+mutants: setup-test ## change the code a little and see which tests fail: make mutants ONLY=core/protocol SAMPLE=300 SEED=1
+	$(BIN)/python -m rhumbline.tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED) $(if $(PAGE),--page $(PAGE))
 
 compiled: $(COMPILED_MADE) ## make the compiled form of the package, as a wheel and for `make bench`
 

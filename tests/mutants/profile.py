@@ -1,0 +1,27 @@
+"""The way in which tests run here: the same examples each time, and no time lost on shrinking."""
+
+import pytest
+
+ARGUMENTS = [
+    *("-q", "-p", "no:cacheprovider", "-o", "timeout=0"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+]
+
+
+class Deterministic:
+    """A pytest plugin that makes hypothesis deterministic."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        import hypothesis  # pytest has to prepare it first
+
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        hypothesis.settings.register_profile(
+            "mutants",
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=phases,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        hypothesis.settings.load_profile("mutants")
