@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from rhumbline.tests.mutants import baseline, page, selection
+from rhumbline.tests.mutants import baseline, exclusions, page, selection
 from rhumbline.tests.mutants.equivalents import read_equivalents, row_of
 from rhumbline.tests.mutants.fork_server import INVALID, SURVIVED
 from rhumbline.tests.mutants.mutation import Mutant, Mutants, find_mutants
@@ -69,7 +69,8 @@ def find(only: str) -> list[Mutants]:
     modules = [path] if path.is_file() else sorted(path.rglob("*.py"))
     if not modules:
         raise SystemExit(f"no module in {only}")
-    return [find_mutants(ROOT, str(module.relative_to(ROOT))) for module in modules]
+    enums = exclusions.internal_enumerations(ROOT, PRODUCT)
+    return [find_mutants(ROOT, str(module.relative_to(ROOT)), enums) for module in modules]
 
 
 def sample(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:

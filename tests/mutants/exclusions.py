@@ -3,6 +3,9 @@
 Each exclusion has a reason, which the page of mutants lists with the number of mutants left out.
 """
 
+import re
+from pathlib import Path
+
 import libcst as cst
 import libcst.matchers as m
 
@@ -14,9 +17,11 @@ DATACLASS = "`slots`, `frozen` and `repr` of dataclasses: mypy reports what they
 ASSERTION = "assertions: no test can make them false, because they hold in every reachable state"
 TEXT = "texts of errors, warnings and log lines"
 REPR = "`__repr__`"
+ENUM = "values of enumerations that are never decoded: only the identity of a member matters"
 DEFAULT = "default values of settings: docs/reference/config.md is compared with them"
 
 _STRING = m.SimpleString() | m.FormattedString() | m.ConcatenatedString()
+_TYPE_ALIAS = m.Assign(value=m.Subscript(value=m.Name("Literal") | m.Name("Callable")))
 _TYPE_CHECKING = m.If(test=m.Name("TYPE_CHECKING"))
 _DUNDER_LIST = m.Assign(targets=[m.AssignTarget(target=m.Name("__slots__") | m.Name("__all__"))])
 _LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
@@ -39,6 +44,8 @@ def reason_to_exclude(node: cst.CSTNode, parent: cst.CSTNode | None) -> str | No
             return ASSERTION
         case cst.FunctionDef(name=cst.Name(value="__repr__")):
             return REPR
+    if m.matches(node, _TYPE_ALIAS):
+        return ANNOTATION
     if m.matches(node, _TYPE_CHECKING):
         return IMPORT
     if m.matches(node, _DUNDER_LIST):
@@ -78,6 +85,14 @@ def _reason_of_argument(argument: cst.Arg, call: cst.Call) -> str | None:
     if name in _NAMED_TYPES and argument is call.args[0]:
         return ANNOTATION
     return None
+
+
+def internal_enumerations(root: Path, product: str) -> set[str]:
+    """Return the names of the plain enumerations of the product that are never decoded."""
+    sources = [path.read_text() for path in sorted((root / product).rglob("*.py"))]
+    names = {name for text in sources for name in re.findall(r"^class (\w+)\(Enum\)", text, re.M)}
+    decoded = {name for text in sources for name in re.findall(r"(?<!class )\b(\w+)\(", text)}
+    return names - decoded
 
 
 def reason_of_mutation(

@@ -28,7 +28,7 @@ from rhumbline.tests.mutants.code_patch import LoadedFunctions, NeedsImportError
 
 CPU_FACTOR, CPU_EXTRA_S = 8.0, 1.0
 """The CPU time of a test is limited to a multiple of its duration, and a constant."""
-WALL_FACTOR, WALL_EXTRA_S = 40.0, 30.0
+WALL_FACTOR, WALL_EXTRA_S = 100.0, 120.0
 """The same for its wall-clock time, which other processes of the machine prolong."""
 MEMORY_EXTRA_BYTES = 4 << 30
 PRELOADED = ("hypothesis", "uvloop", "crc32c", "zstandard", "google.protobuf.message", "pytest")
@@ -82,7 +82,7 @@ class FirstFailure:
 def set_limits(seconds: float, extra_s: float) -> None:
     """Let the kernel end this process after too much CPU or wall-clock time from now on."""
     signal.setitimer(signal.ITIMER_PROF, seconds * CPU_FACTOR + CPU_EXTRA_S + extra_s)
-    signal.setitimer(signal.ITIMER_REAL, seconds * WALL_FACTOR + WALL_EXTRA_S + extra_s)
+    signal.setitimer(signal.ITIMER_REAL, (seconds + extra_s) * WALL_FACTOR + WALL_EXTRA_S)
 
 
 def finish(output: int, reply: Reply) -> None:

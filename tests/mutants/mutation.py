@@ -1,6 +1,7 @@
 """Mutants: one module's source with one small change each."""
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,11 +58,11 @@ class Mutants:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def find_mutants(root: Path, module: str) -> Mutants:
-    """Return the mutants of a module."""
+def find_mutants(root: Path, module: str, enumerations: Set[str] = frozenset()) -> Mutants:
+    """Return the mutants of a module; values of members of ``enumerations`` are left out."""
     source = (root / module).read_text()
     wrapper = MetadataWrapper(cst.parse_module(source))
-    found = _Finder(module, source, wrapper.module)
+    found = _Finder(module, source, wrapper.module, enumerations)
     wrapper.visit(found)
     return found.result
 
@@ -71,9 +72,10 @@ class _Finder(cst.CSTVisitor):
 
     METADATA_DEPENDENCIES = (PositionProvider, WhitespaceInclusivePositionProvider)
 
-    def __init__(self, module: str, source: str, tree: cst.Module) -> None:
+    def __init__(self, module: str, source: str, tree: cst.Module, enumerations: Set[str]) -> None:
         super().__init__()
         self._tree = tree
+        self._enumerations = enumerations
         self.result = Mutants(module)
         self._source = source
         self._lines = source.splitlines(keepends=True)
@@ -112,6 +114,8 @@ class _Finder(cst.CSTVisitor):
         reason = reason or exclusions.reason_of_mutation(
             node, mutated, self.result.module, is_class_level
         )
+        if is_class_level and self._names()[-1] in self._enumerations:
+            reason = exclusions.ENUM
         if reason is not None:
             self.result.left_out[reason] += 1
             return

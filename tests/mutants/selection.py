@@ -5,7 +5,7 @@ from pathlib import Path
 from rhumbline.tests.mutants.baseline import AT_IMPORT, Baseline
 from rhumbline.tests.mutants.mutation import Mutant
 
-BUDGET_S = 5.0
+BUDGET_S = 4.0
 """CPU time of the tests of one mutant; the tests of its own test file always run."""
 
 
@@ -31,12 +31,14 @@ def tests_for(mutant: Mutant, baseline: Baseline, budget_s: float = BUDGET_S) ->
 
     First come the tests of the module's own test file, then those of its package, then the others;
     within each, the quick ones first. A mutant at the level of a module or class is tried by its
-    own test file, and by all tests that execute the module or belong to its package.
+    own test file, and by tests that execute the module or belong to its package, for half of the
+    budget, because they are collected anew.
     """
     own, package = mirrored_file(mutant.module) + "::", package_folder(mutant.module)
     if is_at_import(mutant, baseline):
         tests = baseline.tests_of(mutant.module, baseline.lines.get(mutant.module, {}))
         tests |= {test for test in baseline.seconds if test.startswith((own, package))}
+        budget_s /= 2
     else:
         tests = baseline.tests_of(mutant.module, range(mutant.lines[0], mutant.lines[1] + 1))
 

@@ -36,3 +36,25 @@ def test_malformed_bookie_ids_are_rejected(text: str) -> None:
 def test_malformed_regions_are_rejected(text: str) -> None:
     with pytest.raises(InvalidArgumentError):
         check_region(text)
+
+
+def test_names_ids_and_labels_may_be_as_long_as_the_rules_say() -> None:
+    longest = "aZ09:-_." + "x" * 192
+    assert bookie_name(mint_bookie_id(longest, 2**32 - 1)) == longest
+    assert mint_bookie_id("b", 0) == "b@00000000"
+    assert check_bookie_id(longest) == longest
+    assert check_bookie_id(f"{longest}@0123456f") == f"{longest}@0123456f"
+    assert check_region("a") == "a"
+    assert check_region("e-u_1." + "x" * 57) == "e-u_1." + "x" * 57
+
+
+@pytest.mark.parametrize("text", ["readonly", "x" * 201, "", "a@1a2b3c4d\n"])
+def test_reserved_and_overlong_ids_are_rejected(text: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        check_bookie_id(text)
+
+
+@pytest.mark.parametrize("incarnation", [-1, 2**32])
+def test_an_incarnation_has_32_bits(incarnation: int) -> None:
+    with pytest.raises(AssertionError):
+        mint_bookie_id("b", incarnation)

@@ -6,11 +6,17 @@ from random import Random
 
 import pytest
 
+from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.ensemble_change import (
+    ConflictOutcome,
+    changed_ensemble,
     fewest_replacements,
     is_replaceable,
     largest_replacements,
+    replaced_indices,
+    resolve_conflict,
 )
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 
 Spare = dict[str | None, int]
@@ -127,3 +133,57 @@ def test_the_number_of_sets_grows_with_the_members_only() -> None:
         spare: Spare = {"r0": 50, "r1": 1}
         assert len(list(largest_replacements(quorum, regions, everyone, spare))) <= 2 * 64
         assert len(list(fewest_replacements(quorum, regions, {"r0": 3, "r1": 3}))) <= 64
+
+
+A, B, C, D = (BookieId(f"{name}@0000000{i}") for i, name in enumerate("abcd"))
+
+
+def test_replaced_indices_are_those_that_name_another_bookie() -> None:
+    assert replaced_indices((A, B, C), (A, D, C)) == (1,)
+    assert replaced_indices((A, B, C), (D, B, A)) == (0, 2)
+    assert replaced_indices((A, B, C), (A, B, C)) == ()
+
+
+def test_a_conflict_is_retried_while_any_failed_bookie_is_at_its_index() -> None:
+    mine = LedgerMetadata(7, 3, 3, 2, (Fragment(0, (A, B, C)),))
+    stored = mine.with_bookies_of(0, (D, B, C))
+    assert resolve_conflict(mine, stored, {0: A, 1: B}) is ConflictOutcome.RETRY
+    assert resolve_conflict(mine, stored, {0: A}) is ConflictOutcome.SETTLED
+    assert resolve_conflict(mine, stored, {1: A, 2: B}) is ConflictOutcome.SETTLED
+
+
+def test_an_empty_ledger_changes_its_first_ensemble() -> None:
+    mine = LedgerMetadata(7, 3, 3, 2, (Fragment(0, (A, B, C)),))
+    changed = changed_ensemble(mine, last_add_confirmed=-1, bookies=(A, B, D))
+    assert changed.fragments == (Fragment(0, (A, B, D)),)
+    with pytest.raises(AssertionError, match="live writer"):
+        changed_ensemble(mine.in_recovery(), last_add_confirmed=-1, bookies=(A, B, D))
+
+
+def test_six_members_are_searched_completely_and_seven_are_not() -> None:
+    """The bound: 2^6 subsets of six members, but one set of each size of seven."""
+    for size, count in ((6, 63), (7, 6 + 7)):
+        quorum, regions = Quorum(size, size, 1, 1), ["a"] * size
+        wanted = (1 << size) - 1
+        assert len(list(largest_replacements(quorum, regions, wanted, {"a": size}))) == count
+
+
+def test_fewer_spare_bookies_limit_the_size_of_a_replacement() -> None:
+    for size in (4, 8):
+        quorum, regions = Quorum(size, size, 1, 1), ["a"] * size
+        wanted = (1 << size) - 1
+        offered = list(largest_replacements(quorum, regions, wanted, {"a": 1, "b": 1}))
+        assert max(map(len, offered)) == 2
+        assert {len(chosen) for chosen in offered} == {1, 2}
+        assert not is_replaceable(quorum, regions, (0, 1, 2), {"a": 2})
+        assert is_replaceable(quorum, regions, (0, 1), {"a": 2})
+
+
+def test_members_whose_region_keeps_another_one_are_replaced_first() -> None:
+    """Index 5 is alone in a region that has a spare bookie; the last of "a" and 6 have none."""
+    regions: list[str | None] = ["a", "a", "a", None, "a", "c", "b"]
+    quorum = Quorum(7, 7, 4, 3)
+    offered = list(largest_replacements(quorum, regions, 0b1111111, {"c": 1, "d": 4}))
+    assert offered[0] == (0, 1, 2, 3, 5)
+    singles = [chosen for chosen in offered if len(chosen) == 1]
+    assert singles == [(0,), (1,), (2,), (3,), (5,), (4,), (6,)]

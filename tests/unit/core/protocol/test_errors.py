@@ -6,7 +6,13 @@ from typing import get_type_hints
 import pytest
 
 from rhumbline.core.protocol.dlsn import Dlsn
-from rhumbline.core.protocol.errors import RhumblineError, TruncatedError, error_classes
+from rhumbline.core.protocol.errors import (
+    NotOwnerError,
+    OverRateError,
+    RhumblineError,
+    TruncatedError,
+    error_classes,
+)
 
 CLASSES = sorted(error_classes().items())
 
@@ -28,3 +34,90 @@ def test_first_active_of_a_truncation_is_typed_as_a_position() -> None:
     """It was typed ``object``, so that every caller had to narrow it."""
     hints = get_type_hints(TruncatedError.__init__, {"Dlsn": Dlsn})
     assert hints["first_active"] == Dlsn | None
+
+
+STABLE = [
+    ("append-outcome-unknown", "AppendOutcomeUnknownError", "peer", False, True),
+    ("bad-version", "BadVersionError", "peer", False, True),
+    ("bookie-unavailable", "BookieUnavailableError", "peer", True, False),
+    ("bug", "InvariantBrokenError", "us", False, False),
+    ("closed", "ClosedError", "caller", False, False),
+    ("configuration", "ConfigurationError", "caller", False, False),
+    ("corrupt", "CorruptionError", "us", False, False),
+    ("deadline-exceeded", "DeadlineExceededError", "peer", True, False),
+    ("disk-failed", "DiskFailedError", "us", True, False),
+    ("disk-full", "DiskFullError", "us", True, False),
+    ("duplicate-record", "DuplicateRecordError", "caller", False, False),
+    ("end-of-stream", "EndOfStreamError", "caller", False, False),
+    ("foreign-data", "ForeignDataError", "caller", False, False),
+    ("gap", "GapError", "us", False, False),
+    ("illegal-quorum", "IllegalQuorumError", "caller", False, False),
+    ("indeterminate", "IndeterminateError", "peer", False, True),
+    ("internal", "RhumblineError", "us", False, False),
+    ("invalid-argument", "InvalidArgumentError", "caller", False, False),
+    ("ledger-closed", "LedgerClosedError", "peer", False, True),
+    ("ledger-fenced", "LedgerFencedError", "peer", False, True),
+    ("limit-exceeded", "LimitExceededError", "caller", False, False),
+    ("metadata", "MetadataError", "peer", False, False),
+    ("metadata-unavailable", "MetadataUnavailableError", "peer", True, False),
+    ("namespace-exists", "NamespaceExistsError", "caller", False, False),
+    ("no-node", "NoNodeError", "peer", False, True),
+    ("no-such-entry", "NoSuchEntryError", "peer", False, False),
+    ("no-such-ledger", "NoSuchLedgerError", "peer", False, True),
+    ("no-such-namespace", "NoSuchNamespaceError", "caller", False, False),
+    ("no-such-object", "NoSuchObjectError", "caller", False, False),
+    ("no-such-stream", "NoSuchStreamError", "caller", False, False),
+    ("no-such-subscription", "NoSuchSubscriptionError", "caller", False, False),
+    ("node-exists", "NodeExistsError", "peer", False, True),
+    ("not-empty", "NotEmptyError", "peer", False, False),
+    ("not-enough-bookies", "NotEnoughBookiesError", "peer", True, False),
+    ("not-owner", "NotOwnerError", "peer", True, True),
+    ("over-rate", "OverRateError", "peer", True, False),
+    ("ownership-lost", "OwnershipLostError", "peer", False, True),
+    ("protocol", "ProtocolError", "peer", False, False),
+    ("read-only", "ReadOnlyError", "peer", True, False),
+    ("reader-stalled", "ReaderStalledError", "peer", True, False),
+    ("record-too-large", "RecordTooLargeError", "caller", False, False),
+    ("recovery-incomplete", "RecoveryIncompleteError", "peer", True, False),
+    ("refused", "RefusedError", "caller", False, False),
+    ("sequence-gap", "SequenceGapError", "caller", False, False),
+    ("session-lost", "SessionLostError", "peer", False, False),
+    ("store-fenced", "StoreFencedError", "peer", False, True),
+    ("stream-exists", "StreamExistsError", "caller", False, False),
+    ("stream-idle", "StreamIdleError", "peer", True, False),
+    ("stream-lost", "StreamLostError", "peer", False, True),
+    ("too-many-requests", "TooManyRequestsError", "peer", True, False),
+    ("truncated", "TruncatedError", "caller", False, False),
+    ("txid-out-of-order", "TxidOutOfOrderError", "caller", False, False),
+    ("unauthorized", "UnauthorizedError", "caller", False, False),
+    ("unavailable", "UnavailableError", "peer", True, False),
+    ("unknown-outcome", "UnknownOutcomeError", "peer", False, True),
+    ("unknown-state", "UnknownStateError", "peer", True, False),
+    ("wrong-cluster", "WrongClusterError", "caller", False, False),
+]
+"""Codes are on the wire and in JSON output, and programs act by the other attributes."""
+
+
+def test_codes_and_what_programs_read_from_an_error_do_not_change() -> None:
+    described = [
+        (code, cls.__name__, cls.blame, cls.retryable, cls.refresh) for code, cls in CLASSES
+    ]
+    assert described == STABLE
+
+
+def test_errors_carry_what_the_caller_needs_next() -> None:
+    assert str(TruncatedError("below")) == "below"
+    assert TruncatedError("below").first_active is None
+    assert TruncatedError("below", Dlsn(2, 0, 0)).first_active == Dlsn(2, 0, 0)
+    assert (str(OverRateError("slow")), OverRateError("slow").retry_after_ms) == ("slow", 0)
+    assert OverRateError("slow", 250).retry_after_ms == 250
+    assert (str(NotOwnerError("other")), NotOwnerError("other").owner) == ("other", "")
+    assert NotOwnerError("other", "p1:80").owner == "p1:80"
+
+
+def test_a_subclass_of_another_module_has_no_code_of_its_own() -> None:
+    class ElsewhereError(TruncatedError):
+        pass
+
+    assert ElsewhereError in TruncatedError.__subclasses__()
+    assert error_classes()["truncated"] is TruncatedError

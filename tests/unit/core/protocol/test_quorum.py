@@ -115,3 +115,53 @@ def test_an_impossible_quorum_says_which_number_is_wrong(
 ) -> None:
     with pytest.raises(IllegalQuorumError, match=r"(E|WQ|AQ|R)="):
         Quorum(*numbers)
+
+
+@pytest.mark.parametrize("numbers", [(1, 1, 1, 1), (64, 64, 64, 64), (64, 1, 1, 1), (5, 3, 3, 3)])
+def test_the_largest_and_the_smallest_numbers_are_legal(
+    numbers: tuple[int, int, int, int],
+) -> None:
+    quorum = Quorum(*numbers)
+    assert len(quorum.write_set(7)) == quorum.write_quorum
+
+
+def test_one_region_is_the_default() -> None:
+    assert Quorum(3, 3, 2) == Quorum(3, 3, 2, 1)
+    assert str(Quorum(5, 4, 3, 2)) == "5/4/3/R2"
+
+
+def test_each_wrong_number_is_named_with_its_bound() -> None:
+    with pytest.raises(IllegalQuorumError) as raised:
+        Quorum(65, 66, 67, 68)
+    assert str(raised.value) == (
+        "E=65 is above 64; WQ=66 is above E=65; AQ=67 is above WQ=66; "
+        "R=68 is above AQ=67: 67 copies cannot lie in 68 regions"
+    )
+
+
+@pytest.mark.parametrize("quorum", quorums(3), ids=str)
+def test_views_of_regions_equal_their_definition(quorum: Quorum) -> None:
+    everyone = set(range(quorum.ensemble_size))
+    write_sets = [set(quorum.write_set(entry)) for entry in range(quorum.ensemble_size)]
+    for layout in layouts(quorum.ensemble_size):
+        view = QuorumView(quorum, layout)
+        names = [name for name in dict.fromkeys(layout) if name is not None]
+        assert view.known_regions() == names
+        lost = {name: {i for i in everyone if layout[i] == name} for name in ("a", "b", "c")}
+        for name, members in lost.items():
+            assert view.mask_of_regions({name}) == mask(members)
+            survives = all(holds(quorum, w - members, layout, False) for w in write_sets)
+            assert view.survives_loss_of({name}) == survives
+        assert view.is_robust() == all(view.survives_loss_of({name}) for name in names)
+        assert view.is_fragile() == any(
+            not holds(quorum, w - {index}, layout, False) for w in write_sets for index in w
+        )
+        for chosen in subsets(everyone):
+            regions = [layout[i] for i in sorted(chosen) if layout[i] is not None]
+            assert view.regions_of(mask(chosen)) == list(dict.fromkeys(regions))
+            for entry in range(quorum.ensemble_size + 1):
+                undecided = set(quorum.write_set(entry)) & chosen
+                assert view.is_absence_possible(entry, mask(chosen)) == (
+                    not holds(quorum, undecided, layout, True)
+                )
+                assert view.write_mask(entry) == mask(set(quorum.write_set(entry)))

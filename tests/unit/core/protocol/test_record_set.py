@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rhumbline.core.protocol.compression import Codec
-from rhumbline.core.protocol.errors import CorruptionError, InvalidArgumentError
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    RecordTooLargeError,
+)
 from rhumbline.core.protocol.record_arrow import arrow_batch
 from rhumbline.core.protocol.record_set import (
     EXTENSION_BYTES_MAX,
     HEADER,
+    RAW_BYTES_MAX,
+    TXID_END_OF_STREAM,
     Kind,
     Producer,
     RecordSet,
@@ -23,6 +29,9 @@ from rhumbline.core.protocol.record_set import (
     encode_control,
     encode_extension,
     encode_record_set,
+    extended,
+    has_extension,
+    numbering,
     stamped,
 )
 
@@ -256,3 +265,226 @@ def test_random_extensions_are_decoded_or_corrupt(area: bytes) -> None:
 def test_too_large_extensions_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError):
         encode_extension({1: bytes(EXTENSION_BYTES_MAX)})
+
+
+def test_the_bytes_are_those_of_the_documented_format() -> None:
+    encoded = encode_record_set(
+        [b"ab", b"c"],
+        first_txid=5,
+        last_txid=9,
+        txids=[5, 9],
+        position=11,
+        producers_entry=12,
+        created_ms=13,
+        producer=Producer(b"P" * 16, 14),
+        extension=b"ext",
+    )
+    raw = struct.pack("<2q3i", 5, 9, 0, 2, 3) + b"abc"
+    header = struct.pack(
+        "<4s4B4I5q16sqI",
+        b"RhRS", 1, 0, 0, 1, 2, 3, len(raw), len(raw), 5, 9, 11, 12, 13, b"P" * 16, 14,
+        crc32c.crc32c(raw),
+    )  # fmt: skip
+    assert encoded == header + struct.pack("<I", crc32c.crc32c(header + b"ext")) + b"ext" + raw
+    assert len(header) == 92
+    (one,) = decode_entry(encoded)
+    assert (one.raw, one.raw_crc, one.extension) == (raw, crc32c.crc32c(raw), b"ext")
+    assert one.producers_entry == 12
+
+
+def test_a_set_says_nothing_that_it_was_not_given() -> None:
+    (one,) = decode_entry(encode_record_set([b"a"], first_txid=1, last_txid=1))
+    assert (one.kind, one.position, one.producers_entry, one.created_ms) == (Kind.DATA, 0, -1, 0)
+    assert (one.producer, one.first_sequence, one.extension) == (bytes(16), -1, b"")
+
+
+def test_the_numbers_of_the_kinds_are_those_of_the_format() -> None:
+    assert [kind.name for kind in sorted(Kind)] == [
+        "DATA", "FLUSH", "KEEPALIVE", "END_OF_STREAM", "PRODUCERS",
+    ]  # fmt: skip
+    assert sorted(Kind) == list(range(5))
+
+
+def test_a_control_record_keeps_its_fields() -> None:
+    encoded = encode_control(
+        Kind.PRODUCERS, txid=4, position=3, created_ms=2, producers_entry=8, data=b"table"
+    )
+    (one,) = decode_entry(encoded)
+    assert (one.kind, one.count, one.payloads()) == (Kind.PRODUCERS, 1, [b"table"])
+    assert (one.first_txid, one.last_txid, one.position) == (4, 4, 3)
+    assert (one.created_ms, one.producers_entry) == (2, 8)
+    (end,) = decode_entry(
+        encode_control(Kind.END_OF_STREAM, txid=TXID_END_OF_STREAM, position=0, created_ms=1)
+    )
+    assert (end.first_txid, end.producers_entry, end.payloads()) == (2**63 - 1, -1, [b""])
+
+
+def test_sizes_and_searches_of_a_set() -> None:
+    (one,) = decode_entry(
+        encode_record_set([b"", b"abc", b"ab"], first_txid=3, last_txid=8, txids=[3, 8, 8])
+    )
+    assert one.largest_bytes() == 3
+    assert [one.first_at_txid(txid) for txid in (1, 3, 4, 8, 9)] == [0, 0, 1, 1, 3]
+    assert one.offsets_view() == struct.pack("<4i", 0, 0, 3, 5)
+    assert one.payload_view() == b"abcab"
+    assert one.txids_view() == struct.pack("<3q", 3, 8, 8)
+    (same,) = decode_entry(encode_record_set([b"x"] * 3, first_txid=4, last_txid=4))
+    assert same.txids_view() is None
+    assert [same.first_at_txid(txid) for txid in (4, 5)] == [0, 3]
+
+
+def with_fields(encoded: bytes, body: bytes | None = None, **changes: int) -> bytes:
+    """Return the set with other header fields or another body, and correct checksums."""
+    names = [
+        "magic", "version", "kind", "codec", "flags", "count", "extension_bytes", "raw_bytes",
+        "coded_bytes", "first_txid", "last_txid", "position", "producers_entry", "created_ms",
+    ]  # fmt: skip
+    fields = list(HEADER.unpack_from(encoded))
+    body = encoded[HEADER.size :] if body is None else body
+    for name, value in changes.items():
+        fields[names.index(name)] = value
+    fields[-2] = crc32c.crc32c(body)
+    fields[-1] = crc32c.crc32c(HEADER.pack(*fields)[:-4])
+    return HEADER.pack(*fields) + body
+
+
+ONE = encode_record_set([b"a"], first_txid=1, last_txid=1)
+TWO = encode_record_set([b"a", b"b"], first_txid=1, last_txid=2, txids=[1, 2])
+CONTROL = encode_control(Kind.FLUSH, txid=0, position=0, created_ms=0)
+
+
+@pytest.mark.parametrize("encoded", [ONE, TWO, CONTROL, with_fields(CONTROL, kind=200)])
+def test_sets_with_unchanged_fields_are_decoded(encoded: bytes) -> None:
+    (one,) = decode_entry(with_fields(encoded))
+    assert one.is_control is (one.kind != Kind.DATA)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        with_fields(ONE, version=2),
+        with_fields(ONE, version=0),
+        with_fields(ONE, codec=2),
+        with_fields(ONE, flags=2),
+        with_fields(ONE, flags=1),
+        with_fields(TWO, flags=0),
+        with_fields(TWO, flags=3),
+        with_fields(ONE, count=0),
+        with_fields(ONE, count=2),
+        with_fields(ONE, position=-1),
+        with_fields(ONE, producers_entry=-2),
+        with_fields(ONE, first_txid=0, last_txid=0),
+        with_fields(ONE, last_txid=2),
+        with_fields(TWO, first_txid=2, last_txid=1),
+        with_fields(TWO, last_txid=1),
+        with_fields(TWO, kind=Kind.FLUSH),
+        with_fields(CONTROL, first_txid=-1, last_txid=-1),
+        with_fields(ONE, raw_bytes=RAW_BYTES_MAX + 1),
+        with_fields(ONE, raw_bytes=8),
+        with_fields(ONE, extension_bytes=1),
+        with_fields(ONE, coded_bytes=8),
+        with_fields(ONE, coded_bytes=10),
+    ],
+)
+def test_inconsistent_fields_are_corrupt_although_their_checksums_are_right(encoded: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        decode_entry(encoded)
+
+
+@pytest.mark.parametrize("txids", [(2, 2), (1, 1), (1, 3), (0, 2)])
+def test_txids_that_differ_from_the_header_are_corrupt(txids: tuple[int, int]) -> None:
+    body = struct.pack("<2q", *txids) + TWO[HEADER.size + 16 :]
+    (one,) = decode_entry(with_fields(TWO, body))
+    with pytest.raises(CorruptionError):
+        one.txids()
+
+
+def test_txids_that_decrease_between_equal_ends_are_corrupt() -> None:
+    three = encode_record_set([b"a"] * 3, first_txid=1, last_txid=9, txids=[1, 5, 9])
+    for column in ([1, 0, 9], [1, 10, 9]):
+        (one,) = decode_entry(with_fields(three, struct.pack("<3q", *column) + three[-19:]))
+        with pytest.raises(CorruptionError):
+            one.txids()
+    (one,) = decode_entry(with_fields(three, struct.pack("<3q", 1, 1, 9) + three[-19:]))
+    assert list(one.txids()) == [1, 1, 9]
+
+
+def test_a_set_may_be_as_large_as_the_limit() -> None:
+    fitting = bytes(RAW_BYTES_MAX - 8)
+    encoded = encode_record_set([fitting], first_txid=1, last_txid=1)
+    assert decode_entry(encoded)[0].largest_bytes() == len(fitting)
+    with pytest.raises(RecordTooLargeError, match=str(RAW_BYTES_MAX)):
+        encode_record_set([fitting + b"x"], first_txid=1, last_txid=1)
+
+
+def test_compression_that_saves_nothing_is_not_used() -> None:
+    (one,) = decode_entry(encode_record_set([b"x"], first_txid=1, last_txid=1, codec=Codec.ZSTD))
+    assert one.raw.nbytes == 9
+    assert (
+        HEADER.unpack_from(encode_record_set([b"x"], first_txid=1, last_txid=1, codec=Codec.ZSTD))[
+            3
+        ]
+        == Codec.NONE
+    )
+
+
+def test_stamping_sets_position_snapshot_and_txid_and_keeps_the_extension() -> None:
+    encoded = encode_record_set([b"a", b"b"], first_txid=1, last_txid=1, extension=b"ext")
+    (one,) = decode_entry(stamped(encoded, position=7, producers_entry=5, txid=9))
+    assert (one.position, one.producers_entry) == (7, 5)
+    assert (one.first_txid, one.last_txid) == (9, 9)
+    assert one.extension == b"ext"
+    (kept,) = decode_entry(stamped(encoded, position=7))
+    assert (kept.producers_entry, kept.first_txid, kept.last_txid) == (-1, 1, 1)
+    (columned,) = decode_entry(stamped(TWO, position=3))
+    assert (columned.first_txid, columned.last_txid, columned.position) == (1, 2, 3)
+
+
+def test_numbering_reads_the_header_only() -> None:
+    encoded = encode_record_set(
+        [b"a", b"b", b"c"], first_txid=1, last_txid=1, producer=Producer(b"Q" * 16, 40)
+    )
+    assert numbering(encoded[: HEADER.size]) == (3, Producer(b"Q" * 16, 40))
+    assert numbering(ONE) == (1, Producer(bytes(16), -1))
+    with pytest.raises(InvalidArgumentError):
+        numbering(encoded[: HEADER.size - 1])
+
+
+def test_an_extension_is_added_without_another_change() -> None:
+    area = encode_extension({7: b"trace"})
+    assert not has_extension(TWO)
+    changed = extended(TWO, area)
+    assert has_extension(changed)
+    assert changed == encode_record_set(
+        [b"a", b"b"], first_txid=1, last_txid=2, txids=[1, 2], extension=area
+    )
+
+
+def test_extensions_are_tag_length_value_in_order_of_tags() -> None:
+    assert encode_extension({2: b"xy", 1: b""}) == struct.pack("<4H", 1, 0, 2, 2) + b"xy"
+    assert encode_extension({}) == b""
+    largest = {1: bytes(EXTENSION_BYTES_MAX - 4)}
+    assert decode_extension(encode_extension(largest)) == largest
+    assert EXTENSION_BYTES_MAX == 4096
+    with pytest.raises(InvalidArgumentError):
+        encode_extension({1: bytes(EXTENSION_BYTES_MAX - 7), 2: b""})
+
+
+@pytest.mark.parametrize("area", [b"\1", b"\1\0\0", b"\1\0\2\0x", b"\1\0\0\0\1\0\0\0"])
+def test_truncated_or_doubled_extensions_are_corrupt(area: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        decode_extension(area)
+
+
+def test_an_extension_may_be_as_large_as_the_limit() -> None:
+    area = bytes(EXTENSION_BYTES_MAX)
+    (one,) = decode_entry(encode_record_set([b"a"], first_txid=1, last_txid=1, extension=area))
+    assert one.extension == area
+    assert has_extension(extended(ONE, area))
+    longer = struct.pack("<I", EXTENSION_BYTES_MAX + 1)
+    header = bytearray(ONE[: HEADER.size])
+    header[12:16] = longer
+    extension = bytes(EXTENSION_BYTES_MAX + 1)
+    header[-4:] = struct.pack("<I", crc32c.crc32c(bytes(header[:-4]) + extension))
+    with pytest.raises(CorruptionError, match="sizes"):
+        decode_entry(bytes(header) + extension + ONE[HEADER.size :])

@@ -14,7 +14,9 @@ from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.protocol.recovery import (
     AnswerKind,
+    BookieAnswer,
     EntryTally,
+    Evidence,
     FenceTally,
     Verdict,
     closed_by_recovery,
@@ -151,3 +153,62 @@ def test_ensemble_change_starts_after_the_lac() -> None:
     changed = changed_ensemble(metadata(), last_add_confirmed=4, bookies=other)
     assert changed.last_fragment == Fragment(5, other)
     assert changed.fragments[0] == Fragment(0, BOOKIES[:3])
+
+
+def test_evidence_of_fencing_names_every_answer_in_order_of_arrival() -> None:
+    quorum = Quorum(3, 3, 2, 2)
+    tally = FenceTally(7, FRAGMENT, [QuorumView(quorum, ["a", "b", None])])
+    assert tally.lac == 9
+    assert tally.on_answer(1, AnswerKind.UNKNOWN, 50) is None
+    assert tally.on_answer(2, AnswerKind.HAVE, 20) is None
+    assert tally.on_answer(0, AnswerKind.NEVER) is Verdict.COMPLETE
+    assert tally.evidence(Verdict.COMPLETE) == Evidence(
+        ledger_id=7,
+        entry_id=None,
+        verdict=Verdict.COMPLETE,
+        fragment=FRAGMENT,
+        regions=("a", "b", None),
+        quorums=(quorum,),
+        answers=(
+            BookieAnswer(1, BOOKIES[1], AnswerKind.UNKNOWN, 50),
+            BookieAnswer(2, BOOKIES[2], AnswerKind.HAVE, 20),
+            BookieAnswer(0, BOOKIES[0], AnswerKind.NEVER, -1),
+        ),
+        lac=20,
+    )
+
+
+def test_evidence_of_an_entry_names_its_fragment_and_answers() -> None:
+    quorum = Quorum(3, 3, 2, 1)
+    tally = EntryTally(7, 11, FRAGMENT, QuorumView(quorum, ["a", "b", None]))
+    assert tally.on_answer(2, AnswerKind.UNKNOWN) is None
+    assert tally.on_answer(1, AnswerKind.HAVE) is Verdict.RECOVER
+    assert tally.evidence(Verdict.RECOVER) == Evidence(
+        ledger_id=7,
+        entry_id=11,
+        verdict=Verdict.RECOVER,
+        fragment=FRAGMENT,
+        regions=("a", "b", None),
+        quorums=(quorum,),
+        answers=(
+            BookieAnswer(2, BOOKIES[2], AnswerKind.UNKNOWN, -1),
+            BookieAnswer(1, BOOKIES[1], AnswerKind.HAVE, -1),
+        ),
+        lac=-1,
+    )
+
+
+def test_a_bookie_answers_each_question_once() -> None:
+    view = QuorumView(Quorum(3, 3, 2), "aaa")
+    fence, entry = FenceTally(7, FRAGMENT, [view]), EntryTally(7, 10, FRAGMENT, view)
+    fence.on_answer(1, AnswerKind.UNKNOWN)
+    entry.on_answer(1, AnswerKind.UNKNOWN)
+    with pytest.raises(AssertionError, match="once"):
+        fence.on_answer(1, AnswerKind.UNKNOWN)
+    with pytest.raises(AssertionError, match="once"):
+        entry.on_answer(1, AnswerKind.UNKNOWN)
+
+
+def test_recovery_without_adds_changes_only_the_end() -> None:
+    snapshot = metadata().with_r(0, 2).in_recovery()
+    assert closed_by_recovery(snapshot, [], last_entry_id=3, length=9) == snapshot.closed(3, 9)

@@ -26,3 +26,9 @@ def test_positions_are_returned(start: Start) -> None:
 def test_other_values_are_refused(start: object, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         check_start(start)
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        check_start("x" * 1000)
+    assert len(str(raised.value)) < 300
