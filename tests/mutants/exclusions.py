@@ -30,6 +30,13 @@ _TEXT_FUNCTIONS = {"warn", "add_damage"}
 _APPEND_FAULT = m.Attribute(value=m.Name("faults"), attr=m.Name("append"))
 _FIELD_OPTIONS = m.Arg(keyword=m.Name("slots") | m.Name("frozen") | m.Name("repr"))
 
+_PATTERNS: list[tuple[m.BaseMatcherNode, str]] = [
+    (_TYPE_ALIAS, ANNOTATION),
+    (_TYPE_CHECKING, IMPORT),
+    (_DUNDER_LIST, SLOTS),
+    (_FIELD_OPTIONS, DATACLASS),
+]
+
 
 def reason_to_exclude(node: cst.CSTNode, parent: cst.CSTNode | None) -> str | None:
     """Return why a node and all that is below it are not mutated, or None."""
@@ -44,14 +51,9 @@ def reason_to_exclude(node: cst.CSTNode, parent: cst.CSTNode | None) -> str | No
             return ASSERTION
         case cst.FunctionDef(name=cst.Name(value="__repr__")):
             return REPR
-    if m.matches(node, _TYPE_ALIAS):
-        return ANNOTATION
-    if m.matches(node, _TYPE_CHECKING):
-        return IMPORT
-    if m.matches(node, _DUNDER_LIST):
-        return SLOTS
-    if m.matches(node, _FIELD_OPTIONS):
-        return DATACLASS
+    for pattern, reason in _PATTERNS:
+        if m.matches(node, pattern):
+            return reason
     if isinstance(parent, cst.Call) and isinstance(node, cst.Arg):
         return _reason_of_argument(node, parent)
     return None

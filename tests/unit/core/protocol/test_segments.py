@@ -1,6 +1,7 @@
 """Segment metadata: legal changes, rejected contradictions, merging of views, encoding."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -213,7 +214,7 @@ def test_only_the_residence_of_a_completed_segment_changes() -> None:
 
 @pytest.mark.parametrize("change", [{"lssn": 2}, {"ledger_id": 2}, {"epoch": 2}])
 def test_a_view_of_another_segment_is_corruption(change: dict[str, int]) -> None:
-    fields = {"lssn": 1, "ledger_id": 1, "epoch": 1, "created_ms": 0}
+    fields: dict[str, Any] = {"lssn": 1, "ledger_id": 1, "epoch": 1, "created_ms": 0}
     with pytest.raises(CorruptionError, match="another segment"):
         merged(Segment(**fields), Segment(**(fields | change)))
 
