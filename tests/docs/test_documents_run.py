@@ -30,6 +30,8 @@ DOCUMENTS = [
     for path in source_tree.markdown_files()
     if path == Path("README.md") or path.parts[0] == "docs"
 ]
+LONG = {Path("docs/how-to/archive-and-spark.md"), Path("docs/tutorials/from-the-log-to-spark.md")}
+"""Documents that `make test-long` runs."""
 
 
 def environment() -> dict[str, str]:
@@ -73,7 +75,12 @@ def as_script(document: Path, found: list[doc_blocks.Block]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(path, marks=[pytest.mark.long] * (path in LONG)) for path in DOCUMENTS],
+    ids=str,
+)
+@pytest.mark.timeout(400)
 def test_document_runs(document: Path, tmp_path: Path) -> None:
     found = doc_blocks.blocks((ROOT / document).read_text())
     with (tmp_path.parent / f"{tmp_path.name}.log").open("w+") as log:

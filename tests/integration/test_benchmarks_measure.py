@@ -13,6 +13,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "rows"), [("write --only W1b,W2-1", 3), ("tail --only W3-1000", 4)]
 )
@@ -35,10 +36,11 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
         assert row["rec_s"] > 0
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]
         if command.startswith("tail"):
-            assert row["del"]["p50_ms"] > 0
+            assert row["del"].keys() >= {"p50_ms", "p99_ms"}
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "steps"),
     [
@@ -69,6 +71,7 @@ def test_unknown_workload_is_refused_with_the_known_names() -> None:
     assert "unknown workload W9; the workloads are: W1-128" in done.stderr.decode()
 
 
+@pytest.mark.long
 def test_bookie_benchmark_reports_bounded_write_amplification(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(

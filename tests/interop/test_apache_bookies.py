@@ -114,6 +114,7 @@ def test_a_closed_ledger_is_read_by_both_clients(cluster: Cluster) -> None:
     assert printed[f"read:{ledger}"] == "entries=2000 closed=true"
 
 
+@pytest.mark.long
 def test_a_tailing_reader_follows_the_writer_by_long_poll(cluster: Cluster) -> None:
     async def work(client: Client) -> None:
         writer = await client.ledgers.create(QUORUM, password=PASSWORD)
@@ -137,6 +138,7 @@ def test_a_tailing_reader_follows_the_writer_by_long_poll(cluster: Cluster) -> N
     cluster.run(work)
 
 
+@pytest.mark.long
 def test_a_recovery_fences_the_writer_and_finds_every_acknowledged_entry(cluster: Cluster) -> None:
     async def work(client: Client) -> None:
         writer = await client.ledgers.create(QUORUM, password=PASSWORD)
@@ -152,6 +154,7 @@ def test_a_recovery_fences_the_writer_and_finds_every_acknowledged_entry(cluster
     cluster.run(work)
 
 
+@pytest.mark.long
 def test_a_killed_bookie_is_replaced_and_nothing_is_lost(cluster: Cluster) -> None:
     async def work(client: Client) -> None:
         writer = await client.ledgers.create(QUORUM, password=PASSWORD)
@@ -168,6 +171,7 @@ def test_a_killed_bookie_is_replaced_and_nothing_is_lost(cluster: Cluster) -> No
     cluster.run(work)
 
 
+@pytest.mark.long
 def test_a_deleted_ledger_is_gone(cluster: Cluster) -> None:
     async def work(client: Client) -> None:
         writer = await client.ledgers.create(QUORUM, password=PASSWORD)

@@ -101,6 +101,7 @@ def test_the_java_client_in_v3_mode(cluster: Cluster) -> None:
     assert printed["explicit-lac"] == "lac=9"
 
 
+@pytest.mark.long
 def test_the_java_client_in_v2_mode(cluster: Cluster) -> None:
     printed = run_java(
         cluster.zookeeper.address,
@@ -111,6 +112,7 @@ def test_the_java_client_in_v2_mode(cluster: Cluster) -> None:
     assert int(printed["batch-read"].rpartition("=")[2]) < 500
 
 
+@pytest.mark.long
 def test_each_client_reads_ledgers_of_the_other(cluster: Cluster) -> None:
     made = run_java(cluster.zookeeper.address, "v2", "make:300")["make:300"]
 
@@ -134,6 +136,7 @@ def test_each_client_reads_ledgers_of_the_other(cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.long
 def test_java_recovers_a_ledger_with_a_region_down_and_fences_its_writer(cluster: Cluster) -> None:
     """The ledger has R=2 and is open; a bookie of its ensemble is killed, then Java opens it."""
 

@@ -13,6 +13,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_producers_and_readers_are_measured(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"

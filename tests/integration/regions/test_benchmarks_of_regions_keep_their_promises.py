@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rhumbline.tests.support.processes.process_cluster import rhumbline
 
 
@@ -17,6 +19,7 @@ def rows_of(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in figures.read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_records_written_across_regions_are_stored_once_and_survive_a_cut(
     tmp_path: Path,
 ) -> None:
@@ -37,6 +40,7 @@ def test_records_written_across_regions_are_stored_once_and_survive_a_cut(
 MODES = ("rate", "closed", "window")
 
 
+@pytest.mark.long
 def test_reads_avoid_a_slow_replica_with_few_extra_requests(tmp_path: Path) -> None:
     rows = rows_of(
         tmp_path, "speculation", "--entries", "100", "--rate", "40", "--seconds", "1",
@@ -55,6 +59,7 @@ def test_reads_avoid_a_slow_replica_with_few_extra_requests(tmp_path: Path) -> N
     assert with_it["p50_ms"] < without["max_ms"]
 
 
+@pytest.mark.long
 def test_lost_bookie_is_replaced_while_writers_continue(tmp_path: Path) -> None:
     rows = rows_of(
         tmp_path, "lost", "--size", "50MiB", "--seconds", "1", "--rate", "20", "--streams", "4",

@@ -17,6 +17,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_spark_finds_the_input_in_the_archive(log: Path) -> None:
     done = rhumbline("demo", "--plain", "--seconds", "2", str(log), timeout_s=280)

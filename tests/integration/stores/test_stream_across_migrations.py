@@ -170,6 +170,7 @@ async def test_a_stream_continues_across_migrations(route: list[str], tmp_path: 
     print(load.line())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 if KILL_EVERY > 4 else 1_800)
 async def test_a_migration_killed_at_any_step_can_be_completed_or_aborted(
     route: list[str], tmp_path: Path

@@ -94,7 +94,14 @@ async def migrate_elsewhere(world: MigrationWorld) -> None:
     assert world.trees["b"].fence.successor is None
 
 
-@pytest.mark.parametrize("then", [complete_again, undo, migrate_elsewhere])
+@pytest.mark.parametrize(
+    "then",
+    [
+        complete_again,
+        pytest.param(undo, marks=pytest.mark.long),
+        pytest.param(migrate_elsewhere, marks=pytest.mark.long),
+    ],
+)
 def test_a_migration_killed_at_any_step_can_be_completed_or_undone(
     then: Callable[[MigrationWorld], Awaitable[object]],
 ) -> None:
@@ -106,6 +113,7 @@ def test_a_migration_killed_at_any_step_can_be_completed_or_undone(
     raise AssertionError("the migration has no end")
 
 
+@pytest.mark.long
 def test_a_second_attempt_may_be_killed_at_any_step_too() -> None:
     """The second attempt takes over from one that was killed after closing the source."""
 

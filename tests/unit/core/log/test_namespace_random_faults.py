@@ -294,7 +294,9 @@ def seen(record: Record) -> tuple[Dlsn, bytes, int | None]:
     return record.dlsn, record.payload, record.sequence_id
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in (1, 2, 3))]
+)
 def test_random_histories_keep_the_invariants(block: int) -> None:
     acked = 0
     for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
