@@ -158,8 +158,6 @@ class RunRecord:
     """Bookie ids whose data a fault destroyed or damaged."""
     lying_bookies: frozenset[str] = frozenset()
     """Bookie ids whose disk confirmed syncs that it did not do. Their confirmations count."""
-    aware_of_damage: frozenset[str] = frozenset()
-    """Bookie ids that have served in limbo, because they found damage or an old copy."""
     copies: dict[int, dict[tuple[int, str], EntryCopy]] = field(default_factory=dict)
     """Ledger to the copies that were found after the run, by (entry id, bookie id)."""
     unreachable: frozenset[str] = frozenset()

@@ -176,8 +176,8 @@ def closed_entries_were_confirmed(record: RunRecord) -> Iterator[str]:
 def confirmed_entries_are_never_denied(record: RunRecord) -> Iterator[str]:
     """A bookie that confirmed an add never answers a plain read of the entry with "no such entry"
     while the stored metadata names the bookie for it. A bookie whose data is damaged or older than
-    its confirmations answers "unknown" (rules BKE-1 and BKE-16), unless it knows of the damage and
-    the end of the ledger does not depend on it (rule BKE-17)."""
+    its confirmations answers "unknown" until it has the entry again (rules BKE-1, BKE-16 and
+    BKE-17)."""
     rules: dict[tuple[int, int], Rules] = {}
     for (bookie, ledger_id, entry_id), times in record.observed.withdrawals.items():
         versions = record.ledgers.get(ledger_id, [])
@@ -187,10 +187,6 @@ def confirmed_entries_are_never_denied(record: RunRecord) -> Iterator[str]:
             if metadata is None:
                 continue  # deleted
             if metadata.state is LedgerState.CLOSED and entry_id > metadata.last_entry_id:
-                continue
-            is_end_decided = metadata.state is LedgerState.CLOSED
-            is_released = is_end_decided or bookie not in metadata.last_fragment.bookies
-            if is_released and bookie in record.aware_of_damage & record.lost:
                 continue
             known = rules.get((ledger_id, index))
             if known is None:

@@ -38,6 +38,7 @@ from ...regions.region_reads import RegionReads
 from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
 from ...regions.steered_directory import SteeredDirectory
+from ...server.replica_reads import ReplicaReads
 from ..checker.history import TOKEN
 from .world.disk import DiskBackup
 from .world.metadata import ledger_id_of
@@ -102,8 +103,6 @@ class SimCluster:
         """The running bookies by host, for inspection only."""
         self.lost: dict[str, None] = {}
         """Bookie ids whose data a fault destroyed or damaged."""
-        self.aware_of_damage: dict[str, None] = {}
-        """Bookie ids that have served in limbo, because they found damage or an old copy."""
         self.lying_bookies: dict[str, None] = {}
         """Bookie ids whose disk confirmed syncs that it did not do."""
         self.bookie_ids: dict[str, str] = {}
@@ -173,10 +172,10 @@ class SimCluster:
             host.image.format()
             raise
         self._name(host, bookie.bookie_id)  # an earlier process may have died while formatting
+        replicas = ReplicaReads(runtime, LedgerStore(store), directory, bookie.region)
+        bookie.scrubber.fetch = replicas.fetch
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
-        if bookie.storage.states.limbo.is_active:
-            self.aware_of_damage[bookie.bookie_id] = None
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
         await until(lambda: bookie.service.failure is not None, every_s=1.0)
         failure = bookie.service.failure

@@ -351,7 +351,6 @@ class SeedRun:
             regions=dict(self.cluster.regions),
             lost=frozenset(self.cluster.lost),
             lying_bookies=frozenset(self.cluster.lying_bookies),
-            aware_of_damage=frozenset(self.cluster.aware_of_damage),
             copies=self.copies,
             unreachable=frozenset(self.unreachable),
             evidence=self.cluster.evidence,

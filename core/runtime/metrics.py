@@ -118,9 +118,9 @@ CATALOGUE = (
     ),
     Metric(
         "bookie.missing_entries",
-        MetricType.COUNTER,
+        MetricType.GAUGE,
         "{entry}",
-        "Entries lost here and found on no other replica.",
+        "Entries that a bookie in limbo lacks and that no other replica provides now.",
     ),
     Metric(
         "bookie.damages", MetricType.GAUGE, "{damage}", "Damaged regions in the bookie's files."

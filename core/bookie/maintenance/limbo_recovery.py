@@ -2,11 +2,15 @@
 
 While a ledger is in limbo (limbo.py), this bookie may have lost some of its acknowledged entries.
 The first step is to allocate a ledger id, as the upper bound of the limbo. Then a ledger is
-released (rule BKE-17) if it was deleted, or closed, or if its last fragment does not name this
-bookie: every entry below the last fragment is confirmed, so no recovery reads it to find the
-ledger's end. Before the release, missing entries are fetched from the other replicas. Entries that
-no replica provides are left to repair, which can list them after the release. A fence may be among
-the lost records, so a ledger that is no longer open is fenced again.
+released (rule BKE-17) if it was deleted, or if two things are true:
+
+- its end no longer depends on this bookie: it is closed, or its last fragment does not name this
+  bookie. Every entry below the last fragment is confirmed, so no recovery reads it to find the end;
+- the bookie has every entry for which the metadata names it. Missing entries are fetched from the
+  other replicas, and repair writes them too. While one is missing the ledger stays in limbo,
+  because this bookie may have acknowledged it and must not deny it.
+
+A fence may be among the lost records, so a ledger that is no longer open is fenced again.
 
 An open ledger whose last fragment names this bookie stays in limbo, whatever the other replicas
 hold: its writer may count an acknowledgement whose entry is lost here, and complete the quorum with
@@ -66,9 +70,10 @@ class LimboRecovery:
         self._restore = restore
         self._after = -1
         self._has_uncleared = False
+        self._missing_in_pass = 0
         self.restored_count = 0
         self.missing_count = 0
-        """Entries of released ledgers that no replica provided; repair restores them."""
+        """Missing entries that no replica provided during the last complete pass."""
 
     async def step(self) -> None:
         """Examines the next ledgers. Raises MetadataError; a repeated call continues."""
@@ -87,10 +92,11 @@ class LimboRecovery:
         if is_last:
             if not self._has_uncleared:
                 await end_limbo(self._storage)
+            self.missing_count = self._missing_in_pass
             self._begin_pass()
 
     def _begin_pass(self) -> None:
-        self._after, self._has_uncleared = -1, False
+        self._after, self._has_uncleared, self._missing_in_pass = -1, False, 0
 
     async def _next_ids(self) -> tuple[list[int], bool]:
         """Return the next ledgers below the bound, listed or known here, and True for the last."""
@@ -118,11 +124,16 @@ class LimboRecovery:
         if is_open and self._bookie in metadata.last_fragment.bookies:
             self._has_uncleared = True
         elif is_member or ledger_id in self._storage.states.ledgers:
-            await self._complete(metadata)
-            await self.clear(ledger_id)
+            if await self._complete(metadata):
+                await self.clear(ledger_id)
+            else:
+                self._has_uncleared = True
 
-    async def _complete(self, metadata: LedgerMetadata) -> None:
-        """Restores the missing entries of a ledger, and fences it unless it is open."""
+    async def _complete(self, metadata: LedgerMetadata) -> bool:
+        """Restores the missing entries of a ledger, and fences it unless it is open.
+
+        Returns whether the bookie then has every entry for which the metadata names it.
+        """
         storage, ledger_id = self._storage, metadata.ledger_id
         ledger = storage.states.ledgers.get(ledger_id)
         if ledger is None:
@@ -130,17 +141,19 @@ class LimboRecovery:
             ledger = storage.create_ledger(ledger_id, key, is_proven=True)
         if metadata.state is not LedgerState.OPEN:
             await storage.fence_durably(ledger)
-        restored, is_available = 0, True
+        restored, left, is_available = 0, 0, True
         async for missing in self._missing(metadata):
             for entry_id in missing:
                 if is_available and restored < _RESTORED_MAX:
                     is_available = await self._try_restore(ledger_id, entry_id)
                     restored += is_available
-                    self.missing_count += not is_available
+                    left += not is_available
                 else:
-                    self.missing_count += 1
+                    left += 1
             await asyncio.sleep(0)
         self.restored_count += restored
+        self._missing_in_pass += left
+        return left == 0
 
     async def _try_restore(self, ledger_id: int, entry_id: int) -> bool:
         try:

@@ -278,11 +278,11 @@ class EntryService(StorageListener):
     async def entry_ids(self, ledger_id: int) -> list[int]:
         """Return the ids of a ledger's entries on this bookie, rising; yields between pages.
 
-        Raises NoSuchLedgerError, UnknownStateError if entries may have been lost (limbo).
+        In limbo these are the entries that are left, so that repair can restore the others. Raises
+        NoSuchLedgerError; UnknownStateError if the ledger was deleted in limbo.
         """
-        absence = self.storage.absence(ledger_id)
-        if not isinstance(absence, NoSuchEntryError):
-            raise absence
+        if not self.storage.is_held(ledger_id):
+            raise self.storage.absence(ledger_id)
         found: list[int] = []
         while True:
             first = found[-1] + 1 if found else 0

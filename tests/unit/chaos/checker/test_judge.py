@@ -456,15 +456,11 @@ def test_legal_behaviour_violates_nothing() -> None:
     assert [str(violation) for violation in judge(record)] == []
 
 
-def test_a_released_ledger_may_lack_entries_only_where_damage_was_noticed() -> None:
+def test_a_damaged_bookie_may_not_deny_what_it_confirmed_even_when_the_ledger_is_closed() -> None:
     record = a_record()
     record.observed.withdrawals[A, 5, 1] = (400.0, 400.0)
     record.lost = frozenset({A})
-    assert violated_ids(record) == {"L22"}, "the bookie did not notice the damage"
-    record.aware_of_damage = frozenset({A})
-    assert violated_ids(record) == set()
-    record.observed.withdrawals[A, 5, 1] = (120.0, 400.0)
-    assert violated_ids(record) == {"L22"}, "the ledger was open at 120 ms"
+    assert violated_ids(record) == {"L22"}
 
 
 def test_orphaned_ledger_is_counted_and_is_no_violation() -> None:

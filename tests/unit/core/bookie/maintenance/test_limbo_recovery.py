@@ -16,9 +16,15 @@ from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import RecoveryIncompleteError, RhumblineError, UnavailableError
+from rhumbline.core.protocol.errors import (
+    NoSuchLedgerError,
+    RecoveryIncompleteError,
+    RhumblineError,
+    UnavailableError,
+)
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.wire import v2
 from rhumbline.core.wire.entry import Entry
 from rhumbline.core.wire.v2 import Code
 from rhumbline.placement.region_aware import RegionAwarePlacement
@@ -121,7 +127,8 @@ async def test_lost_ledger_state_is_restored_from_the_metadata() -> None:
     await lossy.world.aclose()
 
 
-async def test_entries_that_no_replica_provides_are_left_to_repair() -> None:
+async def test_ledger_stays_in_limbo_while_an_entry_is_missing() -> None:
+    """It was released before, and then denied entries that this bookie had acknowledged."""
     lossy = LossyBookie()
     bookie, wire = await lossy.start()
 
@@ -132,9 +139,36 @@ async def test_entries_that_no_replica_provides_are_left_to_repair() -> None:
 
     bookie.scrubber.fetch = only_five
     await lossy.close(1)
-    await bookie.maintenance.step()
-    assert await bookie.service.entry_ids(1) == list(range(6))
+    for _ in range(2):
+        await bookie.maintenance.step()
+        assert bookie.storage.states.limbo.covers(1)
+        assert await wire.read(1, 5) == (Code.OK, entry(1, 5))
+        assert (await wire.read(1, 6))[0] == Code.IO
+        assert await wire.fence(1, 6) == Code.IO
     assert (bookie.limbo.restored_count, bookie.limbo.missing_count) == (1, COUNT - 6)
+
+    # Repair sees what is left, and its recovery adds end the limbo of the ledger.
+    assert await bookie.service.entry_ids(1) == list(range(6))
+    for number in range(6, COUNT):
+        assert await wire.add(entry(1, number), v2.FLAG_RECOVERY_ADD) == Code.OK
+    await bookie.maintenance.step()
+    assert not bookie.storage.states.limbo.covers(1)
+    assert bookie.limbo.missing_count == 0
+    assert (await wire.read(1, COUNT))[0] == Code.NO_ENTRY  # beyond the end of the ledger
+    await wire.aclose()
+    await bookie.aclose()
+    await lossy.world.aclose()
+
+
+async def test_unknown_ledger_in_limbo_lists_what_is_left() -> None:
+    """Repair needs the list to write the missing entries, also if the ledger's state was lost."""
+    lossy = LossyBookie()
+    bookie, wire = await lossy.start()
+    assert await bookie.service.entry_ids(3) == list(range(5))
+    assert await bookie.service.entry_ids(8) == []
+    await end_limbo(bookie.storage)
+    with pytest.raises(NoSuchLedgerError):
+        await bookie.service.entry_ids(8)
     await wire.aclose()
     await bookie.aclose()
     await lossy.world.aclose()
