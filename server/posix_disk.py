@@ -17,6 +17,7 @@ import errno
 import fcntl
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ _INLINE_BYTES = 4096
 _FALLOC_FL_KEEP_SIZE = 1
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_FALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS}
+_FS_IOC_GETVERSION = 0x80087601  # _IOR('v', 1, long): the generation of an inode
+_NO_GENERATION = {errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM}
 
 
 class _WorkerThreads:
@@ -303,6 +306,10 @@ class PosixDisk:
         """Remove a file. Raises FileNotFoundError."""
         await self._call(self._writes, path, os.unlink, self._resolve(path))
 
+    async def file_identity(self, path: str) -> str:
+        """Return the number and the generation of the file's inode. Raises FileNotFoundError."""
+        return await self._call(self._reads, path, _file_identity, self._resolve(path))
+
     async def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals in ``path`` durable."""
         await self._call(self._writes, path, _sync_directory, self._resolve(path))
@@ -407,6 +414,26 @@ def _allocate(descriptor: int, size: int) -> None:
 
 def _make_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
+
+
+def _file_identity(path: Path) -> str:
+    """Return ``inode.generation``, in hexadecimal.
+
+    Inode numbers are used again soon after a file was removed, with another generation. A file
+    system without generations counts as generation 0; it may take a copy for the original then.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        number = os.fstat(descriptor).st_ino
+        try:
+            found = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(8))
+        except OSError as error:
+            if error.errno not in _NO_GENERATION:
+                raise
+            found = bytes(8)
+        return f"{number:x}.{int.from_bytes(found[:4], sys.byteorder):x}"
+    finally:
+        os.close(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

@@ -6,6 +6,7 @@ are part of metadata paths: they belong to a seed's identity.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -65,6 +66,8 @@ class SimClusterSettings:
     maintenance_ms: int = 10_000
     collect_ms: int = 600_000
     sealed_logs_kept: int = 4
+    bookies_fetch: bool = True
+    """True if bookies fetch lost entries from replicas; otherwise only repair restores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +110,10 @@ class SimCluster:
         """Bookie ids whose disk confirmed syncs that it did not do."""
         self.bookie_ids: dict[str, str] = {}
         """The current bookie id of each host."""
-        self.backups: dict[str, DiskBackup] = {}
-        """The last back-up of each host's disk."""
+        self.backups: dict[str, tuple[DiskBackup, int]] = {}
+        """The last back-up of each host's disk, and the number of starts until then."""
+        self.starts: Counter[str] = Counter()
+        """Number of times that the bookie of each host has begun to serve."""
         self.r_changers: list[Callable[[int], None]] = []
         """Functions that set the R of a ledger which is being written."""
         self.bookie_hosts: list[SimHost] = []
@@ -172,10 +177,12 @@ class SimCluster:
             host.image.format()
             raise
         self._name(host, bookie.bookie_id)  # an earlier process may have died while formatting
-        replicas = ReplicaReads(runtime, LedgerStore(store), directory, bookie.region)
-        bookie.scrubber.fetch = replicas.fetch
+        if self.settings.bookies_fetch:
+            replicas = ReplicaReads(runtime, LedgerStore(store), directory, bookie.region)
+            bookie.scrubber.fetch = replicas.fetch
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
+        self.starts[host.name] += 1
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
         await until(lambda: bookie.service.failure is not None, every_s=1.0)
         failure = bookie.service.failure

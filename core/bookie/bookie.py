@@ -40,6 +40,9 @@ from .server.partial_frames import PartialFrames
 from .start_guard import RECORD_MS, StartGuard
 from .storage import Storage
 
+_RECORD_PAUSE_MS = 1_000
+"""Shortest interval between two records of the end of the log, in milliseconds."""
+
 _LAST_RECORD_S_MAX = 2.0
 """Time limit for recording the end of the log at an orderly shutdown, in seconds."""
 
@@ -65,6 +68,8 @@ class Bookie:
         self._tasks = Tasks()
         self.storage = Storage(runtime, disk, config, identity.bookie_id)
         self._guard = StartGuard(disk, directory, identity, runtime.random)
+        self._log_began = asyncio.Event()
+        self.storage.on_log_began = self._log_began.set
         self._space = FreeSpaceMonitor(disk, config)
         self._space.on_change = self._update_mode
         self.service = EntryService(
@@ -205,9 +210,15 @@ class Bookie:
         self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
 
     async def _record_end(self) -> None:
-        """Records how far the log is durable, periodically until cancelled."""
+        """Records how far the log is durable, periodically and after each new log file."""
         while True:
-            await asyncio.sleep(RECORD_MS / 1000)
+            await asyncio.sleep(_RECORD_PAUSE_MS / 1000)
+            try:
+                async with asyncio.timeout(RECORD_MS / 1000):
+                    await self._log_began.wait()
+            except TimeoutError:
+                pass  # the regular record is due
+            self._log_began.clear()
             try:
                 await self._guard.record(self.storage.log.durable_end, self.limbo_reason)
             except WrongClusterError as error:
@@ -316,7 +327,9 @@ class Bookie:
             return
         try:
             async with asyncio.timeout(_LAST_RECORD_S_MAX):
-                await self._guard.record(self.storage.log.durable_end, self.limbo_reason)
+                end, limbo = self.storage.log.durable_end, self.limbo_reason
+                is_final = self.service.failure is None
+                await self._guard.record(end, limbo, is_final=is_final)
         except (MetadataError, WrongClusterError, TimeoutError):
             return  # the next start compares with the end that was recorded before
 

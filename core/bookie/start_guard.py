@@ -1,18 +1,26 @@
 """The guard of a bookie's starts: it detects an older copy of the storage (rule BKE-25).
 
 ``check`` compares the directory with the record in the metadata store, ``limbo_reason`` adds what
-the replay found, and ``claim`` makes the directory the only current one. ``record`` then writes
-from time to time how far the log is durable, so that a copy from the same start is detected too.
+the replay found, and ``claim`` makes the directory the only current one. Two things tell a copy
+from the same start: the end marker is another file there than the one that the bookie wrote, and
+its log ends before the end that ``record`` writes from time to time.
 """
 
 from dataclasses import replace
 from random import Random
 
 from ..metadata.bookie_directory import BookieDirectory
-from ..protocol.errors import BadVersionError, NodeExistsError, NoNodeError, WrongClusterError
+from ..protocol.errors import (
+    BadVersionError,
+    DiskFailedError,
+    NodeExistsError,
+    NoNodeError,
+    WrongClusterError,
+)
 from ..runtime.disk import Disk
 from ..runtime.metadata_store import Version
 from .identity import Identity, write_identity
+from .log.end_marker import END_MARKER_PATH
 from .log.log_format import OFFSET_BITS, OFFSET_MASK
 from .start_record import Freshness, StartRecord, compare, decode, encode
 
@@ -33,6 +41,7 @@ class StartGuard:
         self._record: StartRecord | None = None
         self._version: Version | None = None
         self._is_older_copy = False
+        self._is_other_place = False
 
     async def check(self) -> None:
         """Reads the record and compares it with the directory.
@@ -51,6 +60,9 @@ class StartGuard:
                 "store, or format an empty directory as a new bookie"
             )
         self._is_older_copy = freshness is Freshness.OLDER_COPY
+        marker = await self._marker()
+        known = "" if self._record is None else self._record.marker
+        self._is_other_place = "" not in (marker, known) and marker != known
 
     def limbo_reason(self, end: int) -> str | None:
         """Return why the storage must begin limbo, None if it need not.
@@ -71,6 +83,11 @@ class StartGuard:
                 f"{_text_of(record.end)}: the directory is an older copy, or it lost the end of "
                 "its log"
             )
+        if self._is_other_place and not record.is_final:
+            return (
+                "the directory is a copy: its files are not those that the bookie wrote, and the "
+                "bookie did not stop in an orderly way, so the copy may be older than its last ack"
+            )
         return None
 
     @property
@@ -87,7 +104,7 @@ class StartGuard:
         """
         await self._draw_token()
         identity = self.identity
-        record = StartRecord(identity.start, identity.token, end, limbo)
+        record = StartRecord(identity.start, identity.token, end, limbo, await self._marker())
         try:
             version = await self._directory.write_start(
                 identity.bookie_id, encode(record), self._version
@@ -113,14 +130,15 @@ class StartGuard:
         )
         await write_identity(self._disk, self.identity)
 
-    async def record(self, end: int, limbo: str) -> None:
+    async def record(self, end: int, limbo: str, *, is_final: bool = False) -> None:
         """Records how far the log is durable, and why the bookie is in limbo. Safe to repeat.
 
-        Raises WrongClusterError if another process has claimed the bookie, MetadataError.
+        ``is_final`` means that nothing will be acknowledged after it. Raises WrongClusterError if
+        another process has claimed the bookie, MetadataError.
         """
         known, version = self._record, self._version
         assert known is not None and version is not None, "the start was claimed"
-        record = replace(known, end=end, limbo=limbo)
+        record = replace(known, end=end, limbo=limbo, is_final=is_final)
         if record == known:
             return
         bookie = self.identity.bookie_id
@@ -133,6 +151,13 @@ class StartGuard:
                 raise WrongClusterError(
                     f"another process has started a copy of bookie {bookie}"
                 ) from None
+
+    async def _marker(self) -> str:
+        """Return the identity of the end marker's file; empty if there is none that can be read."""
+        try:
+            return await self._disk.file_identity(END_MARKER_PATH)
+        except (FileNotFoundError, DiskFailedError):
+            return ""
 
     async def _read(self) -> None:
         value = await self._directory.read_start(self.identity.bookie_id)

@@ -27,6 +27,10 @@ class StartRecord:
     """Position in the write log up to which it was durable when the record was written."""
     limbo: str
     """Why the bookie is in limbo; empty if it is not."""
+    marker: str = ""
+    """Identity of the file of the end marker (log/end_marker.py); empty if it is unknown."""
+    is_final: bool = False
+    """True if the bookie stopped in an orderly way, so that nothing was acknowledged after."""
 
 
 class Freshness(Enum):
@@ -71,12 +75,12 @@ def decode(data: bytes) -> StartRecord:
             error = ForeignDataError if version > _VERSION else CorruptionError
             raise error(f"a record of starts has version {version}; this program reads {_VERSION}")
         record = StartRecord(**fields)
-        types = (int, str, int, str)
+        types = (int, str, int, str, str, bool)
         is_valid = all(
             type(value) is kind for value, kind in zip(fields.values(), types, strict=True)
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptionError(f"damaged record of starts: {data[:80]!r}") from error
-    if not is_valid or list(fields) != ["start", "token", "end", "limbo"] or not record.token:
+    if not is_valid or list(fields) != list(asdict(record)) or not record.token:
         raise CorruptionError(f"damaged record of starts: {data[:80]!r}")
     return record

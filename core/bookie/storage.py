@@ -90,6 +90,8 @@ class Storage:
         """The data files that do not change, by number, except those with a damaged header."""
         self.on_maintenance_due: Callable[[], None] = lambda: None
         """Called when a log was sealed, or an index file is damaged."""
+        self.on_log_began: Callable[[], None] = lambda: None
+        """Called when the log continues in a new file."""
         self._highest_number = 0
         self.entry_count = 0
         self.entry_bytes = 0
@@ -509,6 +511,7 @@ class Storage:
         self.index.seal(data_file.number)
         self.sealed_logs.append(data_file.number)
         self.on_maintenance_due()
+        self.on_log_began()
 
     def log_failed(self, error: RhumblineError) -> None:
         """See LogOwner."""

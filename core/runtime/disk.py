@@ -93,6 +93,15 @@ class Disk(Protocol):
         """Remove a file. Raises FileNotFoundError."""
         ...
 
+    async def file_identity(self, path: str) -> str:
+        """Return a string that identifies the file itself, whatever its path and contents.
+
+        It stays the same until the file is removed, across restarts too. Every other file has
+        another identity, also a copy that took its place. Raises FileNotFoundError,
+        DiskFailedError.
+        """
+        ...
+
     async def sync_directory(self, path: str) -> None:
         """Make all creations, renames and removals of names in ``path`` durable."""
         ...

@@ -118,6 +118,11 @@ class RecordingDisk:
         self.record(Event("remove", path=path))
         del self.names[path]
 
+    async def file_identity(self, path: str) -> str:
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        return str(self.names[path])
+
     async def sync_directory(self, path: str) -> None:
         await asyncio.sleep(0)
         self.record(Event("syncdir", path=path))

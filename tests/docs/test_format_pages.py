@@ -87,7 +87,10 @@ def json_records() -> bytes:
 
 
 def start_record() -> bytes:
-    return encode_start(StartRecord(3, "9f2c61d0a4b7e853", 5 << 40, "")) + b"\n"
+    record = StartRecord(
+        3, "9f2c61d0a4b7e853", 5 << 40, "", marker="98dfd5.56fcdc51", is_final=True
+    )
+    return encode_start(record) + b"\n"
 
 
 HEX = {

@@ -55,11 +55,44 @@ def test_restored_directory_is_in_limbo_and_the_stream_stays_whole(
         (detail,) = limbo_findings(cluster)
         assert words in detail
         assert words in bookie.output
-        append(cluster, 300, 400)
-        assert cluster.run("stream", "read", "s").splitlines() == LINES
         bookie.stop()
         bookie.start()
         assert words in bookie.output, "limbo survives restarts, and so does its reason"
+        append(cluster, 300, 400)
+        assert cluster.run("stream", "read", "s").splitlines() == LINES
+
+
+def test_files_that_are_restored_after_a_kill_are_in_limbo(tmp_path: Path) -> None:
+    """No end of the log was recorded between the copy and the kill: the files themselves differ."""
+    with ProcessCluster(tmp_path / "cluster", ("a", "b", "c")) as cluster:
+        cluster.run("stream", "create", "s")
+        append(cluster, 0, 100)
+        bookie = cluster.bookies[1]
+        backup = tmp_path / "backup"
+        shutil.copytree(bookie.directory, backup)
+        append(cluster, 100, 200)
+        bookie.kill()
+        restore(bookie, backup)
+        bookie.start()
+        (detail,) = limbo_findings(cluster)
+        assert "the directory is a copy" in detail
+        append(cluster, 200, 300)
+        assert cluster.run("stream", "read", "s").splitlines() == LINES[:300]
+
+
+def test_directory_that_is_moved_after_an_orderly_stop_is_current(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path / "cluster", ("a", "b", "c")) as cluster:
+        cluster.run("stream", "create", "s")
+        append(cluster, 0, 100)
+        bookie = cluster.bookies[1]
+        bookie.stop()
+        backup = tmp_path / "backup"
+        shutil.copytree(bookie.directory, backup)
+        restore(bookie, backup)
+        bookie.start()
+        assert limbo_findings(cluster) == []
+        append(cluster, 100, 200)
+        assert cluster.run("stream", "read", "s").splitlines() == LINES[:200]
 
 
 def test_restart_after_a_kill_is_no_restored_backup(tmp_path: Path) -> None:

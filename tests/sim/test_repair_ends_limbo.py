@@ -26,8 +26,6 @@ def test_repair_writes_the_missing_entries_and_the_limbo_ends() -> None:
         await run.acks(100, 60)
         begin(run.cluster, Fault("back-up", name, 0))
         await run.acks(100, 60)
-        await restart(run, "kill", name)
-        await run.acks(100, 60)
         bookie = await restart(run, "restore", name)
         bookie.scrubber.fetch = None
         assert bookie.storage.states.limbo.is_active

@@ -408,19 +408,26 @@ def _lose_file(cluster: SimCluster, fault: Fault) -> Undo | None:
 def _back_up(cluster: SimCluster, fault: Fault) -> None:
     """Copy the disk of a bookie, for ``restore``."""
     host = _host(cluster, fault)
-    cluster.backups[host.name] = host.image.back_up()
+    cluster.backups[host.name] = host.image.back_up(), cluster.starts[host.name]
 
 
 @_kind("restore")
 def _restore(cluster: SimCluster, fault: Fault) -> Undo | None:
-    """Kill a bookie and replace its disk by the last back-up; it restarts at the end."""
+    """Kill a bookie and replace its disk by the last back-up; it restarts at the end.
+
+    By default the files are copied back. With ``value`` 1 the back-up is an image of the disk, with
+    the same inodes; it is restored only if the bookie was started since (rule BKE-25).
+    """
     host = _host(cluster, fault)
-    backup = cluster.backups.get(host.name)
-    if backup is None:
+    if host.name not in cluster.backups:
+        return None
+    backup, starts = cluster.backups[host.name]
+    is_image = fault.value == 1
+    if is_image and starts == cluster.starts[host.name]:
         return None
     cluster.mark_damaged(host)
     host.kill("killed, and its disk replaced by a back-up")
-    host.image.restore(backup)
+    host.image.restore(backup, is_image=is_image)
     return host.start_again
 
 

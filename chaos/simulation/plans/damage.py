@@ -43,6 +43,7 @@ def damage(seed: int) -> RunPlan:
             maintenance_ms=random.choice((200, 1_000)),
             collect_ms=random.choice((300, 2_000)),
             sealed_logs_kept=random.choice((0, 1)),
+            bookies_fetch=random.random() < 0.5,
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
     )
@@ -72,12 +73,14 @@ def _damages(random: Random, victim: str) -> list[Fault]:
 
 
 def _restore(random: Random, victim: str) -> list[Fault]:
-    """Return a restoration of a copy that is older than the last start of the bookie."""
+    """Return a back-up and its restoration: of the files, or of the whole disk after a restart."""
     copied_ms = random.randint(500, LASTS_MS // 2)
+    is_image = random.random() < 0.5
     started_ms = copied_ms + random.randint(1, 3_000)
-    restored_ms = started_ms + random.randint(3_000, LASTS_MS // 2)
-    return [
-        Fault("back-up", victim, copied_ms),
-        Fault("kill", victim, started_ms, 50),
-        Fault("restore", victim, restored_ms, random.choice((50, 800, 3_000))),
-    ]
+    restored_ms = copied_ms + random.randint(1, LASTS_MS // 2)
+    lasts_ms = random.choice((50, 800, 3_000))
+    faults = [Fault("back-up", victim, copied_ms)]
+    if is_image or random.random() < 0.3:
+        faults.append(Fault("kill", victim, started_ms, 50))
+        restored_ms += started_ms - copied_ms
+    return [*faults, Fault("restore", victim, restored_ms, lasts_ms, float(is_image))]

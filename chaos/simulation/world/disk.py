@@ -149,7 +149,8 @@ class DiskHealth:
 class DiskBackup:
     """A copy of all files of a disk, as readers saw them at one moment."""
 
-    files: dict[str, bytes]
+    files: dict[str, tuple[int, bytes]]
+    """The number of the inode and the contents of each file."""
     directories: tuple[str, ...]
 
 
@@ -349,16 +350,21 @@ class DiskImage:
 
     def back_up(self) -> DiskBackup:
         """Return a copy of all files."""
-        files = {path: bytes(inode.cached) for path, inode in self.names.items()}
+        files = {path: (inode.number, bytes(inode.cached)) for path, inode in self.names.items()}
         return DiskBackup(files, tuple(self.directories))
 
-    def restore(self, backup: DiskBackup) -> None:
-        """Replace all files by those of a backup, at once and durably."""
+    def restore(self, backup: DiskBackup, *, is_image: bool = False) -> None:
+        """Replace all files by those of a backup, at once and durably.
+
+        The files of an image of the whole disk are the same files, with the same inodes.
+        """
         self.format()
         self.directories = dict.fromkeys(backup.directories)
         self._durable_directories = dict(self.directories)
-        for path, content in backup.files.items():
+        for path, (number, content) in backup.files.items():
             inode = self.names[path] = self.new_inode()
+            if is_image:
+                inode.number = number
             inode.cached, inode.durable = bytearray(content), bytearray(content)
         self._durable_names = dict(self.names)
 
@@ -615,6 +621,17 @@ class SimDisk:
         if full not in self.image.names:
             raise FileNotFoundError(path)
         self.image.set_name(full, None)
+
+    async def file_identity(self, path: str) -> str:
+        """Return the number of the file's inode. Raises FileNotFoundError."""
+        full = self._full(path)
+        return await self.do("look", path, 0, lambda: self._file_identity(path, full))
+
+    def _file_identity(self, path: str, full: str) -> str:
+        inode = self.image.names.get(full)
+        if inode is None:
+            raise FileNotFoundError(path)
+        return str(inode.number)
 
     async def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals of names in ``path`` durable."""

@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import fcntl
 import os
 import resource
+import shutil
 import threading
 from pathlib import Path
 
@@ -163,6 +165,47 @@ def test_io_error_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.Monkey
         file = await disk.open("log", create=True)
         with pytest.raises(DiskFailedError, match="log: Input/output error"):
             await file.write_durable(0, [b"x"])
+
+    with_disk(tmp_path, use)
+
+
+def test_identity_names_the_file_and_no_copy_of_it(tmp_path: Path) -> None:
+    """File systems reuse the inode of a removed file at once, with another generation."""
+
+    async def use(disk: PosixDisk) -> None:
+        file = await disk.open("a", create=True)
+        first = await disk.file_identity("a")
+        await file.write_durable(0, [b"x"])
+        await file.close()
+        await disk.rename("a", "b")
+        assert await disk.file_identity("b") == first
+        with pytest.raises(FileNotFoundError):
+            await disk.file_identity("a")
+        shutil.copy2(tmp_path / "b", tmp_path / "a")
+        assert await disk.file_identity("a") != first
+        (tmp_path / "b").unlink()
+        (tmp_path / "a").rename(tmp_path / "b")
+        assert await disk.file_identity("b") != first
+
+    with_disk(tmp_path, use)
+
+
+def test_file_system_without_generations_identifies_files_by_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = errno.ENOTTY
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    async def use(disk: PosixDisk) -> None:
+        nonlocal number
+        await (await disk.open("a", create=True)).close()
+        monkeypatch.setattr(fcntl, "ioctl", refuse)
+        assert await disk.file_identity("a") == f"{(tmp_path / 'a').stat().st_ino:x}.0"
+        number = errno.EIO
+        with pytest.raises(DiskFailedError):
+            await disk.file_identity("a")
 
     with_disk(tmp_path, use)
 

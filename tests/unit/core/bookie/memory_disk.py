@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 
 from rhumbline.core.protocol.errors import DiskFailedError, DiskFullError
 
@@ -69,6 +70,13 @@ class MemoryFile:
         pass
 
 
+_identities = count(1)
+
+
+def _new_identity() -> str:
+    return str(next(_identities))
+
+
 class MemoryDisk:
     """Files by path, in memory.
 
@@ -79,6 +87,7 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
         self.directories: set[str] = {""}
+        self.identities: dict[str, str] = {}
         self.gate: asyncio.Event | None = None
         self.gated_bytes = 0
         self.is_failing = False
@@ -92,6 +101,13 @@ class MemoryDisk:
         other = MemoryDisk()
         other.files = {path: bytearray(content) for path, content in self.files.items()}
         other.directories = set(self.directories)
+        other.identities = dict(self.identities)
+        return other
+
+    def restored(self) -> "MemoryDisk":
+        """Return a copy whose files are other ones, as a backup of files is restored."""
+        other = self.copy()
+        other.identities.clear()
         return other
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> MemoryFile:
@@ -122,11 +138,18 @@ class MemoryDisk:
 
     async def rename(self, old: str, new: str) -> None:
         self.files[new] = self.files.pop(old)
+        self.identities[new] = self.identities.pop(old, "") or _new_identity()
 
     async def remove(self, path: str) -> None:
         if path not in self.files:
             raise FileNotFoundError(path)
         del self.files[path]
+        self.identities.pop(path, None)
+
+    async def file_identity(self, path: str) -> str:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.identities.setdefault(path, _new_identity())
 
     async def sync_directory(self, path: str) -> None:
         pass

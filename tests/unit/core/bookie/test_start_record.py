@@ -18,7 +18,8 @@ def record(start: int, token: str) -> StartRecord:
 
 
 def test_encoded_record_is_decoded_unchanged() -> None:
-    full = StartRecord(7, "0123456789abcdef", 5 << 40 | 17, "the directory is an older copy")
+    limbo = "the directory is an older copy"
+    full = StartRecord(7, "0123456789abcdef", 5 << 40 | 17, limbo, "2f.1", is_final=True)
     assert decode(encode(full)) == full
 
 
@@ -60,12 +61,12 @@ def test_directory_is_compared_with_the_record(
         b"\xff",
         b"[]",
         b'"v"',
-        b'{"v":0,"start":1,"token":"11","end":0,"limbo":""}',
-        b'{"v":1,"start":1,"token":"","end":0,"limbo":""}',
-        b'{"v":1,"start":"1","token":"11","end":0,"limbo":""}',
-        b'{"v":1,"start":1,"token":"11","end":0}',
-        b'{"v":1,"start":1,"token":"11","end":0,"limbo":"","more":1}',
-        b'{"v":"x","start":1,"token":"11","end":0,"limbo":""}',
+        b'{"v":0,"start":1,"token":"11","end":0,"limbo":"","marker":"","is_final":false}',
+        b'{"v":1,"start":1,"token":"","end":0,"limbo":"","marker":"","is_final":false}',
+        b'{"v":1,"start":"1","token":"11","end":0,"limbo":"","marker":"","is_final":false}',
+        b'{"v":1,"start":1,"token":"11","end":0,"marker":"","is_final":false}',
+        b'{"v":1,"start":1,"token":"11","end":0,"limbo":"","marker":"","is_final":false,"more":1}',
+        b'{"v":"x","start":1,"token":"11","end":0,"limbo":"","marker":"","is_final":false}',
     ],
 )
 def test_damaged_record_raises_corruption_error(data: bytes) -> None:
