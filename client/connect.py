@@ -78,6 +78,8 @@ class Client(ClosesAtExit):
         self._writer_config = writer or WriterConfig()
         self._reader_config = reader or ReaderConfig()
         self._read_settings = reads or ReadSettings()
+        self.placement = RegionAwarePlacement()
+        """The choice of bookies, with the counters of its searches."""
         self._moves_data = moves_data
         self._timeout_ms = metadata_timeout_ms
         self._cold_uri = cold
@@ -127,7 +129,7 @@ class Client(ClosesAtExit):
                 self.runtime,
                 self._ledger_store,
                 self._directory,
-                RegionAwarePlacement(),
+                self.placement,
                 self._ledger_config,
                 self.region,
                 reads=self.reads,
@@ -196,6 +198,7 @@ class Client(ClosesAtExit):
             "streams": self._shared.statistics(),
             "ledgers": self._ledgers.statistics(),
             "reads": self.reads.statistics(),
+            "placement": self.placement.statistics(),
         }
 
     def namespace(self, name: str | None = None, *, archives: Archives | None = None) -> Namespace:

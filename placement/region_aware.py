@@ -39,6 +39,10 @@ class RegionAwarePlacement:
         self.searches += 1
         self.inexact_searches += not is_exhaustive
 
+    def statistics(self) -> dict[str, int]:
+        """Return the counters by name."""
+        return {"searches": self.searches, "inexact_searches": self.inexact_searches}
+
     def new_ensemble(
         self,
         quorum: Quorum,

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.repair_service import RepairService
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options, setting_option
@@ -47,7 +46,7 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
             client.store,
             client.ledgers,
             client.directory,
-            RegionAwarePlacement(),
+            client.placement,
             session.settings.repair,
         )
 

@@ -8,6 +8,7 @@ that is never used.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from crc32c import crc32c
@@ -159,14 +160,15 @@ async def read_identity(disk: Disk) -> Identity:
 
     Raises ForeignDataError if it was never formatted or has another format, CorruptionError.
     """
-    names = await disk.list("")
-    if IDENTITY_FILE not in names:
+    try:
+        file = await disk.open(IDENTITY_FILE)
+    except FileNotFoundError:
+        names = await disk.list("")
         raise ForeignDataError(
             "the directory was never formatted as a bookie's storage; format it first"
             if not [name for name in names if name not in _IGNORED]
             else f"the directory is not a bookie's storage (it holds {names[0][:80]!r})"
-        )
-    file = await disk.open(IDENTITY_FILE)
+        ) from None
     try:
         return decode_identity(await file.read(0, _BYTES_MAX))
     finally:
@@ -174,12 +176,17 @@ async def read_identity(disk: Disk) -> Identity:
 
 
 async def repair_identity(disk: Disk, identity: Identity) -> None:
-    """Rewrites the file if one of its copies is damaged. Raises DiskFullError, DiskFailedError."""
-    file = await disk.open(IDENTITY_FILE)
-    try:
-        data = await file.read(0, _BYTES_MAX)
-    finally:
-        await file.close()
+    """Rewrites the file if one of its copies is damaged, or if it was removed since it was read.
+
+    Raises DiskFullError, DiskFailedError.
+    """
+    data = b""
+    with suppress(FileNotFoundError):
+        file = await disk.open(IDENTITY_FILE)
+        try:
+            data = await file.read(0, _BYTES_MAX)
+        finally:
+            await file.close()
     if data != encode_identity(identity):
         await write_identity(disk, identity)
 

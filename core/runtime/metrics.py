@@ -356,6 +356,18 @@ CATALOGUE = (
         "Bytes received from the bookie.",
     ),
     Metric(
+        "client.placement.searches",
+        MetricType.COUNTER,
+        "{search}",
+        "Searches for the layouts of ensembles; results are remembered.",
+    ),
+    Metric(
+        "client.placement.inexact_searches",
+        MetricType.COUNTER,
+        "{search}",
+        "Searches that were cut short: the layout is legal, but possibly not the best one.",
+    ),
+    Metric(
         "client.reads.questions", MetricType.COUNTER, "{request}", "Read requests sent to bookies."
     ),
     Metric(

@@ -113,14 +113,26 @@ class IndexFile:
 
     async def load(self, at: int) -> IndexBlock:
         """Reads and verifies a block. Raises DamagedBlockError, DiskFailedError."""
-        start = self._offsets[at]
-        following = at + 1
-        is_last = following == len(self._offsets)
-        end = self._directory_offset if is_last else self._offsets[following]
+        start, end = self._span(at)
         data = await self.file.read(start, end - start)
         if len(data) != end - start or crc32c(data) != self._crcs[at]:
             raise DamagedBlockError(f"{self.file.path}: the index block at byte {start} is damaged")
         return IndexBlock(data)
+
+    def _span(self, at: int) -> tuple[int, int]:
+        following = at + 1
+        is_last = following == len(self._offsets)
+        return self._offsets[at], self._directory_offset if is_last else self._offsets[following]
+
+    async def verify_blocks(self, throttle: Callable[[int], Awaitable[None]]) -> None:
+        """Reads and verifies all blocks; ``throttle`` is awaited with the bytes of each.
+
+        Raises DamagedBlockError, DiskFailedError.
+        """
+        for at in range(self.block_count):
+            await self.load(at)
+            start, end = self._span(at)
+            await throttle(end - start)
 
     async def columns(self) -> "list[tuple[int, LedgerEntries]]":
         """Read all rows by ledger, rising. Raises DamagedBlockError, DiskFailedError."""

@@ -198,12 +198,16 @@ class TieredIndex:
         try:
             block = await file.load(at)
         except RhumblineError as error:
-            if self.files.get(file.number) is file and not file.is_damaged:
-                file.is_damaged = True
-                self.on_damage(file, error)
+            self.note_damage(file, error)
             raise
         self._cache.put(file.serial, at, block)
         return block
+
+    def note_damage(self, file: IndexFile, error: RhumblineError) -> None:
+        """Reports a damaged index file to the owner, once, if it is still in use."""
+        if self.files.get(file.number) is file and not file.is_damaged:
+            file.is_damaged = True
+            self.on_damage(file, error)
 
     # --- changes --------------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 """The scrubber: a slow scan of all sealed files that verifies and repairs them (rule BKE-23).
 
+Index files are verified too. One that is damaged or missing is reported to the storage, which
+builds it again from its data file.
+
 For a damaged region, the scrubber finds the entries that the index locates in it. Entries that are
 still readable one by one are written to the log again. The others are fetched from a replica (by
 ``fetch``, which verifies them), written to the log and read back. Then nothing needs the damaged
@@ -14,6 +17,7 @@ from ...protocol.errors import CorruptionError, RhumblineError
 from ...runtime.primitives.rate_limiter import RateLimiter
 from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..index.entry_index import IndexedEntry, Location
+from ..index.index_file import IndexFile
 from ..log.commit_group import Outbox
 from ..log.log_format import (
     FILE_HEADER_BYTES,
@@ -36,6 +40,8 @@ class ScrubReport:
 
     file_count: int = 0
     verified_bytes: int = 0
+    damaged_indexes: list[int] = field(default_factory=list)
+    """Numbers of the data files whose index files did not verify."""
     damages: list[Damage] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
     """(ledger id, entry id) of entries that no replica provided."""
@@ -68,8 +74,24 @@ class Scrubber:
             if damages:
                 report.damages.extend(damages)
                 await self._repair(number, damages, report)
+        for file in list(storage.index.files.values()):
+            await self._verify_index(file, report)
         self.last_report = report
         return report
+
+    async def _verify_index(self, file: IndexFile, report: ScrubReport) -> None:
+        """Reads all parts of an index file from the disk, also those that are in memory."""
+        index, number = self._storage.index, file.number
+        try:
+            await file.verify_blocks(self._throttle)
+            found = await self._storage.index_files.read(file.data_file.kind, number)
+            if found is None:
+                raise CorruptionError(f"{file.file.path}: the directory is damaged, or missing")
+            await found[0].file.close()
+        except RhumblineError as error:
+            if index.files.get(number) is file:  # else it was replaced or removed meanwhile
+                report.damaged_indexes.append(number)
+                index.note_damage(file, error)
 
     async def _verify(self, kind: int, number: int, report: ScrubReport) -> list[Damage]:
         """Reads one file to its end; an unreadable file or header damages the whole file."""

@@ -152,5 +152,5 @@ def test_the_policy_counts_searches_that_were_not_exhaustive() -> None:
     after = policy.replace(
         quorum, [by_id[bookie] for bookie in chosen], range(0, 64, 4), known, random=Random(1)
     )
-    assert (policy.searches, policy.inexact_searches) == (2, 1)
+    assert policy.statistics() == {"searches": 2, "inexact_searches": 1}
     assert QuorumView(quorum, regions_of(after, known)).is_robust()

@@ -6,7 +6,13 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity, encode_identity
+from rhumbline.core.bookie.identity import (
+    IDENTITY_FILE,
+    decode_identity,
+    encode_identity,
+    read_identity,
+    repair_identity,
+)
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
     CorruptionError,
@@ -29,6 +35,17 @@ async def test_interrupted_format_can_be_repeated() -> None:
     await world.format(disk)
     bookie = await world.open(disk)
     await bookie.aclose()
+
+
+async def test_identity_file_that_is_lost_during_a_start_is_written_again() -> None:
+    world = World()
+    await world.start()
+    disk = MemoryDisk()
+    await world.format(disk)
+    identity = await read_identity(disk)
+    await disk.remove(IDENTITY_FILE)
+    await repair_identity(disk, identity)
+    assert await read_identity(disk) == identity
 
 
 async def test_wrong_storage_is_refused_with_a_clear_error() -> None:

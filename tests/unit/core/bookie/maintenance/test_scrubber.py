@@ -1,6 +1,10 @@
 """The scrubber finds and repairs corrupt entries; unrepaired entries stay unknown."""
 
+import pytest
+
 from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.index.index_directory import index_path
+from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
@@ -77,6 +81,32 @@ async def test_corrupt_entries_are_fetched_rewritten_and_read_back() -> None:
         await all_there(second, (1, 2, 3), 120)
         await second.aclose()
         await again.aclose()
+
+
+@pytest.mark.parametrize("part", ["block", "directory", "footer", "all"])
+async def test_damaged_index_files_are_found_and_built_again(part: str) -> None:
+    """Before, damage to a part that is in memory was noticed at the next start only."""
+    disk = MemoryDisk()
+    async with one_bookie(SMALL, disk) as (_, bookie, wire):
+        await fill(wire, 120)
+        await bookie.maintenance.step()
+        assert (await bookie.scrubber.walk()).damaged_indexes == []
+        files = dict(bookie.storage.index.files)
+        good = {number: bytes(disk.files[index_path(number)]) for number in files}
+        for number, content in good.items():
+            if part == "all":
+                await disk.remove(index_path(number))
+            else:
+                at = {"block": 1, "directory": -FOOTER_BYTES - 3, "footer": -9}[part]
+                disk.files[index_path(number)][at % len(content)] ^= 0x10
+        report = await bookie.scrubber.walk()
+        assert sorted(report.damaged_indexes) == sorted(files)
+        await bookie.maintenance.step()
+        assert bookie.storage.damaged_indexes == {}
+        rebuilt = {number: bytes(disk.files[index_path(number)]) for number in files}
+        assert rebuilt == good
+        assert (await bookie.scrubber.walk()).damaged_indexes == []
+        await all_there(wire, (1, 2, 3), 120)
 
 
 async def test_damaged_log_is_kept_until_it_is_repaired() -> None:
