@@ -83,7 +83,7 @@ class Scrubber:
         """Reads all parts of an index file from the disk, also those that are in memory."""
         index, number = self._storage.index, file.number
         try:
-            await file.verify_blocks(self._throttle)
+            await file.verify_blocks(self._rate_limiter.acquire)
             found = await self._storage.index_files.read(file.data_file.kind, number)
             if found is None:
                 raise CorruptionError(f"{file.file.path}: the directory is damaged, or missing")
