@@ -127,17 +127,13 @@ def test_a_uri_opens_its_cluster_file_and_directory(bindings: FakeFdbModule) -> 
     assert all(key.startswith(b"dir/a/b") for key in cluster.keys)
 
 
-def test_a_cluster_that_does_not_respond_blocks_neither_calls_nor_exit(
+async def test_a_cluster_that_does_not_respond_blocks_neither_calls_nor_exit(
     bindings: FakeFdbModule,
 ) -> None:
     """The call ends at its time-out, and the loop does not wait for a thread at its end."""
     bindings.cluster.is_stopped = True
-
-    async def run() -> None:
-        with pytest.raises(MetadataUnavailableError):
-            await open_without_following("fdb:///etc/x.cluster", timeout_ms=200)
-
-    asyncio.run(run())
+    with pytest.raises(MetadataUnavailableError):
+        await open_without_following("fdb:///etc/x.cluster", timeout_ms=200)
 
 
 def test_errors_of_the_bindings_at_opening_are_configuration_errors(

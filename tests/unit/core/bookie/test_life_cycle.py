@@ -28,59 +28,52 @@ def test_admission_follows_the_worst_fact() -> None:
             assert (event is BookieEvent.ADMIT_ALL) == may_add
 
 
-def test_bookie_goes_through_its_states() -> None:
-    async def main() -> None:
-        async with one_bookie(BookieConfig(), MemoryDisk()) as (_, bookie, _):
-            service = bookie.service
-            seen = [bookie.state]
-            assert service.accepts_adds
-            bookie.set_read_only(True)
-            seen.append(bookie.state)
-            assert (service.accepts_adds, service.accepts_recovery_adds) == (False, True)
-            bookie.set_read_only(True)
-            bookie.set_read_only(False)
-            seen.append(bookie.state)
-            assert service.accepts_adds
-            service.log_failed(DiskFailedError("the disk is broken"))
-            bookie.set_read_only(False)
-            seen.append(bookie.state)
-            assert not service.accepts_adds and not service.accepts_recovery_adds
-            await bookie.aclose()
-            seen.append(bookie.state)
-            names = [state.name for state in seen]
-            assert names == ["WRITABLE", "READ_ONLY", "WRITABLE", "FAILED", "CLOSED"]
-            assert "WRITABLE -> FAILED by FAIL (the disk is broken)" in bookie.story()
-
-    asyncio.run(main())
+async def test_bookie_goes_through_its_states() -> None:
+    async with one_bookie(BookieConfig(), MemoryDisk()) as (_, bookie, _):
+        service = bookie.service
+        seen = [bookie.state]
+        assert service.accepts_adds
+        bookie.set_read_only(True)
+        seen.append(bookie.state)
+        assert (service.accepts_adds, service.accepts_recovery_adds) == (False, True)
+        bookie.set_read_only(True)
+        bookie.set_read_only(False)
+        seen.append(bookie.state)
+        assert service.accepts_adds
+        service.log_failed(DiskFailedError("the disk is broken"))
+        bookie.set_read_only(False)
+        seen.append(bookie.state)
+        assert not service.accepts_adds and not service.accepts_recovery_adds
+        await bookie.aclose()
+        seen.append(bookie.state)
+        names = [state.name for state in seen]
+        assert names == ["WRITABLE", "READ_ONLY", "WRITABLE", "FAILED", "CLOSED"]
+        assert "WRITABLE -> FAILED by FAIL (the disk is broken)" in bookie.story()
 
 
-def test_bookie_that_closes_accepts_no_adds_though_space_is_found(
+async def test_bookie_that_closes_accepts_no_adds_though_space_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Space that was found during the shutdown made the bookie accept adds which nobody wrote."""
+    disk = MemoryDisk()
+    async with one_bookie(BookieConfig(space_check_ms=5), disk) as (_, bookie, _):
+        disk.room = 10
+        await _wait_for(bookie, BookieState.FULL)
+        may_close = asyncio.Event()
+        close_storage = bookie.storage.aclose
 
-    async def main() -> None:
-        disk = MemoryDisk()
-        async with one_bookie(BookieConfig(space_check_ms=5), disk) as (_, bookie, _):
-            disk.room = 10
-            await _wait_for(bookie, BookieState.FULL)
-            may_close = asyncio.Event()
-            close_storage = bookie.storage.aclose
+        async def close_late() -> None:
+            await may_close.wait()
+            await close_storage()
 
-            async def close_late() -> None:
-                await may_close.wait()
-                await close_storage()
-
-            monkeypatch.setattr(bookie.storage, "aclose", close_late)
-            closing = asyncio.create_task(bookie.aclose())
-            disk.room = None
-            await asyncio.sleep(0.05)
-            assert bookie.state is BookieState.CLOSING
-            assert not bookie.service.accepts_adds
-            may_close.set()
-            await closing
-
-    asyncio.run(main())
+        monkeypatch.setattr(bookie.storage, "aclose", close_late)
+        closing = asyncio.create_task(bookie.aclose())
+        disk.room = None
+        await asyncio.sleep(0.05)
+        assert bookie.state is BookieState.CLOSING
+        assert not bookie.service.accepts_adds
+        may_close.set()
+        await closing
 
 
 async def _wait_for(bookie: Bookie, state: BookieState) -> None:

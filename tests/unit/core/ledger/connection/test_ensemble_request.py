@@ -35,49 +35,40 @@ class Pool:
         self.callbacks[BOOKIES[index]](None, v3.read_lac_response(REQUEST, status))
 
 
-def test_unreachable_member_answers_with_the_reason_and_never_inside_the_call() -> None:
-    async def main() -> None:
-        answers: list[tuple[int, str]] = []
-        pool: Any = Pool(1)
-        sent = ask_members(
-            pool, BOOKIES, (0, 1), REQUEST, lambda i, error, _: answers.append((i, str(error)))
-        )
-        assert sent == 0b010
-        assert answers == []
-        await asyncio.sleep(0)
-        assert answers == [(0, f"{BOOKIES[0]} is down")]
-        pool.respond(1, v3.Status.OK)
-        assert answers[1:] == [(1, "None")]
-
-    asyncio.run(main())
+async def test_unreachable_member_answers_with_the_reason_and_never_inside_the_call() -> None:
+    answers: list[tuple[int, str]] = []
+    pool: Any = Pool(1)
+    sent = ask_members(
+        pool, BOOKIES, (0, 1), REQUEST, lambda i, error, _: answers.append((i, str(error)))
+    )
+    assert sent == 0b010
+    assert answers == []
+    await asyncio.sleep(0)
+    assert answers == [(0, f"{BOOKIES[0]} is down")]
+    pool.respond(1, v3.Status.OK)
+    assert answers[1:] == [(1, "None")]
 
 
-def test_error_status_is_the_error_of_the_answer() -> None:
-    async def main() -> None:
-        answers: list[RhumblineError | None] = []
-        pool: Any = Pool(2)
-        ask_members(pool, BOOKIES, (2,), REQUEST, lambda i, error, _: answers.append(error))
-        pool.respond(2, v3.Status.NO_LEDGER)
-        assert [getattr(error, "code", None) for error in answers] == ["no-such-ledger"]
-
-    asyncio.run(main())
+async def test_error_status_is_the_error_of_the_answer() -> None:
+    answers: list[RhumblineError | None] = []
+    pool: Any = Pool(2)
+    ask_members(pool, BOOKIES, (2,), REQUEST, lambda i, error, _: answers.append(error))
+    pool.respond(2, v3.Status.NO_LEDGER)
+    assert [getattr(error, "code", None) for error in answers] == ["no-such-ledger"]
 
 
-def test_first_verdict_is_final() -> None:
-    async def main() -> None:
-        seen: list[int] = []
+async def test_first_verdict_is_final() -> None:
+    seen: list[int] = []
 
-        def tally(index: int, error: RhumblineError | None, _: object) -> str | None:
-            seen.append(index)
-            return f"after {len(seen)}" if len(seen) >= 2 else None
+    def tally(index: int, error: RhumblineError | None, _: object) -> str | None:
+        seen.append(index)
+        return f"after {len(seen)}" if len(seen) >= 2 else None
 
-        pool: Any = Pool(0, 1, 2)
-        request = EnsembleRequest(pool, BOOKIES, range(3), REQUEST, tally)
-        pool.respond(2, v3.Status.OK)
-        assert not request.verdict.done()
-        pool.respond(0, v3.Status.OK)
-        pool.respond(1, v3.Status.OK)
-        assert await request.verdict == "after 2"
-        assert seen == [2, 0]
-
-    asyncio.run(main())
+    pool: Any = Pool(0, 1, 2)
+    request = EnsembleRequest(pool, BOOKIES, range(3), REQUEST, tally)
+    pool.respond(2, v3.Status.OK)
+    assert not request.verdict.done()
+    pool.respond(0, v3.Status.OK)
+    pool.respond(1, v3.Status.OK)
+    assert await request.verdict == "after 2"
+    assert seen == [2, 0]
