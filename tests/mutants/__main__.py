@@ -16,7 +16,6 @@ from rhumbline.tests.mutants.runner import Progress, Result, Runner
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["core/protocol", "core/ledger", "core/bookie"]
 PRODUCT = "core"
-POOL = ["tests/unit/core"]
 
 
 def main() -> int:
@@ -26,7 +25,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, help="mutants of each argument; 0: all")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--pool", nargs="*", default=POOL, help="folders of tests")
+    parser.add_argument(
+        "--pool", nargs="*", help="folders of tests; default: those of the arguments' packages"
+    )
     parser.add_argument("--budget", type=float, default=selection.BUDGET_S, metavar="SECONDS",
                         help="CPU time of the tests of one mutant")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
@@ -43,9 +44,10 @@ def main() -> int:
     if options.list:
         print(*mutants, sep="\n")
         return 0
-    measured = baseline.measure(ROOT, PRODUCT, options.pool, ROOT / "build/mutants")
+    pool = options.pool or sorted({selection.package_folder(f"{only}/") for only in options.only})
+    measured = baseline.measure(ROOT, PRODUCT, pool, ROOT / "build/mutants")
     equivalents = read_equivalents()
-    runner = Runner(ROOT, options.pool, measured, options.workers, options.budget)
+    runner = Runner(ROOT, pool, measured, options.workers, options.budget)
     results = runner.run(mutants, Progress(len(mutants), lambda m: m.key in equivalents))
     write_survivors(results, equivalents)
     measures = []

@@ -22,6 +22,8 @@ DEFAULT = "default values of settings: docs/reference/config.md is compared with
 
 _STRING = m.SimpleString() | m.FormattedString() | m.ConcatenatedString()
 _TYPE_ALIAS = m.Assign(value=m.Subscript(value=m.Name("Literal") | m.Name("Callable")))
+_UNION_OF = m.BinaryOperation(operator=m.BitOr(), right=m.Name(m.MatchRegex("[A-Z][a-z].*")))
+_UNION = m.Assign(value=_UNION_OF)
 _TYPE_CHECKING = m.If(test=m.Name("TYPE_CHECKING"))
 _DUNDER_LIST = m.Assign(targets=[m.AssignTarget(target=m.Name("__slots__") | m.Name("__all__"))])
 _LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
@@ -31,7 +33,7 @@ _APPEND_FAULT = m.Attribute(value=m.Name("faults"), attr=m.Name("append"))
 _FIELD_OPTIONS = m.Arg(keyword=m.Name("slots") | m.Name("frozen") | m.Name("repr"))
 
 _PATTERNS: list[tuple[m.BaseMatcherNode, str]] = [
-    (_TYPE_ALIAS, ANNOTATION),
+    (_TYPE_ALIAS | _UNION, ANNOTATION),
     (_TYPE_CHECKING, IMPORT),
     (_DUNDER_LIST, SLOTS),
     (_FIELD_OPTIONS, DATACLASS),
@@ -103,10 +105,10 @@ def reason_of_mutation(
     """Return why one mutation of a node is left out, although others at or below it are not."""
     match node:
         case cst.Call(args=arguments):
-            texts = [item for item in arguments if _reason_of_argument(item, node) == TEXT]
             kept = mutated.args if isinstance(mutated, cst.Call) else ()
-            if not all(any(text is item for item in kept) for text in texts):
-                return TEXT
+            for removed in (item for item in arguments if all(item is not one for one in kept)):
+                if reason := reason_to_exclude(removed, node):
+                    return reason
             if _called_name(node) in _LOG_METHODS:
                 return TEXT
         case cst.Expr(value=cst.Call() as call) if _called_name(call) in _LOG_METHODS:

@@ -69,10 +69,11 @@ test fails. A mutant that *survives* shows behaviour that no test checks, unless
 no test could tell it from the original. A person judged those, and `tests/mutants/equivalent.toml`
 says why. The score is killed / (total - equivalent).
 
-Each mutant is tried by the unit tests of `core` that execute the changed statement: first those of
-the module's own test file, then others until {budget_s:.0f} s of CPU time are used. A test that
-takes {cpu_factor:.0f} times as long as usual, and {cpu_extra_s:.0f} s more, kills the mutant.
-A sample is random, with a fixed seed, and its score has a 95 % confidence interval (Wilson).
+Each mutant is tried by the unit tests of its package that execute the changed statement: first
+those of the module's own test file, then others until {budget_s:.0f} s of CPU time are used. Tests
+of other packages and simulated runs do not count. A test that takes {cpu_factor:.0f} times as long
+as usual, and {cpu_extra_s:.0f} s more, kills the mutant. A sample is random, with a fixed seed, and
+its score has a 95 % confidence interval (Wilson).
 
 ```text
 make mutants ONLY=core/protocol

@@ -6,6 +6,7 @@ from pathlib import Path
 from rhumbline.tests.mutants import page, selection
 from rhumbline.tests.mutants.baseline import AT_IMPORT, Baseline
 from rhumbline.tests.mutants.code_patch import LoadedFunctions
+from rhumbline.tests.mutants.equivalents import read_equivalents
 from rhumbline.tests.mutants.fork_server import KILLED, SURVIVED
 from rhumbline.tests.mutants.mutation import Mutant, find_mutants
 from rhumbline.tests.mutants.runner import Result, Runner
@@ -114,3 +115,11 @@ def test_score_leaves_out_equivalent_mutants_and_states_an_interval(tmp_path: Pa
     (tmp_path / "page.md").write_text(text)
     again = page.updated(tmp_path / "page.md", [], equivalents, "now")
     assert again == text
+
+
+def test_every_mutant_that_was_judged_equivalent_still_exists() -> None:
+    listed = read_equivalents()
+    modules = {key[0] for key in listed}
+    existing = {m.key for module in modules for m in find_mutants(ROOT, module).mutants}
+    assert not [key for key in listed if key not in existing], "remove or correct these rows"
+    assert all(len(reason) > 20 for reason in listed.values())

@@ -8,6 +8,8 @@ import pytest
 
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.ensemble_change import (
+    FRAGMENTS_MAX,
+    METADATA_BYTES_MAX,
     ConflictOutcome,
     changed_ensemble,
     fewest_replacements,
@@ -187,3 +189,7 @@ def test_members_whose_region_keeps_another_one_are_replaced_first() -> None:
     assert offered[0] == (0, 1, 2, 3, 5)
     singles = [chosen for chosen in offered if len(chosen) == 1]
     assert singles == [(0,), (1,), (2,), (3,), (5,), (4,), (6,)]
+
+
+def test_limits_of_metadata_are_those_of_the_specification() -> None:
+    assert (FRAGMENTS_MAX, METADATA_BYTES_MAX) == (64, 32_768)

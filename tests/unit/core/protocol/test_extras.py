@@ -144,3 +144,16 @@ def test_missing_module_of_rhumbline_is_a_bug() -> None:
 def test_module_that_exists_is_imported() -> None:
     with needs_extra("a test", "s3"):
         import_module("json")
+
+
+def test_an_error_that_names_no_module_is_passed_on() -> None:
+    with pytest.raises(ModuleNotFoundError, match="odd"), needs_extra("a test", "s3"):
+        raise ModuleNotFoundError("odd")
+
+
+def test_a_missing_part_is_reported_by_the_name_of_its_library() -> None:
+    with (
+        pytest.raises(ConfigurationError, match=r"^a test needs boto3: .*rhumbline\[s3\]"),
+        needs_extra("a test", "s3"),
+    ):
+        raise ModuleNotFoundError("no such part", name="boto3.part")

@@ -78,3 +78,12 @@ def test_offsets_that_decrease_are_corrupt() -> None:
     assert HEADER.size == 96
     with pytest.raises(CorruptionError, match="record set"):
         arrow_batch(one, lssn=1, entry_id=0, with_positions=False)
+
+
+def test_aligned_columns_are_not_copied() -> None:
+    entry = encode_record_set(PAYLOADS, first_txid=5, last_txid=9, txids=[5, 5, 9])
+    first = pa.py_buffer(entry).address
+    assert first % 8 == 0, "CPython aligns the content of bytes"
+    batch = arrow_batch(decode_entry(entry)[0], lssn=1, entry_id=0, with_positions=False)
+    for name in ("txid", "payload"):
+        assert first <= batch[name].buffers()[1].address < first + len(entry)

@@ -17,10 +17,14 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.record_arrow import arrow_batch
 from rhumbline.core.protocol.record_set import (
+    ENTRY_BYTES_MAX,
     EXTENSION_BYTES_MAX,
     HEADER,
     RAW_BYTES_MAX,
+    RECORD_BYTES_MAX,
     TXID_END_OF_STREAM,
+    TXID_FIRST,
+    TXID_LAST,
     Kind,
     Producer,
     RecordSet,
@@ -490,3 +494,18 @@ def test_an_extension_may_be_as_large_as_the_limit() -> None:
     header[-4:] = struct.pack("<I", crc32c.crc32c(bytes(header[:-4]) + extension))
     with pytest.raises(CorruptionError, match="sizes"):
         decode_entry(bytes(header) + extension + ONE[HEADER.size :])
+
+
+def test_limits_are_those_of_the_format() -> None:
+    assert (RECORD_BYTES_MAX, ENTRY_BYTES_MAX) == (1_048_576, 3_670_016)
+    assert (RAW_BYTES_MAX, EXTENSION_BYTES_MAX) == (16_777_216, 4096)
+    assert (TXID_FIRST, TXID_LAST, TXID_END_OF_STREAM) == (1, 2**63 - 2, 2**63 - 1)
+
+
+@pytest.mark.parametrize("offsets", [(1, 1), (0, 0), (0, 2), (1, 0), (-1, 1)])
+def test_wrong_offsets_of_a_single_record_are_corrupt(offsets: tuple[int, int]) -> None:
+    (one,) = decode_entry(with_fields(ONE, struct.pack("<2i", *offsets) + b"a"))
+    with pytest.raises(CorruptionError):
+        one.payloads()
+    with pytest.raises(CorruptionError):
+        one.largest_bytes()
