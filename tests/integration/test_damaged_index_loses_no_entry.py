@@ -1,11 +1,14 @@
 """A damaged index of a bookie never decides where a ledger ends: real processes, three regions."""
 
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from rhumbline.tests.support.processes.process_cluster import (
     BookieProcess,
@@ -57,19 +60,42 @@ def append(writer: "subprocess.Popen[str]", first: int, count: int) -> list[str]
     return records
 
 
-def damage_index(bookie: BookieProcess) -> None:
-    """Flip one bit in each 64 bytes of every file of the index."""
-    paths = [path for path in (bookie.directory / "index").iterdir() if path.is_file()]
-    assert paths
-    for path in paths:
+def everywhere(content: bytes) -> list[int]:
+    """Return a place in each 64 bytes."""
+    return list(range(0, len(content), 64))
+
+
+def in_entry_ids(content: bytes) -> list[int]:
+    """Return places in all ids of entries that only two bookies have; a flip adds 8192 to each."""
+    places = []
+    for entry_id in range(BEFORE, BEFORE + AFTER):
+        for order, second in (("big", 6), ("little", 1)):
+            encoded = entry_id.to_bytes(8, order)  # type: ignore[arg-type]
+            found = [match.start() for match in re.finditer(re.escape(encoded), content)]
+            places += [at + second for at in found]
+    return places
+
+
+def damage_index(bookie: BookieProcess, places_in: Callable[[bytes], list[int]]) -> None:
+    """Flip one bit in each of some places in the files of the index."""
+    count = 0
+    for path in (bookie.directory / "index").iterdir():
         content = bytearray(path.read_bytes())
-        for at in range(0, len(content), 64):
+        for at in places_in(bytes(content)):
             content[at] ^= 0x20
+            count += 1
         path.write_bytes(content)
+    assert count
 
 
-def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(tmp_path: Path) -> None:
-    """A bookie that denied entries had the segment closed before its acknowledged end."""
+@pytest.mark.parametrize("places_in", [everywhere, in_entry_ids])
+def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(
+    tmp_path: Path, places_in: Callable[[bytes], list[int]]
+) -> None:
+    """A bookie that denied entries had the segment closed before its acknowledged end.
+
+    An index without checksums lost 13 of 301 acknowledged records to damaged entry ids.
+    """
     with ProcessCluster(
         tmp_path / "cluster", ("rome", "bonn", "oslo"), environ=SETTINGS
     ) as cluster:
@@ -80,7 +106,7 @@ def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(tmp_path
             rome.kill()
             records += append(writer, BEFORE, AFTER)
         oslo.stop()
-        damage_index(oslo)
+        damage_index(oslo, places_in)
         bonn.kill()
         shutil.rmtree(bonn.directory)
         for bookie in (oslo, rome):
