@@ -4,9 +4,10 @@ It is evidence from outside the log: a log that ends before its marker has lost 
 whole it looks (rule BKE-15). The marker is written after each group is durable and before the group
 is acknowledged. It is synced only with a new log file and at an orderly shutdown. A killed process
 therefore leaves an exact marker, and a machine that goes down may leave an older one, which is a
-lower bound. A missing or damaged marker proves nothing.
+lower bound.
 
-The file has two slots of 512 bytes, which are written in turn, so that a torn write leaves one.
+The file has two slots of 512 bytes, which are written in turn, so that a torn write leaves one. A
+marker without an intact slot is damaged, unless the machine went down, which may tear both.
 """
 
 import struct

@@ -227,6 +227,10 @@ def _check_newest(
     if log is None or log.scan is None or log.end is not None:
         return
     scan, number = log.scan, log.number
+    if marker is None and was_used and boot_id and opened.states.boot_id == boot_id:
+        # Killing a process tears at most one of the two slots.
+        reason = "the end marker is damaged or missing, so the log may have lost its end"
+        opened.add_damage(number, scan.end, scan.end, reason)
     if marker is not None and marked == number and log.header is not None:
         if marker.generation != log.header.generation:
             opened.add_damage(number, 0, scan.end, "another log file was used under this number")

@@ -99,6 +99,35 @@ async def test_log_without_the_snapshot_at_its_beginning_is_damaged_even_without
     await world.aclose()
 
 
+@pytest.mark.parametrize("boot_id", ["one", "two"])
+@pytest.mark.parametrize("content", [None, b"", b"rot" * 100])
+async def test_unreadable_marker_is_damage_while_the_operating_system_runs(
+    boot_id: str, content: bytes | None
+) -> None:
+    """The log may be cut anywhere, and look like one that a killed process left."""
+    world = World()
+    await world.start()
+    disk = MemoryDisk()
+    bookie_id = await world.format(disk)
+    bookie = await world.open(disk, replace(SMALL, boot_id="one"))
+    await world.make_ledger(1, bookie_id)
+    wire = await Wire.connect(bookie)
+    for number in range(5):
+        assert await wire.add(entry(1, number)) == Code.OK
+    killed = disk.copy()
+    await wire.aclose()
+    await bookie.aclose()
+    if content is None:
+        del killed.files[END_MARKER_PATH]
+    else:
+        killed.files[END_MARKER_PATH][:] = content
+    bookie = await world.open(killed, replace(SMALL, boot_id=boot_id))
+    assert bookie.storage.states.limbo.is_active is (boot_id == "one")
+    assert ("the end marker is damaged" in bookie.limbo_reason) is (boot_id == "one")
+    await bookie.aclose()
+    await world.aclose()
+
+
 async def test_missing_newest_log_is_noticed_by_its_marker_if_the_seal_is_lost_too() -> None:
     world, killed, _ = await killed_and_closed(1)
     bookie = await world.open(killed, SMALL)
