@@ -6,6 +6,7 @@ until the product, the helpers of the tests or the file itself change.
 ``python -m rhumbline.tests.mutants.baseline OUTPUT PRODUCT_FOLDER FILE...`` measures.
 """
 
+import gc
 import hashlib
 import json
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from functools import _lru_cache_wrapper
 from pathlib import Path
 
 import coverage
@@ -104,9 +106,15 @@ class Measure:
         self._tracer = tracer
         self.seconds: dict[str, float] = {}
         self._failed: set[str] = set()
+        self._caches: list[_lru_cache_wrapper[object]] | None = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if self._caches is None:
+            self._caches = [one for one in gc.get_objects() if isinstance(one, _lru_cache_wrapper)]
+        for cache in self._caches:  # every test executes what it needs, not only the first one
+            if str(cache.__module__).startswith("rhumbline.core."):
+                cache.cache_clear()
         self._tracer.switch_context(item.nodeid)
         started = time.process_time()
         try:

@@ -168,6 +168,9 @@ def test_six_members_are_searched_completely_and_seven_are_not() -> None:
         quorum, regions = Quorum(size, size, 1, 1), ["a"] * size
         wanted = (1 << size) - 1
         assert len(list(largest_replacements(quorum, regions, wanted, {"a": size}))) == count
+    for size, count in ((6, 63), (7, 7)):
+        quorum, regions = Quorum(size, size, 1, 1), ["a"] * size
+        assert len(list(fewest_replacements(quorum, regions, {"a": size}))) == count
 
 
 def test_fewer_spare_bookies_limit_the_size_of_a_replacement() -> None:

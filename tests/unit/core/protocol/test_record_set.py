@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rhumbline.core.protocol.compression import Codec
+from rhumbline.core.protocol.compression import Codec, compress
 from rhumbline.core.protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -509,3 +509,15 @@ def test_wrong_offsets_of_a_single_record_are_corrupt(offsets: tuple[int, int]) 
         one.payloads()
     with pytest.raises(CorruptionError):
         one.largest_bytes()
+
+
+def test_a_body_that_compression_leaves_as_long_as_it_was_stays_raw() -> None:
+    noise = random.Random(1).randbytes(200)
+    bodies = [noise[:size] + bytes(zeros) for size in range(200) for zeros in range(40)]
+    even = next(
+        body
+        for body in bodies
+        if len(compress(Codec.ZSTD, raw := struct.pack("<2i", 0, len(body)) + body)) == len(raw)
+    )
+    plain = encode_record_set([even], first_txid=1, last_txid=1)
+    assert encode_record_set([even], first_txid=1, last_txid=1, codec=Codec.ZSTD) == plain
