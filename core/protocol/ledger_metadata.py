@@ -182,8 +182,6 @@ class LedgerMetadata:
         ranges = [(first, old) for first, old in self.r_ranges() if first < first_entry_id]
         if not ranges or ranges[-1][1] != r:
             ranges.append((first_entry_id, r))
-        if ranges[0][0] != 0:
-            ranges.insert(0, (0, 1))
         text = ",".join(f"{first}:{value}" for first, value in ranges)
         return replace(self, custom={**self.custom, R_KEY: text.encode("ascii")})
 

@@ -75,6 +75,10 @@ of other packages and simulated runs do not count. A test that takes {cpu_factor
 as usual, and {cpu_extra_s:.0f} s more, kills the mutant. A sample is random, with a fixed seed, and
 its score has a 95 % confidence interval (Wilson).
 
+The changes are those of mutmut, except None in place of an argument (mypy reports nearly all of
+them) and further changes of the same string, and two more: a call is deleted, and a condition is
+negated.
+
 ```text
 make mutants ONLY=core/protocol
 make mutants ONLY=core/ledger/write/ledger_writer.py

@@ -196,3 +196,35 @@ def test_members_whose_region_keeps_another_one_are_replaced_first() -> None:
 
 def test_limits_of_metadata_are_those_of_the_specification() -> None:
     assert (FRAGMENTS_MAX, METADATA_BYTES_MAX) == (64, 32_768)
+
+
+def total_shortage(
+    quorum: Quorum, regions: list[str | None], chosen: set[int], spare: Spare
+) -> int:
+    """Sum, over the write sets, the regions that each lacks once ``chosen`` are replaced."""
+    total = 0
+    for start in range(quorum.ensemble_size):
+        members = set(quorum.write_set(start))
+        kept = {regions[i] for i in members - chosen} - {None}
+        new = {name for name, count in spare.items() if count > 0 and name is not None} - kept
+        total += max(0, quorum.min_regions - len(kept) - min(len(new), len(members & chosen)))
+    return total
+
+
+def test_each_further_member_is_the_one_that_leaves_the_least_shortage() -> None:
+    random = Random(5)
+    for _ in range(60):
+        wq = random.randint(2, 5)
+        quorum = Quorum(8, wq, wq, random.randint(2, min(wq, 4)))
+        regions: list[str | None] = [random.choice(["a", "b", None]) for _ in range(8)]
+        spare: Spare = {name: random.randint(0, 3) for name in ("a", "c", "d")}
+        chosen: set[int] = set()
+        expected = []
+        for _ in range(min(8, sum(spare.values()))):
+            left = [index for index in range(8) if index not in chosen]
+            shortage = {i: total_shortage(quorum, regions, chosen | {i}, spare) for i in left}
+            best = min(left, key=shortage.__getitem__)
+            chosen.add(best)
+            if shortage[best] == 0:
+                expected.append(tuple(sorted(chosen)))
+        assert list(fewest_replacements(quorum, regions, spare)) == expected

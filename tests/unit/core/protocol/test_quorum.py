@@ -165,3 +165,11 @@ def test_views_of_regions_equal_their_definition(quorum: Quorum) -> None:
                     not holds(quorum, undecided, layout, True)
                 )
                 assert view.write_mask(entry) == mask(set(quorum.write_set(entry)))
+
+
+def test_the_write_set_starts_at_the_entrys_index_and_rises() -> None:
+    quorum = Quorum(5, 3, 2)
+    assert [quorum.write_set(entry) for entry in (0, 1, 3, 4, 8)] == [
+        (0, 1, 2), (1, 2, 3), (3, 4, 0), (4, 0, 1), (3, 4, 0),
+    ]  # fmt: skip
+    assert [quorum.write_mask(entry) for entry in (0, 3)] == [0b00111, 0b11001]

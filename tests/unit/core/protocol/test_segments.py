@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
 from rhumbline.core.protocol.segments import (
+    NO_LEDGER,
+    SEGMENTS_IN_PROGRESS_MAX,
     Residence,
     Segment,
     SegmentEnd,
@@ -224,3 +226,9 @@ def test_a_node_is_decoded_for_its_own_number_only() -> None:
     assert decode_segment(4, encode_segment(done)) == done
     with pytest.raises(CorruptionError, match="segment 5: its node names segment 4"):
         decode_segment(5, encode_segment(done))
+
+
+def test_a_restored_segment_without_a_ledger_lies_in_the_archive() -> None:
+    restored = Segment(**(DONE | {"ledger_id": NO_LEDGER, "residence": Residence.ARCHIVE}))  # type: ignore[arg-type]
+    assert json.loads(encode_segment(restored))["ledger_id"] == -1
+    assert SEGMENTS_IN_PROGRESS_MAX == 2, "rule STR-7"
