@@ -6,10 +6,16 @@ from typing import Any
 
 from ...core.bookie.life_cycle import BOOKIE_LIFE
 from ...core.ledger.connection.connection_state import CONNECTION
+from ...core.ledger.write.writer_life import LEDGER_WRITER
 from ...core.runtime.state_machine import TransitionTable
 from ...proxies.write.ownership import OWNERSHIP
 
-TABLES: Sequence[TransitionTable[Any, Any]] = (BOOKIE_LIFE, CONNECTION, OWNERSHIP)
+TABLES: Sequence[TransitionTable[Any, Any]] = (
+    BOOKIE_LIFE,
+    CONNECTION,
+    LEDGER_WRITER,
+    OWNERSHIP,
+)
 """All tables, in the order of the page. A test finds a table that is missing here."""
 
 _HEAD = """\

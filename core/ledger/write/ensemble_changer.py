@@ -18,6 +18,7 @@ from ...protocol.ensemble_change import ConflictOutcome, changed_ensemble, resol
 from ...protocol.errors import (
     BadVersionError,
     IndeterminateError,
+    InvariantBrokenError,
     LedgerClosedError,
     LedgerFencedError,
     LimitExceededError,
@@ -39,10 +40,6 @@ from .writer_state import WriterState
 class ChangeableWriter(Protocol):
     """The operations of a ledger writer that a change of its ensemble calls."""
 
-    def freeze(self) -> None:
-        """Stops callbacks, so that the LAC does not move."""
-        ...
-
     def install(
         self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
     ) -> None:
@@ -50,7 +47,7 @@ class ChangeableWriter(Protocol):
         ...
 
     def thaw(self) -> None:
-        """Resumes callbacks."""
+        """Allows callbacks again, and calls back what is complete."""
         ...
 
     def fail(self, error: RhumblineError) -> None:
@@ -98,7 +95,7 @@ class EnsembleChanger:
             await wait_until_done(self._task)
 
     def _start(self) -> None:
-        if self._task is None and not self._context.tasks.is_closed:
+        if not self._context.tasks.is_closed and self._state.begin_change():
             name = f"change ensemble of ledger {self._state.ledger_id}"
             self._task = self._context.tasks.spawn(self._run(), name)
 
@@ -126,10 +123,13 @@ class EnsembleChanger:
                     pass  # the metadata store is unavailable and nothing was changed: try again
                 except RhumblineError as error:
                     self._writer.fail(error)
+                    if isinstance(error, InvariantBrokenError):
+                        raise  # a bug: the owner of the task reports it with its story
                     return
                 await backoff.pause()
         finally:
             self._task = None
+            self._state.end_change()
 
     def _has_work(self) -> bool:
         """Drops requests that are obsolete, and returns whether any is left.
@@ -178,7 +178,7 @@ class EnsembleChanger:
             await ledgers.read(state.ledger_id)
             return
         with suppress(BadVersionError):  # the change itself finds out who wrote
-            state.version = await ledgers.write(state.metadata, state.version)
+            state.rewritten(await ledgers.write(state.metadata, state.version))
         self._was_refused = False
 
     async def _choose(
@@ -244,7 +244,7 @@ class EnsembleChanger:
                 f"ledger {state.ledger_id}: {len(proposed.fragments)} fragments, {size} bytes of "
                 f"metadata; the limits are {config.fragments_max} and {config.metadata_bytes_max}"
             )
-        self._writer.freeze()
+        state.freeze()
         return proposed
 
     # --- committing -----------------------------------------------------------------------------
@@ -263,10 +263,7 @@ class EnsembleChanger:
             while True:
                 try:
                     version = await self._context.ledgers.write(proposed, state.version)
-                    first = proposed.last_fragment.first_entry_id
-                    assert first == state.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
-                    writer.install(proposed, version, regions)
-                    return True
+                    break
                 except BadVersionError:
                     if await self._resolve_conflict(proposed, regions):
                         return True
@@ -282,6 +279,10 @@ class EnsembleChanger:
                 if state.failure is not None:
                     return False
                 await backoff.pause()
+            first = proposed.last_fragment.first_entry_id
+            assert first == state.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
+            writer.install(proposed, version, regions)
+            return True
         finally:
             writer.thaw()
 

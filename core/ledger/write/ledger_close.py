@@ -15,6 +15,7 @@ from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...runtime.metadata_store import Version
 from ..context import LedgerContext
 from .ensemble_changer import EnsembleChanger
+from .writer_life import WriterLife
 from .writer_state import WriterState
 
 
@@ -35,14 +36,27 @@ class LedgerCloser:
         assert state.failure is not None
         async with self._lock:
             await self._wait_for_changes()
-            state.metadata, state.version = await close_ledger(
+            if state.machine.state is not WriterLife.CLOSED:
+                await self._record_end()
+        return state.metadata
+
+    async def _record_end(self) -> None:
+        state = self._state
+        state.begin_close()
+        is_recorded = False
+        try:
+            stored, version = await close_ledger(
                 state.context,
                 state.metadata,
                 state.version,
                 end=(state.last_add_confirmed, state.length),
                 may_write=not isinstance(state.failure, OwnershipLostError),
             )
-        return state.metadata
+            is_recorded = True
+        finally:
+            if not is_recorded:
+                state.interrupt_close()
+        state.end_close(stored, version)
 
     async def _wait_for_changes(self) -> None:
         state = self._state
@@ -70,8 +84,6 @@ async def close_ledger(
     in recovery is closed at ``end`` if its last fragment is still the writer's: that is a legal
     outcome of the recovery, which then adopts it. Raises like ``LedgerWriter.close``.
     """
-    if mine.state is LedgerState.CLOSED:
-        return mine, version
     backoff = context.backoff(context.config.metadata_timeout_ms)
     while True:
         try:

@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ...protocol.bookie_id import Region
-from ...protocol.ensemble_change import replaced_indices
 from ...protocol.errors import (
     AppendOutcomeUnknownError,
     ClosedError,
@@ -49,7 +48,7 @@ class LedgerWriter:
 
     If it fails, ``failure`` is set, every pending entry is called back and ``on_failure`` is called
     once. Its owner then closes it with ``close`` and continues with another ledger. Its parts share
-    ``state`` and call back the methods ``send``, ``send_missing``, ``freeze``, ``install``,
+    ``state``, which decides, and call back the methods ``send``, ``send_missing``, ``install``,
     ``thaw`` and ``fail``.
     """
 
@@ -65,10 +64,10 @@ class LedgerWriter:
         self.pending_bytes = 0
         self.on_failure: Callable[[RhumblineError], None] | None = None
         self.on_drain_requested: Callable[[], None] | None = None
-        self.state = state = WriterState(context, metadata, version, regions)
+        self._loop = asyncio.get_running_loop()
+        self.state = state = WriterState(context, metadata, version, regions, self._loop.time)
         self._context = context
         self._queue = state.queue
-        self._loop = asyncio.get_running_loop()
         self._digest = EntryDigest(metadata.digest_type, metadata.password)
         self._master_key = master_key(metadata.password)
         self._payload_bytes_max = context.config.entry_bytes_max - self._digest.body_offset
@@ -76,11 +75,10 @@ class LedgerWriter:
         self._pending_entries_max = context.config.pending_entries_max
         self._has_quorum_timeout = context.config.quorum_timeout_ms > 0
         self._confirmed_length = 0
-        self._is_frozen = False
         self._is_draining = False
         self._room_callbacks: list[Callable[[], None]] = []
         self._links: list[BookieLink] = []  # of the current ensemble, by index
-        self._take_ensemble(regions)
+        self._take_ensemble()
         self._added_callback = self.on_added
         self.changer = EnsembleChanger(state, self)
         self._health = ReplicaHealth(
@@ -93,20 +91,13 @@ class LedgerWriter:
         for link in self._links:
             link.connect()
 
-    def _take_ensemble(self, regions: Sequence[Region | None]) -> None:
-        """Adopts the bookies of the last fragment; those that remain keep their ``Replica``."""
+    def _take_ensemble(self) -> None:
+        """Derives what depends on the bookies and on R of the current ensemble."""
         state = self.state
-        quorum = state.metadata.quorum_at(state.last_add_confirmed + 1)
-        bookies = state.metadata.last_fragment.bookies
-        state.view = QuorumView(quorum, regions)
+        quorum = state.view.quorum
         self._write_sets = [quorum.write_set(start) for start in range(len(state.view.full_masks))]
         self._regions_by_mask: dict[int, tuple[str, ...]] = {}
-        old: Sequence[Replica | None] = state.replicas or [None] * len(bookies)
-        state.replicas = [
-            was if was is not None and was.bookie == bookie else Replica(index, bookie, region)
-            for index, (was, bookie, region) in enumerate(zip(old, bookies, regions, strict=True))
-        ]
-        self._links = [self._context.pool.link(bookie) for bookie in bookies]
+        self._links = [self._context.pool.link(replica.bookie) for replica in state.replicas]
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -291,13 +282,13 @@ class LedgerWriter:
 
     def _drain(self) -> None:
         """Calls back complete entries from the head of the queue."""
-        if self._is_frozen or self._is_draining:
+        state = self.state
+        if self._is_draining or state.is_frozen:
             return
         self._is_draining = True
-        state = self.state
         queue = self._queue
         before, first_pushed_at = state.last_add_confirmed, queue[0].pushed_at if queue else 0.0
-        while queue and queue[0].is_complete and not self._is_frozen:
+        while queue and queue[0].is_complete:
             op = queue.popleft()
             state.last_add_confirmed = op.entry_id
             self._confirmed_length = op.length
@@ -344,42 +335,24 @@ class LedgerWriter:
 
     # --- ensemble changes -----------------------------------------------------------------------
 
-    def freeze(self) -> None:
-        """Stops callbacks, so that the LAC does not move until ``thaw``."""
-        assert not self._is_frozen, "one change at a time"
-        self._is_frozen = True
-
     def thaw(self) -> None:
         """Resumes callbacks, whether or not the ensemble was changed (bug B9)."""
-        self._is_frozen = False
+        self.state.thaw()
         self._drain()
 
     def install(
         self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
     ) -> None:
-        """Adopts stored metadata: drops the acks of replaced bookies, then sends to the new ones.
+        """Adopts stored metadata, and sends pending entries to the bookies that are new.
 
         Entries that are complete are called back by ``thaw``, not here (bug B8, rule LED-15).
         """
-        assert self._is_frozen
         state = self.state
-        old = state.metadata.last_fragment.bookies
-        new = metadata.last_fragment.bookies
-        assert metadata.last_fragment.first_entry_id <= state.last_add_confirmed + 1
-        replaced = replaced_indices(old, new)
-        for index in replaced:
-            state.replicas[index].last_entry_id = state.last_add_confirmed
-            self._health.on_replaced(state.replicas[index])
-        state.metadata = metadata
-        state.version = version
-        self._take_ensemble(regions)
-        gone = sum(1 << index for index in replaced)
-        for op in self._queue:
-            op.acks &= ~gone
-            op.outstanding &= ~gone
-            op.is_complete = state.view.is_acked(op.acks)
-        for index in replaced:
-            self.send_missing(state.replicas[index])
+        gone = state.install(metadata, version, regions)
+        self._take_ensemble()
+        for replica in state.replicas:
+            if gone & replica.bit:
+                self.send_missing(replica)
         self._health.on_installed()
         self._lag.report()
 
@@ -398,16 +371,12 @@ class LedgerWriter:
         state = self.state
         if state.failure is not None:
             return
-        state.failure = error
         self._health.stop()
         self._context.handles.pop(self, None)
         unknown = AppendOutcomeUnknownError(f"ledger {self.ledger_id}: {error}")
         unknown.__cause__ = error
-        queue = list(self._queue)
-        self._queue.clear()
         self.pending_bytes = 0
-        state.length = self._confirmed_length
-        for op in queue:
+        for op in state.fail(error, self._confirmed_length):
             op.is_done = True
             op.frame = b""
             self._call_back(op, unknown if op.was_sent else error, ())
@@ -416,6 +385,9 @@ class LedgerWriter:
             self._lag.report()
         if self.on_failure is not None and not isinstance(error, ClosedError):
             self.on_failure(error)
+
+    def __repr__(self) -> str:
+        return repr(self.state.machine)
 
     def request_drain(self) -> None:
         """Asks the owner to move to another ledger, because a bookie of this one is drained.

@@ -75,8 +75,7 @@ class ReplicaHealth:
             if isinstance(error, ReadOnlyError):
                 self._changer.replace(replica.bit)  # it is back, and takes no entries
             return
-        state.failed_mask |= replica.bit
-        replica.failed_since = replica.overdue_from = self._loop.time()
+        state.mark_failed(replica, self._loop.time())
         state.context.pool.on_failure(replica.bookie)
         if self._config.on_bookie_failure == "close":
             self._fail(error)
@@ -97,15 +96,9 @@ class ReplicaHealth:
         replica.has_probe = False
         if replica.lag_bytes > self._config.replica_backlog_bytes_max // 2:
             return
-        self._state.failed_mask &= ~replica.bit
-        replica.failed_since = None
-        replica.error = None
+        self._state.mark_healthy(replica)
         self._probe_backoff.reset()
         self._send_missing(replica)
-
-    def on_replaced(self, replica: Replica) -> None:
-        """Clears the failure of an index whose bookie was replaced."""
-        self._state.failed_mask &= ~replica.bit
 
     def on_installed(self) -> None:
         """Replaces failed bookies that P needs since the installed change, for example of R."""
