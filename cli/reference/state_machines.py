@@ -7,6 +7,7 @@ from typing import Any
 from ...core.bookie.life_cycle import BOOKIE_LIFE
 from ...core.ledger.connection.connection_state import CONNECTION
 from ...core.ledger.write.writer_life import LEDGER_WRITER
+from ...core.log.write.pipeline_state import PIPELINE
 from ...core.runtime.state_machine import TransitionTable
 from ...proxies.write.ownership import OWNERSHIP
 
@@ -14,6 +15,7 @@ TABLES: Sequence[TransitionTable[Any, Any]] = (
     BOOKIE_LIFE,
     CONNECTION,
     LEDGER_WRITER,
+    PIPELINE,
     OWNERSHIP,
 )
 """All tables, in the order of the page. A test finds a table that is missing here."""

@@ -38,7 +38,8 @@ class LacPublisher:
         self._timer: asyncio.Handle | None = None
         self._published_at = -1.0
         self._hidden_since = 0.0
-        self._is_stopped = False
+        self.is_stopped = False
+        """True once ``stop`` was called."""
 
     def on_acked(self) -> None:
         """Note that an entry was acknowledged that readers cannot see yet."""
@@ -54,12 +55,12 @@ class LacPublisher:
         """Schedule a publication if it is needed and no entry is expected soon."""
         if self._is_pending and len(self._pipeline.in_flight) <= _FEW_IN_FLIGHT:
             self._turns = _ITERATIONS_BEFORE_PUBLISHING
-            if self._timer is None and not self._is_stopped:
+            if self._timer is None and not self.is_stopped:
                 self._arm(self._pipeline.policy.flush.visibility_ms / 1000)
 
     def stop(self) -> None:
         """Cancel the timer and publish nothing more. Safe to repeat."""
-        self._is_stopped = True
+        self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -94,7 +95,7 @@ class LacPublisher:
     def _on_published(self, segment: "OpenSegment", was_accepted: bool) -> None:
         """Send a flush control record if too few bookies accepted the LAC and no entry follows."""
         pipeline = self._pipeline
-        if was_accepted or segment is not pipeline.segment or self._is_stopped:
+        if was_accepted or segment is not pipeline.segment or self.is_stopped:
             return
         if pipeline.can_send and not pipeline.in_flight and not self._owner.is_buffering:
             pipeline.submit(Batch(0, pipeline.last_txid, self._owner.wall_ms(), Kind.FLUSH))

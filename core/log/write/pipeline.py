@@ -11,6 +11,8 @@ Invariants:
    batch is settled, or is proven absent from the closed ledger and returned to the front of
    ``queue`` (rule STR-9). This also holds after the stream was lost: the end of the closed ledger
    decides which entries are in it.
+
+The states and their transitions are in pipeline_state.py.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ from ...protocol.errors import (
 )
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...protocol.record_set import Kind, encode_control, encode_record_set, stamped
+from ...runtime.state_machine import StateMachine
 from ..config import WriterConfig
 from ..log_context import LogContext
 from ..policy import StreamPolicy
@@ -35,7 +38,11 @@ from .batch import Batch
 from .dedup_table import DeduplicationTable
 from .end_of_stream import encode_end_of_stream
 from .lac_publisher import LacPublisher
+from .pipeline_state import PIPELINE, PipelineEvent, PipelineState
 from .segment_chain import OpenSegment
+
+_SENDING = PipelineState.SENDING
+_ABANDONED = PipelineState.ABANDONED
 
 
 class PipelineOwner(Protocol):
@@ -78,6 +85,7 @@ class Pipeline:
         config: WriterConfig,
         dedup_table: DeduplicationTable,
         context: LogContext,
+        stream: str,
     ) -> None:
         self.segment = segment
         self.policy = policy
@@ -91,21 +99,21 @@ class Pipeline:
         """Last txid of the data that was sent."""
         self.sent_at = 0.0
         """Loop time in seconds at which the newest entry was sent."""
-        self.ledger_failure: RhumblineError | None = None
-        """The reason why the ledger of the segment takes no more entries, or None."""
         self.failure: RhumblineError | None = None
         """The reason why this writer session never sends anything again, or None."""
-        self.is_held = False
-        """True while a segment roll waits until nothing is in flight."""
-        self._awaits_room = False  # the ledger has no room and will call back when it has
         self._owner = owner
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
         self._lac_publisher = LacPublisher(self, owner)
-        self._is_stopped = False
-        self._is_abandoned = False
+        self.machine = StateMachine(
+            PIPELINE,
+            stream,
+            now=self._loop.time,
+            check=self._check,
+            check_all=self._check_in_flight,
+        )
         self._waiters: list[asyncio.Future[None]] = []
         self._attach(segment)
 
@@ -117,13 +125,7 @@ class Pipeline:
         return not self.queue and self._may_send()
 
     def _may_send(self) -> bool:
-        return (
-            len(self.in_flight) < self._in_flight_max
-            and not self.is_held
-            and self.ledger_failure is None
-            and self.failure is None
-            and not self._awaits_room
-        )
+        return len(self.in_flight) < self._in_flight_max and self.machine.state is _SENDING
 
     def submit(self, batch: Batch) -> None:
         """Send a batch as soon as all batches before it are sent."""
@@ -207,13 +209,14 @@ class Pipeline:
         else:
             self._settle(batch, None)  # a control record is created again where it is needed
         if isinstance(error, LimitExceededError):
-            self._awaits_room = True
+            self.machine.take(PipelineEvent.FILL, str(error))
             self.segment.ledger.on_room(self._on_room)
         else:
             self._on_ledger_failed(error)
 
     def _on_room(self) -> None:
-        self._awaits_room = False
+        if self.machine.state is PipelineState.FULL:
+            self.machine.take(PipelineEvent.DRAIN)
         self.pump()
         if self.can_send:
             self._owner.on_can_send()
@@ -264,7 +267,7 @@ class Pipeline:
     def _on_done(
         self, entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]
     ) -> None:
-        if self._is_abandoned:
+        if self.machine.state is _ABANDONED:
             return
         batch = self.in_flight.popleft()
         if error is None:
@@ -317,8 +320,8 @@ class Pipeline:
             )
         elif self.failure is not None:
             self._resolve_or_give_up()
-        elif self.ledger_failure is None:
-            self.ledger_failure = error
+        elif self.machine.accepts(PipelineEvent.BREAK):
+            self.machine.take(PipelineEvent.BREAK, f"{type(error).__name__}: {error}")
             self._context.segments_failed += 1
             self._owner.on_roll_needed()
 
@@ -327,8 +330,18 @@ class Pipeline:
         segment.ledger.on_drain_requested = self._on_drain_requested
 
     def _on_drain_requested(self) -> None:
-        if self.failure is None and not self._is_stopped:
+        if self.failure is None and not self._lac_publisher.is_stopped:
             self._owner.on_roll_needed()
+
+    @property
+    def is_broken(self) -> bool:
+        """True if the ledger of the segment or the session failed: its end must be recovered."""
+        return self.failure is not None or self.machine.state is PipelineState.BROKEN
+
+    def hold(self) -> None:
+        """Send nothing more to this segment, because the next one is published."""
+        if self.machine.accepts(PipelineEvent.HOLD):
+            self.machine.take(PipelineEvent.HOLD, f"{len(self.in_flight)} entries in flight")
 
     def resolve(self, last_entry_id: int) -> None:
         """Settle or requeue each unresolved entry of a ledger closed at ``last_entry_id``."""
@@ -361,9 +374,7 @@ class Pipeline:
         self.segment = segment
         self._attach(segment)
         self.policy = policy
-        self._awaits_room = False
-        self.ledger_failure = None
-        self.is_held = False
+        self.machine.take(PipelineEvent.SWITCH, f"to segment {segment.lssn}")
         self._owner.on_segment_switched()
         self._lac_publisher.on_lac_sent()  # closing the old ledger makes its entries visible
         self.pump()
@@ -374,6 +385,7 @@ class Pipeline:
         """Stop sending. The ledger still settles the entries in flight."""
         if self.failure is None:
             self.failure = failure
+            self.machine.take(PipelineEvent.FAIL, f"{type(failure).__name__}: {failure}")
             self._owner.on_failed(failure)
             while self.queue:
                 self._settle(self.queue.popleft(), failure)
@@ -396,7 +408,8 @@ class Pipeline:
         Safe to repeat.
         """
         assert self.failure is not None
-        self._is_abandoned = True
+        if self.machine.accepts(PipelineEvent.ABANDON):
+            self.machine.take(PipelineEvent.ABANDON, f"{len(self.in_flight)} entries in flight")
         self.unresolved.extend(self.in_flight)
         self.in_flight.clear()
         self._give_up_unresolved()
@@ -438,5 +451,25 @@ class Pipeline:
 
     def stop(self) -> None:
         """Send no more control records and begin no more segments. Safe to repeat."""
-        self._is_stopped = True
         self._lac_publisher.stop()
+
+    # --- invariants -----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        state = self.machine.state
+        has_failed = state is PipelineState.FAILED or state is _ABANDONED
+        assert (self.failure is not None) == has_failed, "a failure is a state"
+        may_be_unresolved = has_failed or state is PipelineState.BROKEN
+        assert may_be_unresolved or not self.unresolved, (
+            "unresolved behind a working ledger (STR-9)"
+        )
+
+    def _check_in_flight(self) -> None:
+        previous = -1
+        for batch in self.in_flight:
+            assert batch.lssn == self.segment.lssn, "in flight to another segment (STR-8)"
+            assert batch.entry_id > previous, f"{batch.entry_id} behind {previous} (STR-10)"
+            previous = batch.entry_id
+
+    def __repr__(self) -> str:
+        return repr(self.machine)

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
 
-from ...protocol.errors import RhumblineError, UnknownOutcomeError
+from ...protocol.errors import InvariantBrokenError, RhumblineError, UnknownOutcomeError
 from ...protocol.segments import SegmentEnd
 from ...runtime.primitives.backoff import Backoff
 from ...runtime.tasks import Tasks
@@ -64,8 +64,7 @@ class SegmentRoll:
     def request(self) -> None:
         """Request a roll to the next segment. Safe to repeat."""
         self._is_requested = True
-        has_failed = self._pipeline.ledger_failure or self._pipeline.failure
-        if has_failed is not None and self._give_up_at is None:
+        if self._pipeline.is_broken and self._give_up_at is None:
             self._give_up_at = self._loop.time() + self._config.failover_ms_max / 1000
         if not self._is_running and not self._tasks.is_closed:
             self._is_running = True
@@ -88,6 +87,8 @@ class SegmentRoll:
             except RhumblineError as error:
                 self._pipeline.fail(error)
                 await self._chain.abandon()
+                if isinstance(error, InvariantBrokenError):
+                    raise  # a bug: ``on_bug`` reports it with its story
             await self._resolve_after_loss()
         finally:
             self._is_running = False
@@ -108,12 +109,12 @@ class SegmentRoll:
         pipeline = self._pipeline
         policy = await self._retry(self._read_policy)
         next_segment = await self._retry(lambda: self._chain.next(policy))
-        pipeline.is_held = True
+        pipeline.hold()
         await pipeline.wait_until(lambda: not pipeline.in_flight)
         if pipeline.failure is not None:
             return
         old = pipeline.segment
-        if pipeline.ledger_failure is None:
+        if not pipeline.is_broken:
             self._is_requested = False
             pipeline.switch(next_segment, policy)
             await self.complete(old)

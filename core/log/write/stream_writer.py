@@ -81,7 +81,7 @@ class StreamWriter(ClosesAtExit):
         self._record_bytes_max = policy.record_bytes_max
         self._refusal: RhumblineError | None = None
         self._dedup_table = dedup_table
-        self._pipeline = Pipeline(self, segment, policy, config, dedup_table, context)
+        self._pipeline = Pipeline(self, segment, policy, config, dedup_table, context, stream)
         self._pipeline.last_txid = self.last_txid
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._tracer = runtime.tracer
@@ -395,9 +395,12 @@ class StreamWriter(ClosesAtExit):
         self._buffer.submit()
 
     def _on_bug(self, error: BaseException) -> None:
-        broken = InvariantBrokenError(f"stream {self.stream}: {error!r}")
-        broken.__cause__ = error
-        self._pipeline.fail(broken)
+        if not isinstance(error, InvariantBrokenError):
+            cause, error = error, InvariantBrokenError(f"stream {self.stream}: {error!r}")
+            error.__cause__ = cause
+        self._pipeline.fail(error)
+        message = f"a segment roll of stream {self.stream} failed because of a bug"
+        self._loop.call_exception_handler({"message": message, "exception": error})
 
     # --- checks ---------------------------------------------------------------------------------
 
