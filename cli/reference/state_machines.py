@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.bookie.life_cycle import BOOKIE_LIFE
 from ...core.ledger.connection.connection_state import CONNECTION
+from ...core.ledger.recovery.recovery_life import LEDGER_RECOVERY
 from ...core.ledger.write.writer_life import LEDGER_WRITER
 from ...core.log.write.pipeline_state import PIPELINE
 from ...core.runtime.state_machine import TransitionTable
@@ -15,6 +16,7 @@ TABLES: Sequence[TransitionTable[Any, Any]] = (
     BOOKIE_LIFE,
     CONNECTION,
     LEDGER_WRITER,
+    LEDGER_RECOVERY,
     PIPELINE,
     OWNERSHIP,
 )

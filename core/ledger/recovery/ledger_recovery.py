@@ -4,13 +4,15 @@ It implements rules REC-1 to REC-18. Any number of recoveries may race with each
 writer: nothing that they do before the final compare-and-set does harm, and only one of these
 succeeds. A recovery that cannot decide an entry changes nothing and leaves the ledger in recovery:
 the end is then unavailable, but never wrong.
+
+``recovery_state`` decides; the code here sends requests and waits.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from ...protocol.bookie_id import BookieId
 from ...protocol.errors import (
     BadVersionError,
     CorruptionError,
@@ -30,7 +32,6 @@ from ...protocol.recovery import (
     Verdict,
     closed_by_recovery,
     quorums_from,
-    silent_bookie,
 )
 from ...runtime.metadata_store import Version
 from ...wire import bookkeeper_pb2 as pb
@@ -40,6 +41,7 @@ from ..connection.ensemble_request import EnsembleRequest
 from ..connection.v3_responses import answer_kind_of, entry_in, lac_in_last_entry
 from ..context import LedgerContext
 from .recovery_adds import RecoveryAdds
+from .recovery_state import RecoveryState
 
 ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]
 """Shows what is provable to an operator, and returns the audit record once it was confirmed."""
@@ -66,18 +68,22 @@ async def recover_ledger(
     what was found, and the ledger is closed at the provable end with the record that it returns. It
     raises to give up, and may be called again with other findings.
     """
+    now = asyncio.get_running_loop().time
+    state = RecoveryState(ledger_id, may_ask=confirm is not None, now=now)
     backoff = context.backoff(context.config.recovery_timeout_ms)
     while True:
         try:
-            return await _Recovery(context, ledger_id, password, min_regions, confirm).run()
-        except BadVersionError:
+            return await _Recovery(context, state, ledger_id, password, min_regions, confirm).run()
+        except BadVersionError as error:
             if backoff.is_over:
                 raise RecoveryIncompleteError(
                     f"ledger {ledger_id}: its metadata changed in every attempt"
                 ) from None
-        except (UnavailableError, IndeterminateError):
+            state.retry(error)
+        except (UnavailableError, IndeterminateError) as error:
             if backoff.is_over:
                 raise
+            state.retry(error)
         await backoff.pause()
 
 
@@ -111,11 +117,11 @@ class _EntryRead:
                 error = corrupt
         return self.tally.on_answer(index, answer_kind_of(error))
 
-    async def wait_verdict(self) -> Verdict:
+    async def wait_evidence(self) -> Evidence:
         """Waits for the verdict and records its evidence, since it is acted upon (rule REC-18)."""
-        verdict = await self._request.verdict
-        self._recovery.context.on_evidence(self.tally.evidence(verdict))
-        return verdict
+        evidence = self.tally.evidence(await self._request.verdict)
+        self._recovery.context.on_evidence(evidence)
+        return evidence
 
 
 class _Recovery:
@@ -124,17 +130,15 @@ class _Recovery:
     def __init__(
         self,
         context: LedgerContext,
+        state: RecoveryState,
         ledger_id: int,
         password: bytes,
         min_regions: int | None,
         confirm: ConfirmEnd | None,
     ) -> None:
         self.context = context
+        self._state = state
         self._confirm = confirm
-        self._is_fenced = True
-        self._is_end_proven = True
-        self._highest_seen = NO_ENTRY
-        self._silent: dict[BookieId, None] = {}
         self._ledger_id = ledger_id
         self._password = password
         self._min_regions = min_regions
@@ -148,6 +152,7 @@ class _Recovery:
             raise UnauthorizedError(f"ledger {self._ledger_id}: wrong password")
         self._digest = EntryDigest(metadata.digest_type, metadata.password)
         if metadata.state is LedgerState.CLOSED:
+            self._state.find_closed()
             return metadata
         if self._min_regions is not None:  # refused before anything is fenced or changed
             wanted = metadata.possible_r(self._min_regions)
@@ -159,43 +164,38 @@ class _Recovery:
         return await self._recover(metadata, version)
 
     async def _recover(self, snapshot: LedgerMetadata, version: Version) -> LedgerMetadata:
-        confirmed = await self._fence(snapshot)
-        adds = RecoveryAdds(self.context, snapshot, confirmed + 1, self._key, self._min_regions)
+        state = self._state
+        state.begin()
+        await self._fence(snapshot)
+        first = state.confirmed + 1
+        adds = RecoveryAdds(self.context, snapshot, first, self._key, self._min_regions)
         await adds.open()
-        last, length = await self._copy_tail(snapshot, confirmed, adds)
+        await self._copy_tail(snapshot, adds)
         await adds.wait_pending(0)
         audit = None
-        if self._confirm is not None and not (self._is_end_proven and self._is_fenced):
-            audit = await self._confirm(await self._provable_end(snapshot, last, confirmed))
+        if state.must_ask:
+            assert self._confirm is not None
+            regions = await self.context.regions_of(list(state.silent))
+            audit = await self._confirm(state.ask(regions))
         closed = closed_by_recovery(
             snapshot,
             adds.fragments,
-            last_entry_id=last,
-            length=length,
+            last_entry_id=state.last,
+            length=state.length,
             min_regions=adds.recorded_min_regions,
             provable_end=audit,
         )
+        state.close(is_confirmed=audit is not None)
         try:
             await self.context.ledgers.write(closed, version)
         except BadVersionError:
-            stored, _ = await self.context.ledgers.read(self._ledger_id)
-            if stored.state is not LedgerState.CLOSED:
+            closed, _ = await self.context.ledgers.read(self._ledger_id)
+            if closed.state is not LedgerState.CLOSED:
                 raise  # the fragments were changed: the decisions may be out of date
-            return stored
+            state.end(is_adopted=True)
+        else:
+            state.end(is_adopted=False)
         return closed
-
-    async def _provable_end(
-        self, snapshot: LedgerMetadata, last: int, confirmed: int
-    ) -> ProvableEnd:
-        regions = await self.context.regions_of(list(self._silent))
-        return ProvableEnd(
-            last_entry_id=last,
-            confirmed=confirmed,
-            highest_seen=max(last, self._highest_seen),
-            doubtful_from=last + 1,
-            silent=tuple(map(silent_bookie, self._silent, regions)),
-            is_writer_fenced=self._is_fenced,
-        )
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -221,11 +221,9 @@ class _Recovery:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    async def _fence(self, snapshot: LedgerMetadata) -> int:
-        """Fences the last fragment (rule REC-4).
-
-        Returns an entry id up to which all entries are confirmed (rule REC-6).
-        """
+    async def _fence(self, snapshot: LedgerMetadata) -> None:
+        """Fences the last fragment (rule REC-4)."""
+        state = self._state
         fragment = snapshot.last_fragment
         views = [
             await self.context.view_of(fragment, quorum)
@@ -239,7 +237,7 @@ class _Recovery:
             kind = answer_kind_of(error)
             if kind is AnswerKind.HAVE:
                 assert response is not None
-                self._highest_seen = max(self._highest_seen, response.read_response.entry_id)
+                state.highest_seen = max(state.highest_seen, response.read_response.entry_id)
                 lac = lac_in_last_entry(response, self._digest, self._ledger_id)
                 verdict = tally.on_answer(index, kind, lac)
             else:
@@ -250,14 +248,7 @@ class _Recovery:
 
         members = range(len(fragment.bookies))
         request = self.fencing_read(fragment, members, NO_ENTRY, on_answer)
-        if await request.verdict is not Verdict.COMPLETE:
-            self._is_fenced = False
-            self._note_silent(tally.evidence(Verdict.INCOMPLETE))
-        if not self._is_fenced and self._confirm is None:
-            raise RecoveryIncompleteError(
-                f"ledger {self._ledger_id}: too few of {', '.join(fragment.bookies)} were fenced"
-            )
-        return tally.lac
+        state.on_fenced(tally.evidence(await request.verdict))
 
     async def _start_read(self, snapshot: LedgerMetadata, entry_id: int) -> _EntryRead:
         """Starts to read an entry from the ensemble in the snapshot, not a newer one (bug B3)."""
@@ -267,16 +258,13 @@ class _Recovery:
         tally = EntryTally(self._ledger_id, entry_id, fragment, view)
         return _EntryRead(self, fragment, quorum.write_set(entry_id), tally)
 
-    async def _copy_tail(
-        self, snapshot: LedgerMetadata, confirmed: int, adds: RecoveryAdds
-    ) -> tuple[int, int]:
+    async def _copy_tail(self, snapshot: LedgerMetadata, adds: RecoveryAdds) -> None:
         """Reads and re-adds entries above the confirmed ones until one does not exist.
 
-        Returns the last entry id and the length up to it. The last confirmed entry is read as well,
-        for its length, in case no entry follows it.
+        The last confirmed entry is read as well, for its length, in case no entry follows it.
         """
-        last = confirmed
-        length = 0
+        state = self._state
+        confirmed = state.confirmed
         length_read = await self._start_read(snapshot, confirmed) if confirmed >= 0 else None
         reads: deque[_EntryRead] = deque()
         next_id = confirmed + 1
@@ -286,51 +274,23 @@ class _Recovery:
                 reads.append(await self._start_read(snapshot, next_id))
                 next_id += 1
             read = reads.popleft()
-            verdict = await read.wait_verdict()
-            if verdict is Verdict.ABSENT:
-                break  # the first proven gap ends the ledger (rule REC-11)
-            if verdict is Verdict.INCOMPLETE:
-                self._note_silent(read.tally.evidence(verdict))
-                if self._confirm is not None:
-                    self._is_end_proven = False
-                    break
-                raise RecoveryIncompleteError(
-                    f"ledger {self._ledger_id}: entry {read.entry_id} may exist, but no bookie "
-                    "that could hold it responds"
-                )
+            if not state.on_entry(await read.wait_evidence()):
+                break
             assert read.entry is not None
             await adds.add(read.entry_id, read.data)
-            last, length = read.entry_id, read.entry.length
+            state.on_copied(read.entry_id, read.entry.length)
             # Usually few entries follow, so the window starts small and doubles.
             affordable = max(1, self.context.config.recovery_window_bytes // len(read.data))
             window = min(2 * window, affordable, self.context.config.recovery_window)
-        if last == confirmed and length_read is not None:
-            verdict = await length_read.wait_verdict()
-            while verdict is not Verdict.RECOVER:
-                self._note_silent(length_read.tally.evidence(verdict))
-                if self._confirm is None:
-                    raise RecoveryIncompleteError(
-                        f"ledger {self._ledger_id}: its last entry {last} cannot be read now"
-                    )
-                self._is_end_proven = False  # acknowledged, but no copy is left: go down
-                last -= 1
-                if last == NO_ENTRY:
-                    return last, 0
-                length_read = await self._start_read(snapshot, last)
-                verdict = await length_read.wait_verdict()
-            assert length_read.entry is not None
-            length = length_read.entry.length
-        return last, length
+        if state.last == confirmed and length_read is not None:
+            await self._read_length(snapshot, length_read)
 
-    def _note_silent(self, evidence: Evidence) -> None:
-        """Remember the bookies whose responses are missing in a decision that was not possible."""
-        answered = {a.index for a in evidence.answers if a.kind is not AnswerKind.UNKNOWN}
-        quorum = evidence.quorums[0]
-        asked = (
-            range(quorum.ensemble_size)
-            if evidence.entry_id is None
-            else quorum.write_set(evidence.entry_id)
-        )
-        for index in asked:
-            if index not in answered:
-                self._silent[evidence.fragment.bookies[index]] = None
+    async def _read_length(self, snapshot: LedgerMetadata, read: _EntryRead) -> None:
+        """Takes the length from the last entry, or from one before it if no copy is left."""
+        state = self._state
+        while not state.on_last_entry(await read.wait_evidence()):
+            if state.last == NO_ENTRY:
+                return
+            read = await self._start_read(snapshot, state.last)
+        assert read.entry is not None
+        state.length = read.entry.length
