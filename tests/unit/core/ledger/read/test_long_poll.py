@@ -1,0 +1,364 @@
+"""Long polls: which replicas get them, what a response means, and when a poll ends."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rhumbline.core.ledger.read.long_poll import LongPoll
+from rhumbline.core.ledger.read_policy import ReadKind, ReplicaChoice
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import BookieUnavailableError, RhumblineError
+from rhumbline.core.protocol.ledger_metadata import DigestType
+from rhumbline.core.protocol.quorum import Quorum, QuorumView
+from rhumbline.core.runtime.primitives.backoff import Backoff
+from rhumbline.core.wire import bookkeeper_pb2 as pb
+from rhumbline.core.wire import v3
+from rhumbline.core.wire.entry import Entry, EntryDigest, encode_entry
+from rhumbline.tests.unit.core.ledger.world import run_in_world
+
+pytestmark = pytest.mark.run_by(runner=run_in_world)
+
+BOOKIES = tuple(BookieId(f"b{number}@00000000") for number in range(3))
+REGIONS = ("a", "b", None)
+DIGEST = EntryDigest(DigestType.CRC32C)
+LOST = BookieUnavailableError("lost")
+SILENCE_MS = 1_000
+
+
+class Policy:
+    """Keeps the order of the choices, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.ordered: list[list[ReplicaChoice]] = []
+        self.sent_counts: list[int] = []
+        self.events: list[tuple[object, ...]] = []
+        self.slow: list[tuple[int, float]] = []
+
+    def order(self, choices: Sequence[ReplicaChoice]) -> Sequence[ReplicaChoice]:
+        self.ordered.append(list(choices))
+        return choices
+
+    def silence_ms(self, kind: ReadKind, choice: ReplicaChoice, sent_count: int) -> float:
+        assert kind is ReadKind.POLL
+        self.sent_counts.append(sent_count)
+        return SILENCE_MS
+
+    def may_send_more(self, kind: ReadKind) -> bool:
+        return kind is ReadKind.POLL
+
+    def on_response(
+        self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, sent_count: int
+    ) -> None:
+        self.events.append(("response", kind, choice.index, took_ms, sent_count))
+
+    def on_failure(self, choice: ReplicaChoice) -> None:
+        self.events.append(("failure", choice.index))
+
+    def on_outrun(self, choice: ReplicaChoice) -> None:
+        self.slow.append((choice.index, asyncio.get_running_loop().time()))
+
+
+class Reader:
+    """A reader of ledger 7 whose LAC is ``lac``; it is also the pool of its bookies."""
+
+    def __init__(
+        self, lac: int = 4, quorum: Quorum | None = None, *, failed: Sequence[int] = ()
+    ) -> None:
+        self.ledger_id = 7
+        self.last_add_confirmed = lac
+        self.digest = DIGEST
+        self.metadata: Any = SimpleNamespace(last_fragment=SimpleNamespace(bookies=BOOKIES))
+        self.policy = Policy()
+        self.context: Any = SimpleNamespace(
+            runtime=SimpleNamespace(random=Random(1)), reads=self.policy, pool=self
+        )
+        self.view = QuorumView(quorum or Quorum(3, 3, 2, 1), REGIONS)
+        self.failed = [BOOKIES[index] for index in failed]
+        self.kept: list[Entry] = []
+        self.lacs: list[int] = []
+        self.hints = 0
+        self.failures: list[BookieId] = []
+        self.on_failure = self.failures.append
+        self.received: list[tuple[int, float]] = []
+        self.requests: list[tuple[pb.Request, int]] = []
+        self.unreachable: list[int] = []
+        self.poll: LongPoll | None = None
+        self._callbacks: dict[int, Callable[[RhumblineError | None, Any], None]] = {}
+
+    def learn_lac(self, lac: int) -> None:
+        self.lacs.append(lac)
+        if self.poll is not None:
+            self.poll.end()
+
+    def keep(self, entry: Entry) -> None:
+        self.kept.append(entry)
+
+    def hint(self) -> None:
+        self.hints += 1
+
+    def failed_lately(self) -> list[BookieId]:
+        return self.failed
+
+    def message_link(self, bookie: BookieId) -> Any:  # noqa: ANN401
+        index = BOOKIES.index(bookie)
+
+        def send(request: pb.Request, on_response: Any, *, extra_ms: int) -> bool:  # noqa: ANN401
+            self.received.append((index, round(asyncio.get_running_loop().time(), 6)))
+            self.requests.append((request, extra_ms))
+            self._callbacks[index] = on_response
+            return True
+
+        connection = SimpleNamespace(send_message=send)
+        return SimpleNamespace(connect=lambda: None if index in self.unreachable else connection)
+
+    def start(self, backoff: Backoff | None = None) -> LongPoll:
+        reader: Any = self
+        self.poll = LongPoll(reader, self.view, backoff)
+        return self.poll
+
+    def respond(
+        self,
+        index: int,
+        lac: int | None,
+        body: bytes | None = None,
+        status: v3.Status = v3.Status.OK,
+    ) -> None:
+        response = v3.read_response(self.requests[0][0], status, body, max_lac=lac)
+        self._callbacks[index](None, response)
+
+    def lose(self, index: int) -> None:
+        self._callbacks[index](LOST, None)
+
+    @property
+    def polled(self) -> list[int]:
+        return [index for index, _ in self.received]
+
+
+def entry(entry_id: int) -> bytes:
+    return encode_entry(DIGEST, 7, entry_id, entry_id - 1, 1, b"x")
+
+
+async def test_poll_waits_for_a_lac_above_the_known_one_for_ten_seconds() -> None:
+    reader = Reader(4)
+    poll = reader.start()
+    assert reader.received == [(2, 0)]
+    ((request, extra_ms),) = reader.requests
+    read = request.read_request
+    assert (read.ledger_id, read.previous_lac, read.timeout_ms) == (7, 4, 10_000)
+    assert read.flag == pb.ReadRequest.ENTRY_PIGGYBACK
+    assert extra_ms == 10_000
+    assert poll.previous == 4
+    assert not poll.is_over
+
+
+async def test_replicas_of_the_next_entry_come_first_in_the_order_of_the_policy() -> None:
+    reader = Reader(4, Quorum(3, 2, 2, 1), failed=[1])
+    reader.start()
+    assert reader.policy.ordered == [
+        [
+            ReplicaChoice(2, BOOKIES[2], None, has_failed=False),
+            ReplicaChoice(0, BOOKIES[0], "a", has_failed=False),
+        ],
+        [ReplicaChoice(1, BOOKIES[1], "b", has_failed=True)],
+    ]
+    await asyncio.sleep(2.5)
+    assert reader.received == [(2, 0), (0, 1), (1, 2)]
+
+
+async def test_response_with_a_higher_lac_is_learned_and_its_entry_kept() -> None:
+    reader = Reader(4)
+    poll = reader.start()
+    first = reader.polled[0]
+    await asyncio.sleep(0.5)
+    reader.respond(first, 6, entry(5))
+    assert reader.lacs == [6]
+    assert [kept.entry_id for kept in reader.kept] == [5]
+    assert poll.is_over
+    assert reader.policy.events == [("response", ReadKind.POLL, first, 0.0, 1)]
+    await asyncio.sleep(20)
+    assert len(reader.received) == 1
+    assert (reader.hints, reader.failures) == (0, [])
+
+
+@pytest.mark.parametrize("body", [None, entry(6), entry(5)[:-1] + b"y"])
+async def test_lac_is_learned_without_an_entry_or_with_one_that_is_wrong(
+    body: bytes | None,
+) -> None:
+    reader = Reader(4)
+    reader.start()
+    reader.respond(reader.polled[0], 5, body)
+    assert reader.lacs == [5]
+    assert reader.kept == []
+
+
+@pytest.mark.parametrize("lac", [None, 3, 4])
+async def test_early_response_without_a_higher_lac_is_followed_by_a_hint_and_a_pause(
+    lac: int | None,
+) -> None:
+    reader = Reader(4)
+    poll = reader.start()
+    await asyncio.sleep(0.5)
+    reader.respond(reader.polled[0], lac, entry(5))
+    assert (reader.lacs, reader.kept, reader.hints) == ([], [], 1)
+    assert reader.policy.events == []
+    assert not poll.is_over
+    began = asyncio.get_running_loop().time()
+    await poll.wait(60)
+    assert poll.is_over
+    assert 0.010 <= asyncio.get_running_loop().time() - began <= 0.030
+
+
+async def test_pauses_between_stuck_polls_grow_to_half_a_second() -> None:
+    loop = asyncio.get_running_loop()
+    reader = Reader(4)
+    backoff: Backoff | None = None
+    pauses = []
+    for _ in range(8):
+        poll = reader.start(backoff)
+        assert backoff in (None, poll.backoff)
+        backoff = poll.backoff
+        reader.respond(reader.polled[-1], 4)
+        began = loop.time()
+        await poll.wait(60)
+        pauses.append(loop.time() - began)
+    assert pauses[0] <= 0.030
+    assert 0.020 <= pauses[1] <= 0.060
+    assert all(0.250 <= pause <= 0.750 for pause in pauses[5:])
+
+
+@pytest.mark.parametrize(("after_s", "is_pausing"), [(4.9, True), (5.0, False), (9.9, False)])
+async def test_poll_that_lasted_for_half_of_its_time_out_ends_without_a_hint(
+    after_s: float, is_pausing: bool
+) -> None:
+    reader = Reader(4)
+    reader.unreachable = [1, 2]
+    await asyncio.sleep(1)
+    poll = reader.start()
+    await asyncio.sleep(after_s)
+    reader.respond(0, 4)
+    assert poll.is_over is not is_pausing
+    assert reader.hints == is_pausing
+
+
+async def test_poll_goes_on_while_another_replica_may_respond() -> None:
+    reader = Reader(4)
+    poll = reader.start()
+    await asyncio.sleep(1.5)
+    one, two = reader.polled
+    reader.respond(one, 4)
+    assert reader.hints == 0
+    await asyncio.sleep(0.2)
+    assert not poll.is_over
+    reader.respond(two, 5)
+    assert poll.is_over
+    assert reader.policy.events[-1] == ("response", ReadKind.POLL, two, 0.0, 1)
+
+
+async def test_error_sends_the_poll_to_the_next_replica_at_once() -> None:
+    reader = Reader(4)
+    poll = reader.start()
+    await asyncio.sleep(0.3)
+    reader.respond(reader.polled[0], None, status=v3.Status.NO_LEDGER)
+    assert reader.received[1][1] == 0.3
+    assert (reader.failures, reader.policy.events) == ([], [])
+    reader.lose(reader.polled[1])
+    lost = reader.polled[1]
+    assert reader.failures == [BOOKIES[lost]]
+    assert reader.policy.events == [("failure", lost)]
+    assert len(reader.received) == 3
+    assert not poll.is_over
+    reader.lose(reader.polled[2])
+    assert reader.hints == 1
+    # Only polls that wait at a bookie count for the delay until the next one.
+    assert reader.policy.sent_counts == [1, 1]
+
+
+async def test_error_starts_the_silence_anew() -> None:
+    reader = Reader(4)
+    reader.start()
+    await asyncio.sleep(0.9)
+    reader.lose(reader.polled[0])
+    await asyncio.sleep(0.9)
+    assert len(reader.received) == 2
+    await asyncio.sleep(0.2)
+    assert [at for _, at in reader.received] == [0, 0.9, 1.9]
+
+
+async def test_unreachable_replicas_are_skipped_and_reported_as_failed() -> None:
+    reader = Reader(4)
+    reader.unreachable = [0, 1, 2]
+    poll = reader.start()
+    assert sorted(index for _, index in reader.policy.events) == [0, 1, 2]  # type: ignore[misc]
+    assert {name for name, _ in reader.policy.events} == {"failure"}  # type: ignore[misc]
+    assert reader.hints == 1
+    await poll.wait(60)
+    assert asyncio.get_running_loop().time() <= 0.030
+
+
+async def test_replica_that_learns_the_lac_much_later_is_reported_as_slow() -> None:
+    reader = Reader(4)
+    reader.start()
+    await asyncio.sleep(2.5)
+    first, second, third = reader.polled
+    reader.respond(second, 5)
+    assert reader.policy.events == [("response", ReadKind.POLL, second, 0.0, 3)]
+    await asyncio.sleep(0.2)
+    assert reader.policy.slow == []
+    await asyncio.sleep(1)
+    assert reader.policy.slow == [(first, pytest.approx(2.75))]
+    assert third != first
+
+
+async def test_replica_that_learns_the_lac_soon_is_not_reported_as_slow() -> None:
+    reader = Reader(4)
+    reader.start()
+    await asyncio.sleep(1.5)
+    first, second = reader.polled
+    reader.respond(second, 5)
+    await asyncio.sleep(0.2)
+    reader.respond(first, 6, entry(5))
+    assert reader.lacs == [5, 6]
+    await asyncio.sleep(1)
+    assert reader.policy.slow == []
+
+
+async def test_ended_poll_is_sent_to_no_further_replica_but_takes_late_responses() -> None:
+    reader = Reader(4)
+    poll = reader.start()
+    await asyncio.sleep(0.5)
+    poll.end()
+    poll.end()
+    assert poll.is_over
+    await asyncio.sleep(5)
+    assert len(reader.received) == 1
+    reader.respond(reader.polled[0], 5)
+    assert reader.lacs == [5]
+    reader.poll = None
+    other = Reader(4)
+    ended = other.start()
+    ended.end()
+    other.lose(other.polled[0])
+    assert (len(other.received), other.hints) == (1, 0)
+    assert other.failures == [BOOKIES[other.polled[0]]]
+
+
+async def test_waiting_calls_end_with_the_poll_or_after_their_own_time() -> None:
+    loop = asyncio.get_running_loop()
+    reader = Reader(4)
+    poll = reader.start()
+    short = loop.create_task(poll.wait(0.3))
+    long = loop.create_task(poll.wait(60))
+    await asyncio.sleep(0.29)
+    assert not short.done()
+    await asyncio.sleep(0.02)
+    assert short.done()
+    assert not long.done()
+    poll.end()
+    await asyncio.sleep(0.001)
+    assert long.done()
+    await poll.wait(60)
+    assert loop.time() < 1
