@@ -108,7 +108,7 @@ class BookieLink:
             self._backoff.reset()  # the bookie has proved its identity: the pauses begin anew
         except (OSError, TimeoutError, RhumblineError) as error:
             connection.fail(
-                BookieUnavailableError(f"cannot connect to {self.bookie}: {error or 'timed out'}")
+                BookieUnavailableError(f"cannot connect to {self.bookie}: {str(error) or 'timed out'}")
             )
         except BaseException:
             connection.fail(BookieUnavailableError(f"connecting to {self.bookie} was cancelled"))

@@ -58,7 +58,7 @@ def link_to(
         runtime=Runtime(FixedClock(), Middle()),
         config=CONFIG,
         region=Region(region) if region else None,
-        tasks=tasks or Tasks(),
+        tasks=Tasks() if tasks is None else tasks,
     )
 
 
