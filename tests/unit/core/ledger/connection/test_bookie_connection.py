@@ -465,9 +465,7 @@ async def test_requests_are_sent_together_once_the_connection_is_ready() -> None
 async def test_batch_read_is_sent_at_once() -> None:
     alone = Alone().connect()
     alone.connection.send_batch_read(1, 5, (10, 1000), Responses())
-    assert alone.transport.written == [
-        v2.encode_batch_read(1, 5, 1, count_max=10, bytes_max=1000)
-    ]
+    assert alone.transport.written == [v2.encode_batch_read(1, 5, 1, count_max=10, bytes_max=1000)]
     await pass_ms(1)
     assert len(alone.transport.written) == 1
     alone.connection.fail(BookieUnavailableError("end"))

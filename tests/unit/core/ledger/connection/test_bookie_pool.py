@@ -114,9 +114,7 @@ async def test_closed_pool_fails_all_requests_and_connects_no_more() -> None:
     for link in links:
         connection = link.connect()
         assert connection is not None
-        connection.send_message(
-            v3.read_lac_request(0, 1), lambda error, _: errors.append(error)
-        )
+        connection.send_message(v3.read_lac_request(0, 1), lambda error, _: errors.append(error))
     await asyncio.sleep(0.1)
     assert errors == []
     await pool.aclose()
