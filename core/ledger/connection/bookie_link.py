@@ -107,9 +107,8 @@ class BookieLink:
                 await connection.wait_ready()
             self._backoff.reset()  # the bookie has proved its identity: the pauses begin anew
         except (OSError, TimeoutError, RhumblineError) as error:
-            connection.fail(
-                BookieUnavailableError(f"cannot connect to {self.bookie}: {str(error) or 'timed out'}")
-            )
+            reason = str(error) or "timed out"
+            connection.fail(BookieUnavailableError(f"cannot connect to {self.bookie}: {reason}"))
         except BaseException:
             connection.fail(BookieUnavailableError(f"connecting to {self.bookie} was cancelled"))
             raise

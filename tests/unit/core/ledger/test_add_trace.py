@@ -12,7 +12,9 @@ from rhumbline.core.runtime.tracing import TraceStep, Value
 class FakeSpan:
     """A span that remembers how it began and ended."""
 
-    def __init__(self, step: TraceStep, parents: Sequence[str], attributes: dict[str, Value]):
+    def __init__(
+        self, step: TraceStep, parents: Sequence[str], attributes: dict[str, Value]
+    ) -> None:
         self.step = step
         self.parents = list(parents)
         self.attributes = attributes

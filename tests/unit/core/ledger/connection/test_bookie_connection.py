@@ -733,7 +733,7 @@ async def test_transport_that_comes_after_the_time_out_is_aborted() -> None:
     waiting = asyncio.get_running_loop().create_task(alone.connection.wait_ready())
     await pass_ms(1)
     alone.connection.fail(BookieUnavailableError("timed out"))
-    with pytest.raises(BookieUnavailableError, match="^timed out$"):
+    with pytest.raises(BookieUnavailableError, match=r"^timed out$"):
         await waiting
     alone.connect()
     assert alone.transport.aborts == 1

@@ -108,7 +108,7 @@ async def test_errors_and_damaged_lacs_are_no_responses() -> None:
     await pool.respond(1, 20, ledger_id=8)
     assert not reading.done()
     await pool.respond(2, 12)
-    with pytest.raises(UnavailableError, match="too few bookies responded with their LAC: lost$"):
+    with pytest.raises(UnavailableError, match=r"too few bookies responded with their LAC: lost$"):
         await reading
 
 

@@ -10,6 +10,7 @@ from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import (
     ClosedError,
     CorruptionError,
+    InvalidArgumentError,
     NoSuchEntryError,
     NoSuchLedgerError,
     UnavailableError,
@@ -304,3 +305,222 @@ async def test_deleted_ledger_raises_no_such_ledger() -> None:
             await reader.read(0, 0)
         with pytest.raises(NoSuchLedgerError):
             await client.open(writer.ledger_id)
+
+
+# --- bounds, waiting and hints ------------------------------------------------------------------
+
+
+async def test_read_returns_at_most_the_configured_number_of_entries() -> None:
+    world = World("abc", LedgerConfig(read_batch_entries_max=4))
+    async with world.client("a") as client:
+        writer = await written(client, 10)
+        await writer.close()
+        reader = await client.open(writer.ledger_id)
+        assert [e.entry_id for e in await reader.read(0, 9)] == [0, 1, 2, 3]
+        assert [e.entry_id for e in await reader.read(5, 8)] == [5, 6, 7, 8]
+        assert [e.entry_id for e in await reader.read(9, 9)] == [9]
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 0), (1, 0), (0, 10), (10, 10)])
+async def test_only_confirmed_entries_may_be_read(first: int, last: int) -> None:
+    world = World("abc")
+    async with world.client("a") as client:
+        writer = await written(client, 10)
+        await writer.close()
+        reader = await client.open(writer.ledger_id)
+        with pytest.raises(InvalidArgumentError, match=rf"entries {first}\.\.{last} are not"):
+            await reader.read(first, last)
+
+
+async def test_known_lac_only_rises_and_a_closed_ledger_has_its_own() -> None:
+    world = World("abc")
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 10)
+        reader = await other.open(writer.ledger_id)
+        assert reader.last_add_confirmed == -1
+        assert not reader.is_closed
+        reader.learn_lac(5)
+        reader.learn_lac(3)
+        assert reader.last_add_confirmed == 5
+        closed = await writer.close()
+        await until(lambda: reader.is_closed)
+        assert reader.last_add_confirmed == closed.last_entry_id == 9
+        reader.learn_lac(20)
+        assert reader.last_add_confirmed == 9
+        assert reader.metadata == closed
+
+
+async def test_start_of_the_last_fragment_tells_a_lac() -> None:
+    world = World("abcabc")
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        stored = world.ledgers.now(writer.ledger_id)
+        world.ledgers.set(stored.with_fragment(4, stored.last_fragment.bookies))
+        assert (await other.open(writer.ledger_id)).last_add_confirmed == 3
+        writer.abandon()
+
+
+async def test_refresh_says_if_the_metadata_changed() -> None:
+    world = World("abc")
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 3)
+        reader = await other.open(writer.ledger_id)
+        world.ledgers.watches.clear()
+        assert await reader.refresh() is False
+        world.ledgers.set(world.ledgers.now(writer.ledger_id).in_recovery())
+        both = [asyncio.get_running_loop().create_task(reader.refresh()) for _ in range(2)]
+        assert [await task for task in both] == [True, True]
+        assert await reader.refresh() is False
+        assert reader.metadata == world.ledgers.now(writer.ledger_id)
+        writer.abandon()
+
+
+async def test_waiting_ends_at_its_own_time_out() -> None:
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 3, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        assert len(await reader.wait(-1, 1_000)) >= 1
+        assert reader.last_add_confirmed == 2
+        began = loop.time()
+        assert await reader.wait(2, 1_500) == []
+        assert loop.time() - began == pytest.approx(1.5, abs=0.001)
+        began = loop.time()
+        assert await reader.wait(2, 0) == []
+        assert loop.time() == began
+        assert [e.entry_id for e in await reader.wait(0, 0)] == [1, 2]
+        writer.abandon()
+
+
+async def test_entry_that_comes_with_the_lac_needs_no_read() -> None:
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 1, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        await reader.wait(-1, 1_000)
+        waiting = loop.create_task(reader.wait(0, 10_000))
+        also = loop.create_task(reader.wait(0, 10_000))
+        await asyncio.sleep(0.1)
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        done = Outcomes()
+        writer.add(b"001", done)
+        await until(lambda: done.acked == [1])
+        await writer.publish_lac()
+        assert [e.payload for e in await waiting] == [b"001"]
+        assert [e.payload for e in await also] == [b"001"]
+        requests = [r for b in world.bookies for r in b.requests]
+        assert not any(isinstance(r, v2.ReadRequest | v2.BatchReadRequest) for r in requests)
+        writer.abandon()
+
+
+async def test_change_that_is_noticed_ends_a_wait() -> None:
+    """The metadata store tells of the close; the bookies do not."""
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 2, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        await reader.wait(-1, 1_000)
+        waiting = loop.create_task(reader.wait(1, 60_000))
+        await asyncio.sleep(0.1)
+        began = loop.time()
+        await writer.close()
+        assert await waiting == []
+        assert loop.time() - began < 0.05
+
+
+async def test_early_end_of_a_poll_leads_to_the_closed_metadata_without_a_watch() -> None:
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 2, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        await reader.wait(-1, 1_000)
+        world.ledgers.watches.clear()
+        for bookie in world.bookies:
+            bookie.script = lambda _: v3.Status.NO_ENTRY
+        await writer.close()
+        began = loop.time()
+        assert await reader.wait(1, 60_000) == []
+        assert loop.time() - began < 0.2
+        assert reader.is_closed
+
+
+async def test_hint_is_followed_once_the_store_responds_again() -> None:
+    config = LedgerConfig(metadata_timeout_ms=2_000, backoff_ms_min=10, backoff_ms_max=100)
+    world = World("abc")
+    async with world.client("a") as client, world.client("c", config) as other:
+        writer = await written(client, 2)
+        reader = await other.open(writer.ledger_id)
+        stored = world.ledgers.now(writer.ledger_id)
+        world.ledgers.set(stored.in_recovery())
+        world.ledgers.is_away = True
+        await asyncio.sleep(1)
+        assert reader.metadata == stored
+        world.ledgers.is_away = False
+        await asyncio.sleep(0.2)
+        assert reader.metadata == stored.in_recovery()
+        world.ledgers.is_away = True
+        world.ledgers.set(stored)
+        await asyncio.sleep(3)
+        world.ledgers.is_away = False
+        await asyncio.sleep(1)
+        assert reader.metadata == stored.in_recovery(), "it gave up: the next hint tries again"
+        reader.hint()
+        await asyncio.sleep(0.1)
+        assert reader.metadata == stored
+        writer.abandon()
+
+
+async def test_fresh_lac_of_a_closed_ledger_asks_nobody() -> None:
+    world = World("abc")
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 3)
+        await writer.close()
+        reader = await other.open(writer.ledger_id)
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        world.ledgers.is_away = True
+        assert await reader.update_last_add_confirmed() == 2
+        assert all(bookie.requests == [] for bookie in world.bookies)
+
+
+async def test_fresh_lac_follows_the_metadata() -> None:
+    world = World("abc")
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 3)
+        reader = await other.open(writer.ledger_id)
+        world.ledgers.watches.clear()
+        await writer.close()
+        assert await reader.update_last_add_confirmed() == 2
+        assert reader.is_closed
+
+
+async def test_closed_reader_refuses_every_call() -> None:
+    world = World("abc")
+    async with world.client("a") as client:
+        writer = await written(client, 3)
+        reader = await client.open(writer.ledger_id)
+        assert client.statistics()["open_handles"] == 2
+        await reader.aclose()
+        await reader.aclose()
+        assert client.statistics()["open_handles"] == 1
+        for call in (
+            reader.read(0, 0),
+            reader.wait(5, 100),
+            reader.update_last_add_confirmed(),
+            reader.update_last_add_confirmed(fresh=False),
+        ):
+            with pytest.raises(ClosedError):
+                await call
+        world.ledgers.set(world.ledgers.now(writer.ledger_id).in_recovery())
+        await asyncio.sleep(1)
+        assert reader.metadata == writer.metadata
+        writer.abandon()

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -612,7 +613,7 @@ async def test_ledger_that_another_closed_elsewhere_is_not_closed_again() -> Non
         await until(lambda: len(done.acked) == 3)
         stored = world.ledgers.now(writer.ledger_id)
         world.ledgers.set(stored.closed(1, 2))
-        with pytest.raises(LedgerClosedError, match="at entry 1, not at 2$"):
+        with pytest.raises(LedgerClosedError, match=r"at entry 1, not at 2$"):
             await writer.close()
         world.ledgers.set(stored.closed(2, 2))
         with pytest.raises(LedgerClosedError):
@@ -741,7 +742,7 @@ async def test_waiting_entries_probe_a_failed_bookie_without_further_adds() -> N
         writer.add(b"0", done)
         await asyncio.sleep(2)
         assert done.all == []
-        pauses = [b - a for a, b in zip(refused, refused[1:], strict=False)]
+        pauses = [b - a for a, b in pairwise(refused)]
         assert len(pauses) >= 10
         assert all(0.05 <= pause <= 0.16 for pause in pauses)
         failed.script = None
@@ -787,8 +788,7 @@ async def test_quorum_time_out_counts_from_the_oldest_entry() -> None:
         hold_all(world)
         began = loop.time()
         writer.add(b"x", done)
-        while not writer.is_failed:
-            await asyncio.sleep(0.05)
+        await until(lambda: writer.is_failed)
         assert 2 < loop.time() - began < 2.3
         text = str(writer.failure)
         assert "entry 20 has no quorum after 2" in text
