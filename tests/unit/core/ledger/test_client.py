@@ -299,8 +299,8 @@ async def test_bookies_that_failed_lately_are_avoided_while_there_are_others() -
             client._context.pool.on_failure(bookie)
         writer = await client.create(Q)
         assert not set(writer.metadata.last_fragment.bookies) & set(avoided)
-        for bookie in world.bookies[3:]:
-            bookie.is_down = True
+        for fake in world.bookies[3:]:
+            fake.is_down = True
         again = await client.create(Q)
         assert set(again.metadata.last_fragment.bookies) == set(avoided)
 

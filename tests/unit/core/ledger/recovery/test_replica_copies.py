@@ -147,7 +147,7 @@ async def test_entries_of_a_bookie_are_listed() -> None:
             body = availability.encode([(3, 2), (9, 1)]) if status is v3.Status.OK else None
             pipe.respond(v3.frame(v3.list_entries_response(request, status, body)))
 
-        target.serve_message = serve  # type: ignore[method-assign]
+        target.serve_message = serve  # type: ignore[method-assign,assignment]
         found = await client.copies.list_entries(target.bookie, 7)
         assert [entry for entry in range(20) if entry in found] == [3, 4, 9]
         assert len(await client.copies.list_entries(target.bookie, 8)) == 0
