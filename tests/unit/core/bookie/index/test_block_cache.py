@@ -33,3 +33,18 @@ def test_cache_without_room_keeps_the_last_block() -> None:
     assert cache.get(1, 0) is first
     cache.put(1, 1, second)
     assert (cache.get(1, 0), cache.get(1, 1)) == (None, second)
+
+
+def test_blocks_are_known_by_the_serial_number_of_their_file_and_their_own() -> None:
+    cache = IndexBlockCache(10_000)
+    blocks = {(serial, at): block_of_one_row() for serial in (1, 2, 3) for at in (0, 1, 2)}
+    for key, block in blocks.items():
+        cache.put(*key, block)
+    assert cache.held_bytes == sum(block.size for block in blocks.values())
+    assert all(cache.get(*key) is block for key, block in blocks.items())
+    other = block_of_one_row()
+    cache.put(2, 1, other)
+    assert cache.get(2, 1) is other
+    assert cache.held_bytes == sum(block.size for block in blocks.values())
+    cache.clear()
+    assert (cache.get(2, 1), cache.held_bytes) == (None, 0)

@@ -1,5 +1,6 @@
 """Blocks hold rows of any shape, and find each of them."""
 
+import struct
 from array import array
 from random import Random
 
@@ -103,3 +104,75 @@ def test_format_does_not_depend_on_the_byte_order_of_the_machine(
     assert index_blocks.column_bytes(swapped) == b"\x01\x00\x00\x00\x02\x00\x00\x00"
     monkeypatch.undo()
     assert all_rows([block]) == {1: rows.page(0, 9)}
+
+
+def test_bytes_of_a_block_are_those_of_the_specification() -> None:
+    dense = [(4, rows_of([(5, 1_000, 70), (6, 1_200, 70)])), (9, rows_of([(0, 900, 70)]))]
+    (block,) = blocks_of(dense)
+    expected = struct.pack("<HHBQ", 3, 2, 1, 900) + struct.pack("<QQqqHH", 4, 9, 5, 0, 0, 2)
+    assert block.data == expected + struct.pack("<IIII", 100, 300, 0, 70)
+    assert block[:5] == (4, 5, 9, 0, 3)
+    sparse = [(4, rows_of([(5, 1_000, 70), (8, 1_200, 71)])), (9, rows_of([(7, 900, 70)]))]
+    (block,) = blocks_of(sparse)
+    expected = struct.pack("<HHBQ", 3, 2, 2, 900) + struct.pack("<QQqqHH", 4, 9, 5, 7, 0, 2)
+    assert block.data == expected + struct.pack("<9I", 100, 300, 0, 70, 71, 70, 0, 3, 0)
+    assert block[:5] == (4, 5, 9, 7, 3)
+    (block,) = blocks_of([(4, rows_of([(5, 1_000, 70), (8, 1_200, 70)]))])
+    assert block.data[4] == 3, "one length, and ids"
+
+
+def test_block_finds_exactly_its_rows_and_tells_its_size() -> None:
+    for ids in ((5, 6, 7), (5, 8, 9)):
+        columns = [
+            (4, rows_of([(at, 10 * at, at) for at in ids])),
+            (9, rows_of([(at, 20 * at, at) for at in ids])),
+        ]
+        (encoded,) = blocks_of(columns)
+        block = IndexBlock(encoded.data)
+        assert block.size == len(encoded.data) + 600
+        for ledger_id in range(11):
+            found = {at: block.find(ledger_id, at) for at in range(-1, 12)}
+            rows = dict(columns).get(ledger_id, LedgerEntries())
+            assert found == {at: rows.find(at) for at in found}
+            copy = block.rows_of(ledger_id)
+            assert copy.page(0, 99) == rows.page(0, 99)
+            assert copy.last == rows.last
+
+
+def test_blocks_are_cut_at_their_row_count_and_at_the_start_of_long_ledgers() -> None:
+    def rows(first: int, count: int) -> LedgerEntries:
+        return rows_of([(first + at, 1_000 + at, 10) for at in range(count)])
+
+    def shape(*counts: int) -> list[tuple[int, int, int, int, int]]:
+        columns = [(number, rows(3, count)) for number, count in enumerate(counts, 1)]
+        return [block[:5] for block in blocks_of(columns)]
+
+    assert shape() == []
+    assert shape(ROWS_MAX) == [(1, 3, 1, 514, 512)]
+    assert shape(ROWS_MAX + 1) == [(1, 3, 1, 514, 512), (1, 515, 1, 515, 1)]
+    assert shape(63, 63) == [(1, 3, 2, 65, 126)]
+    assert shape(63, 64, 63) == [(1, 3, 1, 65, 63), (2, 3, 3, 65, 127)]
+    small = shape(*[50] * 11)
+    assert small == [(1, 3, 11, 14, 512), (11, 15, 11, 52, 38)]
+    assert shape(ROWS_MAX, 1) == [(1, 3, 1, 514, 512), (2, 3, 2, 3, 1)]
+
+
+def test_rows_that_are_too_far_apart_are_in_different_blocks() -> None:
+    far = 1 << 32
+    for first, second, together in (
+        ((0, 1_000, 7), (1, 1_000 + far - 1, 7), True),
+        ((0, 1_000, 7), (1, 1_000 + far, 7), False),
+        ((0, 1_000 + far, 7), (1, 1_000, 7), False),
+        ((0, 1_000, 7), (far - 1, 1_010, 7), True),
+        ((0, 1_000, 7), (far, 1_010, 7), False),
+    ):
+        blocks = list(blocks_of([(1, rows_of([first, second]))]))
+        assert len(blocks) == (1 if together else 2)
+        assert all_rows(blocks) == {1: [first, second]}
+        if first[0] == 0 and second[0] == 1:
+            blocks = list(blocks_of([(1, rows_of([first])), (2, rows_of([second]))]))
+            assert len(blocks) == (1 if together else 2)
+    rows = rows_of([(at, 1_000 + at * 10, 7) for at in range(40)] + [(40, 1_000 + 2 * far, 7)])
+    blocks = list(blocks_of([(1, rows), (2, rows_of([(0, 5, 7)]))]))
+    assert [block.row_count for block in blocks] == [20, 10, 5, 3, 1, 1, 1, 1], "halved"
+    assert all_rows(blocks)[1] == rows.page(0, 99)

@@ -1,9 +1,11 @@
 """An index file says where entries are, and notices every change of its bytes."""
 
 import asyncio
+import struct
 from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from rhumbline.core.bookie.index.entry_index import IndexedEntry, MemoryIndex
 from rhumbline.core.bookie.index.index_directory import IndexDirectory, index_path
@@ -12,10 +14,13 @@ from rhumbline.core.bookie.index.index_file import (
     DamagedBlockError,
     DataFile,
     IndexFile,
+    read_index_file,
+    write_index_file,
 )
 from rhumbline.core.bookie.log.log_format import LOG_KIND, OFFSET_BITS
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 
 ME = BookieId("b1@00000001")
 FILE = DataFile(LOG_KIND, 7, 0xABCDEF, 1 << 20)
@@ -141,3 +146,130 @@ async def test_empty_file_has_no_rows() -> None:
     assert (file.row_count, file.block_count) == (0, 0)
     assert await find(file, 1, 0) is None
     assert list(file.blocks_from(1, 0)) == []
+
+
+def footer(*counts: int, magic: bytes = b"RHUMIDX\0", version: int = 1) -> bytes:
+    data = struct.pack(">8sHHQQQQIIQI250s", magic, version, *FILE, *counts, ME.encode())
+    data = data.ljust(FOOTER_BYTES - 4, b"\0")
+    return data + struct.pack(">I", crc32c(data))
+
+
+async def test_bytes_of_an_index_file_are_those_of_the_specification() -> None:
+    disk = MemoryDisk()
+    rows = MemoryIndex()
+    rows.put([IndexedEntry(4, at, 1_000 + 20 * at, 10) for at in range(600)])
+    rows.put([IndexedEntry(9, 5, 900, 11)])
+    rows.entries_of(7)  # a ledger without rows is left out
+    file = await written(disk, rows)
+    content = bytes(disk.files[index_path(FILE.number)])
+    assert content[-FOOTER_BYTES:][:8] == b"RHUMIDX\0"
+    offset = len(content) - FOOTER_BYTES - 2 * 16 - 2 * 44
+    second = 13 + 18 + 4 * 512 + 4
+    blocks = content[:second], content[second:offset]
+    directory = struct.pack("<QQqq", 4, 9, 599, 5)
+    directory += struct.pack("<QQqqQQqqQQ", 4, 4, 0, 512, 4, 9, 511, 5, 0, second)
+    directory += struct.pack("<II", *map(crc32c, blocks))
+    assert content[offset:-FOOTER_BYTES] == directory
+    assert content[-FOOTER_BYTES:] == footer(601, 2, 2, offset, crc32c(directory))
+    assert (file.row_count, file.block_count, file.number) == (601, 2, FILE.number)
+    assert (file.rank, file.slot, file.serial, file.is_damaged) == ((0, 0), -1, 0, False)
+
+
+async def test_footer_of_another_format_is_refused() -> None:
+    disk = MemoryDisk()
+    await written(disk, MemoryIndex())
+    content = disk.files[index_path(FILE.number)]
+    assert content == footer(0, 0, 0, 0, 0)
+    directory = IndexDirectory(disk, ME)
+    assert await directory.read(LOG_KIND, FILE.number) is not None
+    for other in (
+        footer(0, 0, 0, 0, 0, magic=b"RHUMIDY\0"),
+        footer(0, 0, 0, 0, 0, version=2),
+        footer(0, 0, 0, 0, 1),
+        footer(0, 0, 0, 1, 0),
+        footer(0, 1, 0, 0, 0),
+    ):
+        content[:] = other
+        assert await directory.read(LOG_KIND, FILE.number) is None
+
+
+async def test_directory_is_read_with_the_footer_if_it_is_small() -> None:
+    for ledgers, reads in ((10, 1), (20_000, 2)):
+        disk = RecordingDisk()
+        rows = MemoryIndex()
+        for ledger_id in range(ledgers):
+            rows.put([IndexedEntry(ledger_id, 3, 1_000 + 20 * ledger_id, 10)])
+        await written(disk, rows)
+        disk.taken()
+        directory = IndexDirectory(disk, ME)
+        found = await directory.read(LOG_KIND, FILE.number)
+        assert found is not None
+        sizes = [int(length) for _, _, _, length in disk.taken("read")]
+        assert len(sizes) == reads
+        assert sizes[0] == min(64 << 10, len(disk.files[index_path(FILE.number)]))
+        index_file, columns = found
+        assert columns.ledgers.tolist() == list(range(ledgers))
+        assert set(columns.lasts) == {3}
+        assert await find(index_file, ledgers - 1, 3) == (1_000 + 20 * (ledgers - 1), 10)
+        assert await index_file.columns() is not None
+
+
+async def test_long_file_is_written_in_parts_with_pauses() -> None:
+    disk = RecordingDisk()
+    file = await disk.open("index", create=True)
+    rows = MemoryIndex()
+    count = 512 * 300
+    rows.put([IndexedEntry(1, at, 1_000 + 20 * at, 10) for at in range(count)])
+    pauses = 0
+
+    async def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    disk.taken()
+    await write_index_file(file, FILE, ME, rows.columns(), pause)
+    block = 13 + 18 + 4 * 512 + 4
+    part = -(-(256 << 10) // block) * block
+    assert disk.taken() == [
+        ("write", "index", 0),
+        ("write", "index", part),
+        ("write_durable", "index", 2 * part),
+    ]
+    assert pauses == 75, "one for four blocks"
+    found = await read_index_file(file, FILE.kind, FILE.number, ME)
+    assert found is not None
+    assert found[0].row_count == count
+    assert [len(columns) for _, columns in await found[0].columns()] == [count]
+
+
+async def test_keys_of_blocks_tell_which_of_them_can_have_an_entry() -> None:
+    disk = MemoryDisk()
+    rows = MemoryIndex()
+    rows.put([IndexedEntry(4, at, 1_000 + at, 10) for at in range(100, 1_200)])
+    rows.put([IndexedEntry(6, at, 5_000 + at, 10) for at in (7, 9)])
+    file = await written(disk, rows)
+    assert file.block_count == 3
+    expected = {
+        (3, 100): -1, (4, 99): -1, (4, 100): 0, (4, 611): 0, (4, 612): 1, (4, 1_123): 1,
+        (4, 1_124): 2, (4, 1_199): 2, (5, 0): 2, (6, 7): 2, (6, 9): 2, (6, 10): -1, (7, 0): -1,
+    }  # fmt: skip
+    assert {key: file.block_at(*key) for key in expected} == expected
+    assert list(file.blocks_from(4, 0)) == [(0, 100), (1, 612), (2, 1_124)]
+    assert list(file.blocks_from(4, 611)) == [(0, 100), (1, 612), (2, 1_124)]
+    assert list(file.blocks_from(4, 612)) == [(1, 612), (2, 1_124)]
+    assert list(file.blocks_from(6, 0)) == [(2, 0)]
+    assert list(file.blocks_from(6, 9)) == [(2, 0)]
+    assert list(file.blocks_from(6, 10)) == []
+    assert list(file.blocks_from(3, 0)) == []
+    assert list(file.blocks_from(7, 0)) == []
+
+
+async def test_block_that_is_cut_short_is_damaged() -> None:
+    disk = MemoryDisk()
+    file = await written(disk, some_rows(600))
+    content = disk.files[index_path(FILE.number)]
+    start = file._offsets[1]
+    del content[start + 10 :]
+    await file.load(0)
+    with pytest.raises(DamagedBlockError, match=f"the index block at byte {start} is damaged"):
+        await file.load(1)

@@ -89,10 +89,10 @@ def test_intact_header_of_another_format_is_foreign_and_any_other_is_damaged() -
     good = file_header(b"RHUMLOG\0", 2)
     assert decode_file_header(good + b"and more", "x").bookie == ME
     for foreign in (file_header(b"OTHERLOG", 2), file_header(b"RHUMLOG\0", 3)):
-        with pytest.raises(ForeignDataError, match="^log/7 "):
+        with pytest.raises(ForeignDataError, match=r"^log/7 "):
             decode_file_header(foreign, "log/7")
     for damaged in (good[:-1], good[:-1] + b"\0", b""):
-        with pytest.raises(CorruptionError, match="^log/7: the file header is damaged$"):
+        with pytest.raises(CorruptionError, match=r"^log/7: the file header is damaged$"):
             decode_file_header(damaged, "log/7")
     longest = FileHeader(LOG_KIND, 7, 88, 6, 5, 9, BookieId("b" * 241 + "@00000001"))
     assert decode_file_header(encode_file_header(longest), "x") == longest
@@ -121,7 +121,7 @@ def test_records_of_a_body_are_listed_with_their_offsets() -> None:
         (324, b"", True),
     ]
     assert list(iterate_records(b"")) == []
-    for cut, message in ((body[:4], "byte 0 of 4$"), (body[:100], "300 bytes is .* byte 100$")):
+    for cut, message in ((body[:4], "byte 0 of 4$"), (body[:100], r"300 bytes is .* byte 100$")):
         with pytest.raises(CorruptionError, match=message):
             list(iterate_records(cut))
     with pytest.raises(CorruptionError, match="of 5 bytes"):

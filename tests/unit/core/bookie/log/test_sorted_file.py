@@ -98,7 +98,7 @@ async def test_records_are_copied_and_their_positions_returned(
     assert group is not None
     assert group[:3] == (2 * len(numbers), 55, 1)
     assert group[5:] == (len(body), crc32c(body))
-    rows, scan = await read_rows(files, decode_file_header(content, PATH), end)
+    _, scan = await read_rows(files, decode_file_header(content, PATH), end)
     assert (scan.damages, scan.end, scan.group_number) == ([], end, 2)
 
 

@@ -138,7 +138,7 @@ class LogWorld:
 async def until(condition: Callable[[], object]) -> None:
     """Wait until the condition is true."""
     async with asyncio.timeout(20):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -264,9 +264,7 @@ async def test_lazy_state_is_written_after_a_short_time_and_an_urgent_one_at_onc
     for _ in range(20):
         await asyncio.sleep(0)
     assert world.log.sync_count == 1
-    async with asyncio.timeout(20):
-        while len(outcomes) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(outcomes) == 2)
     assert loop.time() - started >= 0.045
     assert (outcomes, world.log.sync_count) == ([None, None], 2)
     world.log.append_state(STATE, outcomes.append, is_urgent=False)
@@ -287,9 +285,7 @@ async def test_lazy_state_that_arrives_during_a_write_is_written_soon_after() ->
     world.log.append_state(STATE, outcomes.append, is_urgent=False)
     world.disk.gate = None
     gate.set()
-    async with asyncio.timeout(20):
-        while not outcomes:
-            await asyncio.sleep(0.01)
+    await until(lambda: outcomes)
     assert outcomes == [None]
     assert world.log.sync_count == 2
     await world.log.aclose()
