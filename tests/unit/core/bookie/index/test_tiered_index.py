@@ -13,6 +13,7 @@ from rhumbline.core.bookie.log.log_format import OFFSET_BITS
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.tests.unit.core.bookie.index.test_index_file import ME, no_pause
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 
 Model = dict[int, dict[int, tuple[int, int]]]
 
@@ -181,3 +182,199 @@ async def test_copy_outside_one_file_is_found() -> None:
     await world.write(second)
     assert await world.index.locate(1, 0, except_file=second) == older
     assert await world.index.locate(1, 0, except_file=first) == world.model[1][0]
+
+
+def entry_row(number: int, ledger_id: int, entry_id: int) -> IndexedEntry:
+    return IndexedEntry(ledger_id, entry_id, number << OFFSET_BITS | 10 * entry_id, 7)
+
+
+class Files:
+    """An index whose files are made from lists of (ledger id, entry id)."""
+
+    def __init__(self, cache_bytes: int = 1 << 20) -> None:
+        self.disk = RecordingDisk()
+        self.directory = IndexDirectory(self.disk, ME)
+        self.index = TieredIndex(cache_bytes)
+
+    async def add(
+        self, number: int, keys: list[tuple[int, int]], rank: tuple[int, int] | None = None,
+        replaced: int = 0,
+    ) -> None:  # fmt: skip
+        await self.directory.prepare()
+        rows = MemoryIndex()
+        rows.put([entry_row(number, *key) for key in keys])
+        found = await self.directory.write(DataFile(1, number, 5, 10), rows.columns(), no_pause)
+        await self.index.add_file(*found, rank or (1, number), replaced)
+
+    async def number_of(self, ledger_id: int, entry_id: int, except_file: int = 0) -> int | None:
+        """Return the number of the file in which the index finds the entry."""
+        found = await self.index.locate(ledger_id, entry_id, except_file=except_file)
+        return None if found is None else found.position >> OFFSET_BITS
+
+
+async def test_newest_file_by_rank_counts() -> None:
+    files = Files()
+    await files.add(5, [(1, 0), (1, 1)], (0, 2))
+    await files.add(6, [(1, 0), (1, 2)], (0, 1))
+    await files.add(4, [(1, 0)], (1, 4))
+    assert await files.number_of(1, 0) == 4
+    assert await files.number_of(1, 0, except_file=4) == 5
+    assert [await files.number_of(1, at) for at in (1, 2, 3)] == [5, 6, None]
+    page = await files.index.page(1, 0, 9)
+    assert [row.position >> OFFSET_BITS for row in page] == [4, 5, 6]
+    assert files.index.row_count == 5
+    assert files.index.last(1) == 2
+    assert files.index.last(2) is None
+
+
+async def test_slot_of_a_removed_file_is_used_again_and_its_ledgers_are_not_mixed_up() -> None:
+    files = Files()
+    await files.add(1, [(1, 0), (2, 0)])
+    await files.add(2, [(2, 0), (3, 0)])
+    files.disk.taken()
+    await files.index.remove_file(1)
+    assert files.disk.taken("close") == [("close", index_path(1))]
+    assert await files.number_of(1, 0) is None
+    assert await files.number_of(2, 0) == 2
+    await files.index.remove_file(1)
+    await files.add(3, [(4, 0)])
+    await files.add(4, [(5, 0)])
+    found = [await files.number_of(ledger_id, 0) for ledger_id in range(7)]
+    assert found == [None, None, 2, 2, 3, 4, None]
+    slots = [file.slot for file in files.index.files.values()]
+    assert sorted(slots) == [0, 1, 2]
+    serials = [file.serial for file in files.index.files.values()]
+    assert len(set(serials)) == 3
+    await files.add(5, [(3, 0), (4, 0)], (1, 9), replaced=2)
+    assert sorted(files.index.files) == [3, 4, 5]
+    found = [await files.number_of(ledger_id, 0) for ledger_id in range(7)]
+    assert found == [None, None, None, 5, 5, 4, None], "a rank above that of file 3"
+    files.disk.taken()
+    await files.index.aclose()
+    assert len(files.disk.taken("close")) == 3
+    await files.index.aclose()
+    assert files.disk.taken() == []
+
+
+async def test_file_takes_the_place_of_sealed_rows_and_of_its_own_older_form() -> None:
+    files = Files()
+    files.index.put([entry_row(7, 1, 0)])
+    files.index.seal(7)
+    assert list(files.index.sealed_tiers) == [7]
+    assert files.index.row_count == 1
+    await files.add(7, [(1, 0)])
+    assert files.index.sealed_tiers == {}
+    assert files.index.row_count == 1
+    files.disk.taken()
+    await files.add(7, [(1, 0), (1, 1)], replaced=7)
+    assert files.disk.taken("close")[-1] == ("close", index_path(7))
+    assert files.index.row_count == 2
+    assert await files.number_of(1, 1) == 7
+    files.index.seal(9, MemoryIndex())
+    await files.index.remove_file(9)
+    assert files.index.sealed_tiers == {}
+
+
+async def test_sealed_rows_are_found_newest_first() -> None:
+    index = TieredIndex()
+    for number in (3, 10, 5):
+        rows = MemoryIndex()
+        rows.put([entry_row(number, 1, 0), entry_row(number, number, 0)])
+        index.seal(number, rows)
+    index.put([entry_row(11, 1, 9)])
+    found = index.find(1, 0)
+    assert found is not None
+    assert found == await index.locate(1, 0)
+    assert found.position >> OFFSET_BITS == 10
+    other = await index.locate(1, 0, except_file=10)
+    assert other is not None
+    assert other.position >> OFFSET_BITS == 5
+    assert index.last(1) == 9
+    assert list(index.ledgers()) == [1, 3, 5, 10]
+    page = await index.page(1, 0, 9)
+    assert [row.position >> OFFSET_BITS for row in page] == [10, 11]
+    index.drop(1)
+    assert (index.find(1, 0), index.last(1)) == (None, None)
+    assert index.row_count == 3
+
+
+async def test_highest_ids_rise_with_each_file_and_never_fall() -> None:
+    files = Files()
+    await files.add(1, [(1, 5), (2, 9), (3, 1)])
+    await files.add(2, [(1, 7), (2, 8), (4, 0)])
+    assert [files.index.last(ledger_id) for ledger_id in (1, 2, 3, 4)] == [7, 9, 1, 0]
+    files.index.put([entry_row(3, 1, 6), entry_row(3, 3, 6)])
+    assert [files.index.last(ledger_id) for ledger_id in (1, 2, 3, 4)] == [7, 9, 6, 0]
+
+
+async def test_page_reads_no_more_blocks_than_it_needs() -> None:
+    files = Files(cache_bytes=0)
+    await files.add(1, [(1, at) for at in range(2_000)])
+    await files.add(2, [(1, at) for at in range(3_000, 5_000)])
+    for first, limit, reads in ((0, 100, 1), (500, 12, 1), (500, 13, 2), (3_000, 1, 1)):
+        files.disk.taken()
+        page = await files.index.page(1, first, limit)
+        assert [row.entry_id for row in page] == list(range(first, first + limit))
+        assert len(files.disk.taken("read")) <= reads + 1, (first, limit)
+
+
+async def test_block_is_read_once_while_it_is_in_the_cache() -> None:
+    files = Files()
+    await files.add(1, [(1, at) for at in range(600)])
+    files.disk.taken()
+    assert await files.number_of(1, 5) == 1
+    assert await files.number_of(1, 6) == 1
+    assert len(files.disk.taken("read")) == 1
+    assert await files.number_of(1, 599) == 1
+    assert len(files.disk.taken("read")) == 1
+    await files.index.page(1, 0, 600)
+    assert files.disk.taken("read") == []
+
+
+async def test_damage_of_a_file_out_of_use_is_not_reported() -> None:
+    files = Files(cache_bytes=0)
+    reported: list[int] = []
+    files.index.on_damage = lambda file, error: reported.append(file.number)
+    await files.add(1, [(1, 0)])
+    file = files.index.files[1]
+    await files.add(2, [(1, 0)], (1, 1), replaced=1)
+    files.disk.files[index_path(1)][0] ^= 1
+    with pytest.raises(DamagedBlockError):
+        await files.index._block(file, 0)
+    assert (reported, file.is_damaged) == ([], False)
+    assert await files.number_of(1, 0) == 2
+
+
+async def test_damaged_newer_file_does_not_hide_the_copy_of_an_older_one() -> None:
+    files = Files(cache_bytes=0)
+    await files.add(1, [(1, 0)])
+    await files.add(2, [(1, 0), (1, 1)])
+    files.disk.files[index_path(2)][0] ^= 1
+    assert await files.number_of(1, 0) == 1
+    with pytest.raises(DamagedBlockError):
+        await files.number_of(1, 1)
+    assert files.index.files[2].is_damaged
+    assert not files.index.files[1].is_damaged
+
+
+async def test_adding_many_ledgers_lets_other_tasks_run() -> None:
+    files = Files()
+    steps = 0
+
+    async def count_steps() -> None:
+        nonlocal steps
+        while True:
+            steps += 1
+            await asyncio.sleep(0)
+
+    await files.directory.prepare()
+    rows = MemoryIndex()
+    rows.put([entry_row(1, ledger_id, 0) for ledger_id in range(6_000)])
+    found = await files.directory.write(DataFile(1, 1, 5, 10), rows.columns(), no_pause)
+    counting = asyncio.ensure_future(count_steps())
+    await asyncio.sleep(0)
+    before = steps
+    await files.index.add_file(*found, (1, 1))
+    assert steps - before == 3
+    counting.cancel()
+    assert list(files.index.ledgers()) == list(range(6_000))
