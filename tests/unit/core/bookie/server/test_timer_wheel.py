@@ -42,3 +42,38 @@ async def test_entries_expire_in_order_and_never_early() -> None:
     wheel.close()
     await asyncio.sleep(0.02)
     assert log == ["b", "c", "a"]
+
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_entry_expires_at_the_end_of_its_bucket() -> None:
+    loop = asyncio.get_running_loop()
+    expired_ms: dict[str, int] = {}
+
+    class Timed(Item):
+        def expired(self) -> None:
+            assert self.tick == 0
+            expired_ms[self._name] = round(loop.time() * 1000)
+
+    wheel = TimerWheel()
+    start = round(loop.time() * 100) * 10
+    for name, delay_ms in (("late", 57), ("early", 20), ("same", 25), ("now", 0)):
+        wheel.add(Timed([], name), delay_ms)
+    assert wheel.count == 4
+    await asyncio.sleep(0.2)
+    assert {name: at - start for name, at in expired_ms.items()} == {
+        "now": 10,
+        "early": 30,
+        "same": 30,
+        "late": 60,
+    }
+    assert wheel.count == 0
+    again = Timed([], "again")
+    wheel.add(again, 10)
+    assert again.tick > 0
+    wheel.remove(again)
+    assert (again.tick, wheel.count) == (0, 0)
+    wheel.add(again, 10)
+    await asyncio.sleep(0.1)
+    assert "again" in expired_ms
+    wheel.close()
+    wheel.close()
