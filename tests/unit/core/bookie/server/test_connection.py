@@ -3,8 +3,12 @@
 import asyncio
 import struct
 from random import Random
+from typing import cast
 
+from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.log.commit_group import Outbox
+from rhumbline.core.protocol.errors import DiskFailedError
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, one_bookie
@@ -65,3 +69,246 @@ async def test_slow_disk_pauses_reading_of_the_socket() -> None:
         assert 50_000 < waiting_bytes < 2_000_000
         responses = [v2.decode_response(await wire.frame()) for _ in range(1000)]
         assert responses == [v2.AddResponse(Code.OK, 1, n) for n in range(1, 1001)]
+
+
+class FakeTransport:
+    """A transport that records what is done to it."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.parts: list[list[bytes]] = []
+        self.done: list[str] = []
+        self.limit = 0
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.parts.append(list(parts))
+
+    def pause_reading(self) -> None:
+        self.done.append("pause")
+
+    def resume_reading(self) -> None:
+        self.done.append("resume")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def abort(self) -> None:
+        self.done.append("abort")
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.limit = high
+
+    def codes(self) -> list[int]:
+        """Return the codes of all v2 responses that were written, and forgets them."""
+        data, found = b"".join(self.written), []
+        self.written.clear()
+        while data:
+            size = int.from_bytes(data[:4], "big") + 4
+            found.append(int(v2.decode_response(data[4:size])[0]))
+            data = data[size:]
+        return found
+
+
+class Peer:
+    """A connection of a bookie over a fake transport."""
+
+    def __init__(self, bookie: Bookie) -> None:
+        self.transport = FakeTransport()
+        self.connection = bookie._accept()
+        self.connection.connection_made(cast("asyncio.Transport", self.transport))
+
+    def send(self, *frames: bytes) -> None:
+        self.connection.data_received(b"".join(frames))
+
+    async def codes(self, count: int) -> list[int]:
+        found: list[int] = []
+        for _ in range(500):
+            found += self.transport.codes()
+            if len(found) >= count:
+                break
+            await asyncio.sleep(0)
+        return found
+
+
+def add(number: int, payload: bytes = b"hello", key: bytes = KEY) -> bytes:
+    return v2.encode_add(key, entry(1, number, payload))
+
+
+async def test_connections_above_the_maximum_are_closed_at_once() -> None:
+    async with one_bookie(BookieConfig(connection_count_max=2)) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        first, second = Peer(bookie), Peer(bookie)
+        assert (first.transport.done, second.transport.done) == ([], ["close"])
+        assert first.transport.limit == 8 << 20
+        assert bookie.statistics()["closed"] == {"too-many-connections": 1}
+        second.send(add(1))
+        assert bookie.storage.log.group.count == 0, "what arrives later is ignored"
+        first.connection.connection_lost(None)
+        assert bookie.statistics()["connections"] == 1
+        third = Peer(bookie)
+        assert third.transport.done == []
+        third.connection.abort()
+        assert third.transport.done == ["abort"]
+        assert third.connection.eof_received() is False
+
+
+async def test_responses_of_one_chunk_leave_together() -> None:
+    async with one_bookie() as (_, bookie, wire):
+        for number in range(3):
+            assert await wire.add(entry(1, number)) == Code.OK
+        peer = Peer(bookie)
+        peer.send(*(v2.encode_read(1, number) for number in range(4)))
+        assert len(peer.transport.written) == 1
+        assert peer.transport.codes() == [Code.OK, Code.OK, Code.OK, Code.NO_ENTRY]
+        peer.connection.send(v2.encode_read_response(Code.OK, 1, 0, b""))
+        peer.connection.send(v2.encode_read_response(Code.IO, 1, 0, b""))
+        assert peer.transport.written == []
+        await asyncio.sleep(0)
+        assert len(peer.transport.written) == 1
+        assert peer.transport.codes() == [Code.OK, Code.IO]
+        peer.connection.send(v2.encode_read_response(Code.OK, 1, 0, b""))
+        await asyncio.sleep(0)
+        assert peer.transport.codes() == [Code.OK]
+        peer.connection.send(v2.encode_read_response(Code.OK, 1, 0, b""))
+        peer.connection.close("test")
+        assert peer.transport.codes() == [Code.OK], "what waits is sent before the end"
+        peer.connection.close("test")
+        assert peer.transport.done == ["close"]
+        assert bookie.statistics()["closed"] == {"test": 1}
+        peer.connection.send(b"late")
+        peer.connection.send_parts([b"late"])
+        await asyncio.sleep(0)
+        assert (peer.transport.written, peer.transport.parts) == ([], [])
+
+
+async def test_frames_are_served_however_they_are_cut() -> None:
+    async with one_bookie() as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        peer = Peer(bookie)
+        data = b"".join([add(1), v2.encode_read(1, 0), add(2)])
+        for at in range(0, len(data), 7):
+            peer.send(data[at : at + 7])
+        assert await peer.codes(3) == [Code.OK] * 3
+        assert bookie.statistics()["half_frame_bytes"] == 0
+        peer.send(data[:10])
+        assert bookie.statistics()["half_frame_bytes"] == 10
+        peer.connection.connection_lost(None)
+        assert bookie.statistics()["half_frame_bytes"] == 0
+
+
+async def test_small_parts_are_joined_and_large_ones_are_not() -> None:
+    async with one_bookie() as (_, bookie, _wire):
+        peer = Peer(bookie)
+        peer.connection.send_parts([bytes(2047), bytes(2048)])
+        assert [len(data) for data in peer.transport.written] == [4095]
+        peer.connection.send_parts([bytes(2048), bytes(2048)])
+        assert [list(map(len, parts)) for parts in peer.transport.parts] == [[2048, 2048]]
+
+
+async def test_peer_that_does_not_read_its_responses_is_not_read() -> None:
+    async with one_bookie() as (_, bookie, _wire):
+        peer = Peer(bookie)
+        peer.connection.pause_writing()
+        peer.connection.pause_writing()
+        assert (peer.transport.done, peer.connection.is_paused) == (["pause"], True)
+        peer.connection.resume_writing()
+        peer.connection.resume_writing()
+        assert (peer.transport.done, peer.connection.is_paused) == (["pause", "resume"], False)
+
+
+async def test_connection_with_too_many_bytes_in_flight_is_not_read() -> None:
+    disk = MemoryDisk()
+    size = len(entry(1, 0))
+    config = BookieConfig(connection_inflight_bytes_max=2 * size)
+    async with one_bookie(config, disk) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        gate = disk.gate = asyncio.Event()
+        peer = Peer(bookie)
+        peer.send(add(1), add(2))
+        assert peer.transport.done == []
+        peer.send(add(3))
+        assert peer.transport.done == ["pause"]
+        disk.gate = None
+        gate.set()
+        assert await peer.codes(3) == [Code.OK] * 3
+        assert peer.transport.done == ["pause", "resume"]
+
+
+async def test_connections_with_adds_wait_while_too_many_bytes_wait_for_the_disk() -> None:
+    disk = MemoryDisk()
+    size = len(entry(1, 0)) + 8
+    async with one_bookie(BookieConfig(pending_bytes_max=2 * size), disk) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        gate = disk.gate = asyncio.Event()
+        adding, reading = Peer(bookie), Peer(bookie)
+        adding.send(add(1))
+        await asyncio.sleep(0.01)  # the first add is being written
+        adding.send(add(2), add(3))
+        assert adding.transport.done == []
+        adding.send(add(4))
+        assert adding.transport.done == ["pause"]
+        reading.send(v2.encode_read(1, 0))
+        assert reading.transport.done == [], "it has no adds in flight"
+        disk.gate = None
+        gate.set()
+        assert await adding.codes(4) == [Code.OK] * 4
+        assert adding.transport.done == ["pause", "resume"]
+
+
+async def test_connection_with_too_many_queued_reads_is_not_read() -> None:
+    config = BookieConfig(connection_reads_max=2, tail_cache_bytes=0)
+    async with one_bookie(config) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        peer = Peer(bookie)
+        peer.send(v2.encode_read(1, 0), v2.encode_read(1, 0))
+        assert peer.transport.done == []
+        peer.send(v2.encode_read(1, 0))
+        assert peer.transport.done == ["pause"]
+        assert await peer.codes(3) == [Code.OK] * 3
+        assert peer.transport.done == ["pause", "resume"]
+
+
+async def test_full_group_is_closed_in_the_middle_of_a_chunk() -> None:
+    async with one_bookie(BookieConfig(group_count_max=2)) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        syncs = bookie.storage.log.sync_count
+        peer = Peer(bookie)
+        peer.send(*(add(number) for number in range(1, 6)))
+        assert await peer.codes(5) == [Code.OK] * 5
+        assert bookie.storage.log.sync_count == syncs + 3
+
+
+async def test_adds_without_space_are_refused_and_a_failed_disk_closes_the_connection() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(disk=disk) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        peer = Peer(bookie)
+        disk.room = 10
+        peer.send(add(1), add(2))
+        assert await peer.codes(2) == [Code.READ_ONLY, Code.READ_ONLY]
+        assert peer.transport.done == []
+        disk.room = None
+        disk.is_failing = True
+        outbox = Outbox()
+        outbox.request_bytes = 5
+        peer.connection.add_inflight(5)
+        peer.connection.reject(outbox, DiskFailedError("I/O error"))
+        assert peer.transport.done == ["close"]
+        assert bookie.statistics()["closed"] == {"write-refused": 1}
+        disk.is_failing = False
+
+
+async def test_lac_of_an_add_must_be_below_its_entry() -> None:
+    async with one_bookie() as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        for lac in (5, 6, -2):
+            peer = Peer(bookie)
+            peer.send(v2.encode_add(KEY, entry(1, 5, lac=lac)))
+            assert peer.transport.done == ["close"], lac
+        peer = Peer(bookie)
+        peer.send(v2.encode_add(KEY, entry(1, 5, lac=4)), v2.encode_add(KEY, entry(1, 6, lac=-1)))
+        assert await peer.codes(2) == [Code.OK, Code.OK]
+        assert bookie.service.ledgers[1].lac == 4
