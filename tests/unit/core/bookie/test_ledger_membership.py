@@ -4,12 +4,25 @@ A writer introduces a ledger by an explicit LAC of -1 before its first add. An i
 create a ledger whose metadata does not name the bookie, undo a fence, or restore a deleted ledger.
 """
 
-from typing import NoReturn
+import asyncio
+from typing import NoReturn, cast
 
 import pytest
 
-from rhumbline.core.protocol.bookie_id import check_bookie_id
-from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.bookie.ledger_membership import (
+    LedgerMembership,
+    MembershipCheck,
+    MetadataReader,
+)
+from rhumbline.core.protocol.bookie_id import BookieId, check_bookie_id
+from rhumbline.core.protocol.errors import (
+    MetadataUnavailableError,
+    NoSuchLedgerError,
+    RhumblineError,
+    TooManyRequestsError,
+)
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire import v3
 from rhumbline.core.wire.v2 import Code
 from rhumbline.core.wire.v3 import Status
@@ -67,3 +80,68 @@ async def test_introduction_does_not_restore_a_deleted_ledger() -> None:
         bookie.service.storage.delete_ledger(2)
         assert await introduce(wire, 2) == Status.NO_LEDGER
         assert await wire.add(entry(2, 0)) == Code.NO_LEDGER
+
+
+class GatedReader:
+    """Metadata of ledgers that is read when the gate opens."""
+
+    def __init__(self, results: dict[int, LedgerMetadata | RhumblineError]) -> None:
+        self.gate = asyncio.Event()
+        self.results = results
+        self.read_ids: list[int] = []
+
+    async def read(self, ledger_id: int) -> tuple[LedgerMetadata, object]:
+        self.read_ids.append(ledger_id)
+        await self.gate.wait()
+        found = self.results[ledger_id]
+        if isinstance(found, RhumblineError):
+            raise found
+        return found, None
+
+
+def metadata_of(ledger_id: int, *ensembles: tuple[str, ...]) -> LedgerMetadata:
+    fragments = tuple(
+        Fragment(10 * at, tuple(BookieId(bookie) for bookie in ensemble))
+        for at, ensemble in enumerate(ensembles)
+    )
+    return LedgerMetadata(ledger_id, 1, 1, 1, fragments, creation_token=1)
+
+
+async def test_requests_for_one_ledger_share_a_read_and_their_number_is_limited() -> None:
+    reader = GatedReader(
+        {
+            1: metadata_of(1, ("other@00000001",), ("me@00000001",)),
+            2: metadata_of(2, ("other@00000001",)),
+            3: NoSuchLedgerError("no ledger 3"),
+            4: MetadataUnavailableError("the store is unavailable"),
+        }
+    )
+    tasks = Tasks()
+    membership = LedgerMembership(
+        cast(MetadataReader, reader), BookieId("me@00000001"), tasks, waiting_count_max=5
+    )
+    found: list[tuple[int, MembershipCheck]] = []
+    for ledger_id in (1, 1, 2, 3, 4):
+        membership.check(ledger_id, lambda check, at=ledger_id: found.append((at, check)))  # type: ignore[misc]
+    assert membership.waiting_count == 5
+    with pytest.raises(TooManyRequestsError, match=r"^5 requests wait .* \(at most 5\)$"):
+        membership.check(1, lambda check: None)
+    await asyncio.sleep(0)
+    assert reader.read_ids == [1, 2, 3, 4]
+    reader.gate.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert found == [
+        (1, MembershipCheck.NAMED),
+        (1, MembershipCheck.NAMED),
+        (2, MembershipCheck.NOT_NAMED),
+        (3, MembershipCheck.DELETED),
+        (4, MembershipCheck.UNKNOWN),
+    ]
+    assert membership.waiting_count == 0
+    membership.check(1, lambda check: found.append((9, check)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert found[-1] == (9, MembershipCheck.NAMED)
+    assert reader.read_ids == [1, 2, 3, 4, 1], "an outcome is not kept"
+    await tasks.aclose()

@@ -74,3 +74,59 @@ async def test_delayed_registration_of_a_closed_session_has_no_effect() -> None:
     await tasks.aclose()
     await store.deliver()
     assert await registered(directory) == ([], [])
+
+
+async def keeper(
+    tasks: Tasks, *, read_only: bool = False
+) -> tuple[MemoryStore, BookieDirectory, RegistrationKeeper]:
+    store = MemoryStore()
+    await initialise_cluster(store, Random(1))
+    directory = BookieDirectory(store)
+    found = RegistrationKeeper(
+        directory, BookieConfig(registration_retry_ms=700), Registration(ME, "h", 1, {}), tasks
+    )
+    assert (found.is_registered, found.lost_count) == (False, 0)
+    await found.join(read_only=read_only)
+    assert found.is_registered
+    return store, directory, found
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_bookie_is_registered_in_its_mode_until_it_leaves(read_only: bool) -> None:
+    tasks = Tasks()
+    _, directory, membership = await keeper(tasks, read_only=read_only)
+    expected: tuple[list[BookieId], list[BookieId]] = ([], [ME]) if read_only else ([ME], [])
+    assert await registered(directory) == expected
+    membership.set_read_only(read_only)
+    await asyncio.sleep(5)
+    assert await registered(directory) == expected
+    await membership.leave()
+    assert not membership.is_registered
+    assert await registered(directory) == ([], [])
+    await membership.leave()
+    membership.set_read_only(not read_only)
+    await asyncio.sleep(5)
+    assert await registered(directory) == ([], []), "it does not come back"
+    await tasks.aclose()
+
+
+async def test_registration_returns_after_the_store_was_unavailable() -> None:
+    tasks = Tasks()
+    store, directory, membership = await keeper(tasks)
+    store.disconnect()
+    membership.set_read_only(True)
+    await asyncio.sleep(3)
+    store.reconnect()
+    await wait_until_registered(directory, ([], [ME]))
+    assert membership.is_registered
+    await membership.leave()
+    await tasks.aclose()
+
+
+async def test_leaving_without_the_store_is_no_error() -> None:
+    tasks = Tasks()
+    store, _, membership = await keeper(tasks)
+    store.disconnect()
+    await membership.leave()
+    assert not membership.is_registered
+    await tasks.aclose()

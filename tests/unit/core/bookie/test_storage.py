@@ -10,12 +10,27 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.log.commit_group import Outbox
+from rhumbline.core.bookie.log.tail_cache import TailCache
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    DiskFailedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    RhumblineError,
+    UnknownStateError,
+)
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.v2 import Code
-from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, Wire, entry, one_bookie
+from rhumbline.tests.unit.core.bookie.bookie_world import (
+    KEY,
+    FixedClock,
+    Wire,
+    entry,
+    lac_body,
+    one_bookie,
+)
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill, log_paths
 
@@ -123,3 +138,203 @@ async def test_damaged_index_makes_entries_unknown_until_it_was_built_again(
             assert disk.files[path] == intact
             await all_there(wire, (1, 2, 3), 120)
             assert (await wire.read(1, 120))[0] == Code.NO_ENTRY
+
+
+async def new_storage(config: BookieConfig = SMALL) -> tuple[MemoryDisk, Storage]:
+    disk = MemoryDisk()
+    storage = Storage(Runtime(FixedClock(), Random(1)), disk, config, ME)
+    await storage.open()
+    return disk, storage
+
+
+async def fill_ledgers(storage: Storage, sizes: dict[int, list[int]]) -> CountingSink:
+    """Adds entries with payloads of these sizes, one group for each, and waits."""
+    sink = CountingSink()
+    for ledger_id, lengths in sizes.items():
+        ledger = storage.create_ledger(ledger_id, KEY, is_proven=True)
+        for number, length in enumerate(lengths):
+            storage.add(ledger, entry(ledger_id, number, bytes(length)), sink, b"")
+    await storage.write_manifest()
+    return sink
+
+
+async def test_run_of_entries_ends_at_its_limits() -> None:
+    _, storage = await new_storage(BookieConfig(tail_cache_bytes=0))
+    await fill_ledgers(storage, {1: [100] * 6})
+    size = len(entry(1, 0, bytes(100)))
+    expected = [entry(1, number, bytes(100)) for number in range(6)]
+    assert await storage.read_run(1, 0, 99, 1 << 20) == expected
+    assert await storage.read_run(1, 2, 3, 1 << 20) == expected[2:5]
+    assert await storage.read_run(1, 0, 99, 2 * size) == expected[:2]
+    assert await storage.read_run(1, 0, 99, size - 1) == expected[:1]
+    assert await storage.read_run(1, 0, 99, size - 1, may_be_empty=True) == []
+    assert await storage.read_run(1, 0, 99, size, may_be_empty=True) == expected[:1]
+    with pytest.raises(NoSuchEntryError):
+        await storage.read_run(1, 6, 9, 1 << 20)
+    with pytest.raises(NoSuchLedgerError):
+        await storage.read_run(2, 0, 9, 1 << 20)
+    await storage.aclose()
+    _, cached = await new_storage()
+    cached.tail = TailCache(1 << 20)
+    await fill_ledgers(cached, {1: [100] * 6})
+    assert await cached.read_run(1, 0, 99, 1 << 20) == expected[:1], "one at a time from memory"
+    await cached.aclose()
+
+
+async def test_another_entry_in_place_of_the_wanted_one_is_corruption() -> None:
+    _, storage = await new_storage()
+    await fill_ledgers(storage, {1: [100] * 2, 2: [100]})
+    location = await storage.locate(1, 0)
+    for ledger_id, entry_id in ((1, 1), (2, 0)):
+        with pytest.raises(CorruptionError, match=f"in place of {ledger_id}:{entry_id}$"):
+            await storage.read_from_file(ledger_id, entry_id, location)
+    await storage.aclose()
+
+
+async def test_denial_says_whether_the_ledger_is_known() -> None:
+    _, storage = await new_storage()
+    await fill_ledgers(storage, {1: [100] * 2, 2: [100]})
+    assert [storage.last_entry(ledger_id) for ledger_id in (1, 2, 3)] == [1, 0, -1]
+    for ledger_id, kind in ((1, NoSuchEntryError), (3, NoSuchLedgerError)):
+        with pytest.raises(kind):
+            storage.find(ledger_id, 9)
+        with pytest.raises(kind):
+            await storage.locate(ledger_id, 9)
+        assert storage.is_held(ledger_id) == (ledger_id == 1)
+    storage.delete_ledger(2)
+    assert not storage.is_held(2)
+    with pytest.raises(NoSuchLedgerError):
+        storage.find(2, 0)
+    await storage.write_manifest()
+    assert storage.last_entry(2) == -1, "its rows are dropped when that is durable"
+    await storage.begin_limbo()
+    assert [storage.is_held(ledger_id) for ledger_id in (1, 2, 3)] == [True, False, True]
+    for ledger_id in (1, 2, 3):
+        with pytest.raises(UnknownStateError):
+            storage.find(ledger_id, 9)
+    assert not storage.states.ledgers[1].accepts_adds
+    await storage.aclose()
+
+
+async def test_fence_is_reported_when_it_is_durable_and_then_at_once() -> None:
+    disk, storage = await new_storage()
+    await fill_ledgers(storage, {1: [100]})
+    ledger = storage.states.ledgers[1]
+    assert ledger.accepts_adds
+    gate = disk.gate = asyncio.Event()
+    outcomes: list[RhumblineError | None] = []
+    storage.fence(ledger, outcomes.append)
+    assert (ledger.is_fenced, ledger.accepts_adds, ledger.is_fence_durable) == (True, False, False)
+    storage.fence(ledger, outcomes.append)
+    await asyncio.sleep(0.01)
+    assert outcomes == []
+    disk.gate = None
+    gate.set()
+    await storage.write_manifest()
+    assert outcomes == [None, None]
+    assert ledger.is_fence_durable
+    storage.fence(ledger, outcomes.append)
+    assert len(outcomes) == 3
+    await storage.fence_durably(ledger)
+    disk.is_failing = True
+    storage.create_ledger(2, KEY, is_proven=False)
+    with pytest.raises(DiskFailedError):
+        await storage.fence_durably(storage.states.ledgers[2])
+    assert not storage.states.ledgers[2].is_fence_durable
+    await storage.aclose()
+
+
+async def test_proof_is_journaled_once() -> None:
+    disk, storage = await new_storage()
+    ledger = storage.create_ledger(1, KEY, is_proven=False)
+    assert not ledger.accepts_adds
+    await storage.write_manifest()
+    storage.mark_proven(ledger)
+    assert (ledger.is_proven, ledger.accepts_adds) == (True, True)
+    assert storage.log.group.count == 1
+    storage.mark_proven(ledger)
+    assert storage.log.group.count == 1
+    await storage.write_manifest()
+    image = disk.copy()
+    await storage.aclose()
+    again = Storage(Runtime(FixedClock(), Random(1)), image, SMALL, ME)
+    await again.open()
+    assert again.states.ledgers[1].is_proven
+    assert again.states.ledgers[1].accepts_adds
+    await again.aclose()
+
+
+async def test_counts_of_entries_and_sealed_logs() -> None:
+    _, storage = await new_storage()
+    due: list[int] = []
+    storage.on_maintenance_due = lambda: due.append(len(storage.sealed_logs))
+    sizes = [700] * 200
+    sink = await fill_ledgers(storage, {1: sizes})
+    assert (sink.count, storage.entry_count) == (200, 200)
+    await fill_ledgers(storage, {2: sizes})
+    assert due == list(range(1, len(storage.sealed_logs) + 1))
+    assert storage.sealed_logs
+    assert list(storage.data_files) == storage.sealed_logs
+    assert list(storage.index.sealed_tiers) == storage.sealed_logs
+    assert storage.wall_ms() == 1_700_000_000_000
+    await storage.write_indexes()
+    assert storage.index.sealed_tiers == {}
+    assert list(storage.index.files) == storage.sealed_logs
+    await storage.aclose()
+
+
+async def test_start_continues_with_the_files_and_the_lacs_of_the_last_one() -> None:
+    disk, storage = await new_storage()
+    await fill_ledgers(storage, {1: [700] * 100, 2: [700] * 100, 3: [10]})
+    storage.delete_ledger(3)
+    body = lac_body(1, 99)
+    outcomes: list[RhumblineError | None] = []
+    storage.write_lac(storage.states.ledgers[1], body, outcomes.append)
+    assert storage.states.ledgers[1].lac == 99
+    await storage.write_manifest()
+    assert outcomes == [None]
+    sealed, number = list(storage.sealed_logs), storage.log.number
+    image = disk.copy()
+    await storage.aclose()
+    again = Storage(Runtime(FixedClock(), Random(1)), image, SMALL, ME)
+    await again.open(must_exist=True)
+    assert again.sealed_logs == [*sealed, number]
+    assert again.log.number == number + 1
+    assert (again.damages, again.states.limbo.is_active) == ([], False)
+    ledger = again.states.ledgers[1]
+    assert (ledger.lac, ledger.lac_body, ledger.lac_changed_ms) == (99, body, 1_700_000_000_000)
+    assert again.states.ledgers[2].lac == 98
+    assert 3 not in again.states.ledgers
+    assert again.last_entry(3) == -1
+    assert again.states.manifest.log_floor == sealed[0]
+    await again.aclose()
+
+
+async def test_storage_that_must_exist_and_does_not_is_refused() -> None:
+    storage = Storage(Runtime(FixedClock(), Random(1)), MemoryDisk(), SMALL, ME)
+    with pytest.raises(CorruptionError, match="the write log of this bookie is missing"):
+        await storage.open(must_exist=True)
+    await storage.abandon()
+
+
+async def test_reason_for_limbo_is_asked_with_the_end_of_the_log() -> None:
+    disk, storage = await new_storage()
+    await fill_ledgers(storage, {1: [100]})
+    end = storage.log.durable_end
+    image = disk.copy()
+    await storage.aclose()
+    asked: list[int] = []
+
+    def reason(position: int) -> str:
+        asked.append(position)
+        return "an older copy"
+
+    again = Storage(Runtime(FixedClock(), Random(1)), image, SMALL, ME)
+    await again.open(limbo_reason=reason)
+    assert asked == [end]
+    assert [damage.reason for damage in again.damages] == ["an older copy"]
+    number, offset = divmod(end, 1 << 40)
+    damage = again.damages[0]
+    assert (damage.number, damage.start, damage.end) == (number, offset, offset)
+    assert again.states.limbo.is_active
+    await again.aclose()
