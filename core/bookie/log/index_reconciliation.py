@@ -80,6 +80,8 @@ async def _add_rows(
             index.seal(number, rows)  # the maintenance task writes it when there is space
         else:
             await index.add_file(*written, rank)
+    else:  # the file cannot be read, and nothing tells which entries it had
+        opened.add_damage(number, 0, 0, "the file's header is damaged, and its index file is lost")
 
 
 async def yield_now() -> None:

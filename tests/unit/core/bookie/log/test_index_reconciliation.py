@@ -164,3 +164,23 @@ async def test_index_of_a_damaged_log_is_durable_only_after_the_limbo() -> None:
     assert index_path(number) in disk.files
     await close(bookie, wire)
     await world.aclose()
+
+
+async def test_log_without_header_and_without_index_file_begins_limbo() -> None:
+    """A sealed log that a start did not replay was passed over, and its entries were denied.
+
+    Found by seed 1005 of plan ``damage``.
+    """
+    disk = MemoryDisk()
+    world, _ = await filled(disk, KEPT, is_compacted=False)
+    path = log_paths(disk)[0]
+    disk.files[path][:512] = bytes(512)
+    del disk.files[index_path(int(path.removeprefix("log/").removesuffix(".log")))]
+    bookie, wire = await opened(world, disk)
+    assert [damage.reason for damage in bookie.storage.damages] == [
+        "the file's header is damaged, and its index file is lost"
+    ]
+    assert bookie.storage.states.limbo.is_active
+    assert (await wire.read(1, COUNT + 5))[0] == Code.IO
+    await close(bookie, wire)
+    await world.aclose()
