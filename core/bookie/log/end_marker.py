@@ -7,7 +7,8 @@ therefore leaves an exact marker, and a machine that goes down may leave an olde
 lower bound.
 
 The file has two slots of 512 bytes, which are written in turn, so that a torn write leaves one. A
-marker without an intact slot is damaged, unless the machine went down, which may tear both.
+marker without an intact slot is damaged, unless the machine went down, which may tear both. The end
+of the log is then unknown, unless the log ends with the record of an orderly shutdown.
 """
 
 import struct

@@ -227,8 +227,9 @@ def _check_newest(
     if log is None or log.scan is None or log.end is not None:
         return
     scan, number = log.scan, log.number
-    if marker is None and was_used and boot_id and opened.states.boot_id == boot_id:
-        # Killing a process tears at most one of the two slots.
+    is_same_boot = bool(boot_id) and opened.states.boot_id == boot_id
+    if marker is None and was_used and is_same_boot and not opened.states.is_clean:
+        # Killing a process tears at most one of the two slots, so this was not a kill alone.
         reason = "the end marker is damaged or missing, so the log may have lost its end"
         opened.add_damage(number, scan.end, scan.end, reason)
     if marker is not None and marked == number and log.header is not None:

@@ -125,6 +125,10 @@ async def test_unreadable_marker_is_damage_while_the_operating_system_runs(
     assert bookie.storage.states.limbo.is_active is (boot_id == "one")
     assert ("the end marker is damaged" in bookie.limbo_reason) is (boot_id == "one")
     await bookie.aclose()
+    del disk.files[END_MARKER_PATH]
+    bookie = await world.open(disk, replace(SMALL, boot_id=boot_id))
+    assert not bookie.storage.states.limbo.is_active, "the orderly shutdown is in the log"
+    await bookie.aclose()
     await world.aclose()
 
 
