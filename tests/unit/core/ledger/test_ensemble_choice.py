@@ -11,6 +11,7 @@ from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import NotEnoughBookiesError
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.tests.unit.core.ledger.world import run_in_world
 
 GEO = Quorum(3, 3, 2, 2)
 ANY = Quorum(3, 3, 2, 1)
@@ -159,6 +160,7 @@ async def test_legal_ensemble_replaces_no_other_members_than_the_wanted_ones() -
     assert [failed for failed, _ in placement.asked] == [(0,)]
 
 
+@pytest.mark.run_by(runner=run_in_world)
 @pytest.mark.parametrize(("size", "has_run"), [(6, False), (7, True)])
 async def test_other_tasks_run_between_the_searches_for_a_large_ensemble(
     size: int, has_run: bool
@@ -175,6 +177,7 @@ async def test_other_tasks_run_between_the_searches_for_a_large_ensemble(
     wanted = (1 << size) - 1
     await replaced(Placement(refuses), quorum, infos("a" * size), wanted, infos("a" * 9, 20))
     assert ran_before == [False, has_run]
+    assert asyncio.get_running_loop().time() == 0
 
 
 async def live(

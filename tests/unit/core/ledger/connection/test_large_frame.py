@@ -244,3 +244,69 @@ def test_partial_frame_is_handed_over_only_if_it_is_large_and_its_size_is_known(
     assert splitter.take_partial_frame(13) == (b"abc", 9)
     assert splitter.held_bytes == 0
     assert splitter.feed(b"\x00\x00\x00\x01x") == [b"x"]
+
+
+class Owner:
+    """Notes what a large frame passes on."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self.frames: list[bytes] = []
+        self.rest: list[bytes] = []
+
+    def on_received(self, size: int) -> None:
+        self.received.append(size)
+
+    def take_large(self, frame: memoryview) -> None:
+        assert frame.readonly
+        self.frames.append(bytes(frame))
+
+    def data_received(self, data: bytes) -> None:
+        self.rest.append(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.rest.append(b"lost")
+
+    def pause_writing(self) -> None:
+        self.rest.append(b"paused")
+
+    def resume_writing(self) -> None:
+        self.rest.append(b"resumed")
+
+
+def test_owner_gets_the_frame_and_only_the_bytes_that_follow_it() -> None:
+    owner = Owner()
+    frame = LargeFrame(owner, b"ab", 6)
+    frame.data_received(b"c")
+    assert (owner.received, owner.frames, owner.rest) == ([1], [], [])
+    frame.data_received(b"def")
+    assert (owner.received, owner.frames, owner.rest) == ([1, 3], [b"abcdef"], [])
+    frame = LargeFrame(owner, b"ab", 6)
+    frame.data_received(b"cdefgh")
+    assert (owner.received[2:], owner.frames[1:], owner.rest) == ([4], [b"abcdef"], [b"gh"])
+
+
+def test_buffer_holds_exactly_the_missing_bytes() -> None:
+    owner = Owner()
+    frame = LargeFrame(owner, b"ab", 6)
+    assert len(frame.get_buffer(1)) == 4
+    frame.get_buffer(-1)[:3] = b"cde"
+    frame.buffer_updated(3)
+    assert len(frame.get_buffer(1_000)) == 1
+    assert owner.frames == []
+    frame.get_buffer(-1)[:] = b"f"
+    frame.buffer_updated(1)
+    assert (owner.received, owner.frames, owner.rest) == ([3, 1], [b"abcdef"], [])
+
+
+def test_state_of_the_transport_is_passed_on_to_the_owner() -> None:
+    owner = Owner()
+    frame = LargeFrame(owner, b"", 6)
+    frame.pause_writing()
+    frame.resume_writing()
+    assert frame.eof_received() is False
+    frame.connection_lost(None)
+    assert owner.rest == [b"paused", b"resumed", b"lost"]

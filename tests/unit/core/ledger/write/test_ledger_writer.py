@@ -813,3 +813,143 @@ async def test_bookie_that_failed_for_too_long_is_replaced_in_time() -> None:
         assert writer.state.failed_mask == 0
         await writer.close()
         assert [(hole.bookie, hole.ranges) for hole in world.holes] == [(lost.bookie, ((0, 0),))]
+
+
+async def test_missing_entries_are_reported_once_the_last_response_has_come() -> None:
+    world = World("abc")
+    async with world.client() as client:
+        writer = await client.create(Q)
+        slow = members(world, writer)[1]
+        slow.script = hold_adds
+        done = Outcomes()
+        for i in range(3):
+            writer.add(b"%d" % i, done)
+        await until(lambda: len(done.acked) == 3)
+        await until(lambda: len(slow.held) == 3)
+        await writer.close()
+        assert world.holes == []
+        pipe, adds = slow.pipes[0], [r for r in slow.requests if isinstance(r, v2.AddRequest)]
+        slow.serve(pipe, adds[0], v2.Code.IO)
+        slow.serve(pipe, adds[1], None)
+        await asyncio.sleep(0.01)
+        assert world.holes == []
+        slow.serve(pipe, adds[2], v2.Code.IO)
+        await asyncio.sleep(0.01)
+        found = [(hole.ledger_id, hole.bookie, hole.ranges) for hole in world.holes]
+        assert len(found) == 1
+        assert found[0][:2] == (writer.ledger_id, slow.bookie)
+        assert all(any(a <= i <= b for a, b in found[0][2]) for i in (0, 2))
+
+
+async def test_bookie_that_stays_in_the_ensemble_is_watched_after_a_change() -> None:
+    world = World("abcabc", LedgerConfig(change_mode="eager"))
+    async with world.client() as client:
+        writer = await client.create(Q)
+        stays, leaves = members(world, writer)[:2]
+        stays.script = hold_adds
+        done = Outcomes()
+        writer.add(b"0", done)
+        await until(lambda: done.acked == [0])
+        leaves.go_down()
+        writer.add(b"1", done)
+        await until(lambda: leaves not in members(world, writer))
+        assert stays in members(world, writer)
+        stays.go_down()
+        await until(lambda: stays not in members(world, writer), 1)
+        await writer.close()
+        assert {hole.bookie for hole in world.holes} >= {stays.bookie}
+
+
+async def test_change_of_r_leaves_failed_bookies_that_p_does_not_need() -> None:
+    world = World("abcabc")
+    async with world.client() as client:
+        writer = await client.create(GEO)
+        done = Outcomes()
+        lost = members(world, writer)[2]
+        lost.go_down()
+        writer.add(b"0", done)
+        await until(lambda: writer.state.failed_mask == 0b100)
+        writer.set_min_regions(1)
+        await until(lambda: writer.view.quorum.min_regions == 1)
+        await asyncio.sleep(1)
+        assert lost in members(world, writer)
+        assert writer.state.failed_mask == 0b100
+        writer.set_min_regions(1)
+        await asyncio.sleep(0.1)
+        assert world.ledgers.writes == 1
+        await writer.close()
+
+
+async def test_failed_bookie_is_replaced_under_the_present_r_if_the_wanted_one_is_impossible() -> (
+    None
+):
+    world = World("aabbab", LedgerConfig(change_mode="eager"))
+    async with world.client() as client:
+        writer = await client.create(Quorum(4, 4, 3, 2))
+        done = Outcomes()
+        world.ledgers.gate = gate = asyncio.Event()
+        first, second = members(world, writer)[:2]
+        first.go_down()
+        writer.add(b"0", done)
+        await until(lambda: writer.changer.is_running)
+        await asyncio.sleep(0.1)
+        second.go_down()
+        writer.add(b"1", done)
+        await until(lambda: writer.state.failed_mask == 0b11)
+        writer.set_min_regions(3)
+        gate.set()
+        await until(lambda: writer.state.failed_mask == 0, 5)
+        assert not {first.bookie, second.bookie} & set(writer.metadata.last_fragment.bookies)
+        assert writer.view.quorum.min_regions == 2
+        writer.add(b"2", done)
+        await until(lambda: done.acked == [0, 1, 2])
+        await writer.close()
+
+
+@pytest.mark.parametrize(("fragments", "is_failed"), [(2, False), (1, True)])
+async def test_number_of_fragments_is_bounded_exactly(fragments: int, is_failed: bool) -> None:
+    world = World("abcabc", LedgerConfig(change_mode="eager", fragments_max=fragments))
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        done = Outcomes()
+        writer.add(b"0", done)
+        await until(lambda: done.acked == [0])
+        members(world, writer)[0].go_down()
+        writer.add(b"1", done)
+        await until(lambda: len(done.all) == 2)
+        assert writer.is_failed == is_failed
+        if is_failed:
+            assert isinstance(writer.failure, LimitExceededError)
+            assert "2 fragments, " in str(writer.failure)
+            assert "the limits are 1 and 32768" in str(writer.failure)
+        await writer.close()
+
+
+async def test_replacement_that_cannot_be_found_fails_the_ledger_in_time() -> None:
+    config = LedgerConfig(replacement_wait_ms_max=2_000, backoff_ms_min=10, backoff_ms_max=100)
+    world = World("abc", config)
+    loop = asyncio.get_running_loop()
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        done = Outcomes()
+        members(world, writer)[0].go_down()
+        began = loop.time()
+        writer.add(b"0", done)
+        await until(lambda: writer.is_failed)
+        assert 2 <= loop.time() - began < 2.3
+        await writer.close()
+
+
+@pytest.mark.parametrize("mode", ["delayed", "eager"])
+async def test_failed_bookie_is_replaced_at_once_only_in_eager_mode(mode: Any) -> None:  # noqa: ANN401
+    world = World("abcabc", LedgerConfig(change_mode=mode))
+    async with world.client() as client:
+        writer = await client.create(Q)
+        done = Outcomes()
+        lost = members(world, writer)[0]
+        lost.go_down()
+        writer.add(b"0", done)
+        await asyncio.sleep(1)
+        assert done.acked == [0]
+        assert (lost in members(world, writer)) == (mode == "delayed")
+        await writer.close()
