@@ -7,13 +7,24 @@ from random import Random
 import pytest
 
 from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.log.commit_group import Outbox
-from rhumbline.core.bookie.log.log_format import SORTED_KIND
+from rhumbline.core.bookie.log.file_set import file_path
+from rhumbline.core.bookie.log.log_format import (
+    FILE_HEADER_BYTES,
+    LOG_KIND,
+    OFFSET_MASK,
+    SORTED_KIND,
+    decode_file_header,
+    iterate_records,
+)
+from rhumbline.core.bookie.log.replay import scan_file
 from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import DiskFullError, RhumblineError
 from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.wire.entry import ENTRY_HEADER
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
@@ -158,3 +169,109 @@ async def test_compaction_yields_to_the_event_loop_every_few_milliseconds() -> N
     assert len(held_ms) > 30
     assert held_ms[len(held_ms) * 9 // 10] < 10
     assert held_ms[-1] < 1000, "a busy machine may add 200 ms to one iteration"
+
+
+async def test_records_of_a_sorted_file_lie_by_ledger_and_entry_within_each_slice() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    for slice_bytes, slice_count in ((1 << 30, 1), (200_000, 3)):
+        disk = MemoryDisk()
+        storage, _ = await filled(disk, config)
+        log = storage.sealed_logs[0]
+        log_path = file_path(LOG_KIND, log)
+        columns = await storage.index.files[log].columns()
+        assert log_path in disk.files
+        compactor = Compactor(storage, slice_bytes=slice_bytes)
+        assert (compactor.written_bytes, compactor.removed_count) == (0, 0)
+        assert await compactor.compact_log(log)
+        (known,) = storage.sorted.values()
+        assert (compactor.written_bytes, compactor.removed_count) == (known.end, 1)
+        assert log_path not in disk.files
+        assert index_path(log) not in disk.files
+        assert len(disk.files[file_path(SORTED_KIND, known.number)]) == known.end
+        found: list[tuple[int, int]] = []
+        damages = await read_keys(storage, known.number, found)
+        assert damages == 0
+        steps = sum(found[at] > found[at + 1] for at in range(len(found) - 1))
+        assert steps == slice_count - 1
+        assert len(set(found)) == len(found), "one copy of each entry"
+        assert set(found) == {(ledger_id, at) for ledger_id, rows in columns for at in rows.ids}
+        assert known.entry_bytes == sum(sum(rows.lengths) for _, rows in columns)
+        assert (known.age, storage.data_files[known.number].end) == (1, known.end)
+        assert log not in storage.data_files
+        assert storage.index.files[known.number].rank == (0, 1)
+        await storage.aclose()
+
+
+async def read_keys(storage: Storage, number: int, found: list[tuple[int, int]]) -> int:
+    """Adds (ledger id, entry id) of each entry in file order; returns the number of damages."""
+    file = await storage.files.open(SORTED_KIND, number)
+    header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
+
+    def on_group(_: int, body: bytes) -> None:
+        for _, data, is_state in iterate_records(body):
+            if not is_state:
+                found.append(ENTRY_HEADER.unpack_from(data)[:2])
+
+    scan = await scan_file(file, header, storage.data_files[number].end, on_group)
+    return len(scan.damages)
+
+
+async def test_file_without_live_entries_is_removed() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage, _ = await filled(disk, config)
+    log = storage.sealed_logs[0]
+    compactor = Compactor(storage)
+    assert await compactor.compact_log(log)
+    (number,) = storage.sorted
+    for ledger_id in (1, 2):
+        storage.delete_ledger(ledger_id)
+    await storage.write_manifest()
+    assert await compactor.compact_sorted_file(number)
+    assert storage.sorted == {}
+    assert storage.states.manifest.sorted_files == {}
+    assert (storage.data_files, storage.index.files) == ({}, {})
+    assert not [path for path in disk.files if path.startswith(("sorted/", "index/"))]
+    assert compactor.removed_count == 2
+    await storage.aclose()
+
+
+async def test_failed_write_of_the_new_file_leaves_the_old_one() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage, kept = await filled(disk, config)
+    log = storage.sealed_logs[0]
+    disk.room = 10_000
+    with pytest.raises(DiskFullError):
+        await Compactor(storage).compact_log(log)
+    disk.room = None
+    assert storage.sealed_logs == [log]
+    assert not [path for path in disk.files if path.startswith("sorted/")]
+    for entry_id, data in kept.items():
+        assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+    await storage.aclose()
+
+
+async def test_damaged_file_is_rewritten_when_its_lost_entries_are_elsewhere() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage, kept = await filled(disk, config)
+    log = storage.sealed_logs[0]
+    rows = dict(await storage.index.files[log].columns())[1]
+    lost = rows.ids[len(rows) // 2]
+    location = rows.find(lost)
+    assert location is not None
+    disk.files[file_path(LOG_KIND, log)][location.position & OFFSET_MASK] ^= 1
+    compactor = Compactor(storage)
+    assert not await compactor.compact_log(log), "its index names entries that are nowhere else"
+    assert storage.sealed_logs == [log]
+    for ledger_id, data in ((1, kept), (2, {at: entry(2, at, b"other") for at in kept})):
+        for entry_id in rows.ids:
+            ledger = storage.states.ledgers[ledger_id]
+            storage.add(ledger, data[entry_id], NullSink(), b"")
+        await storage.write_manifest()
+    assert await compactor.compact_log(log)
+    assert file_path(LOG_KIND, log) not in disk.files
+    for entry_id, data in kept.items():
+        assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+    await storage.aclose()

@@ -1,6 +1,13 @@
 """Garbage collection deletes only ledgers whose metadata is missing, and frees their space."""
 
-from rhumbline.core.wire import v2
+import asyncio
+
+import pytest
+
+from rhumbline.core.bookie.index.entry_index import IndexedEntry
+from rhumbline.core.bookie.maintenance.garbage_collector import CollectionReport, GarbageCollector
+from rhumbline.core.protocol.errors import WrongClusterError
+from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
@@ -71,3 +78,80 @@ async def test_nothing_is_deleted_if_the_store_is_wrong_or_unavailable() -> None
         assert 1 in bookie.service.ledgers
         world.store.reconnect()
         await other.aclose()
+
+
+class Listing:
+    """A listing of ledger ids in pages."""
+
+    def __init__(self, ids: list[int], page: int = 1_000) -> None:
+        self.all = ids
+        self.page = page
+        self.calls: list[tuple[int | None, int]] = []
+
+    async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
+        self.calls.append((after, limit))
+        later = [ledger_id for ledger_id in self.all if after is None or ledger_id > after]
+        return later[: min(limit, self.page)]
+
+
+async def test_each_page_of_the_listing_is_read_and_only_missing_ledgers_are_checked() -> None:
+    async with one_bookie(SMALL) as (world, bookie, wire):
+        bookie._maintenance_task.cancel()  # type: ignore[union-attr]
+        for ledger_id in range(1, 8):
+            assert await wire.add(entry(ledger_id, 0)) == Code.OK
+        for ledger_id in (3, 6):
+            await world.ledgers.delete(ledger_id)
+        listing = Listing([1, 2, 4, 5, 8, 9], page=2)
+        collector = GarbageCollector(bookie.service, listing, SMALL)
+        assert (collector.deleted_count, collector.held_back_count) == (0, 0)
+        report = await collector.collect("id", "id", is_unlimited=False)
+        assert listing.calls == [(None, 1_000), (2, 1_000), (5, 1_000), (9, 1_000)]
+        assert report == CollectionReport(missing=2, deleted=1, held_back=1)
+        assert (collector.deleted_count, collector.held_back_count) == (1, 1)
+        assert sorted(bookie.service.ledgers) == [1, 2, 4, 5, 6, 7], "7 has metadata"
+        report = await collector.collect("id", "id", is_unlimited=True)
+        assert report == CollectionReport(missing=1, deleted=1, held_back=0)
+        assert (collector.deleted_count, collector.held_back_count) == (2, 0)
+        for ledger_id in (1, 2):
+            await world.ledgers.delete(ledger_id)
+        report = await collector.collect("id", "id", is_unlimited=True)
+        assert report == CollectionReport(), "a listed ledger is not checked"
+        listing.all = []
+        report = await collector.collect("id", "id", is_unlimited=True)
+        assert report == CollectionReport(missing=2, deleted=2, held_back=0)
+        with pytest.raises(WrongClusterError, match="belongs to cluster id, not to other"):
+            await collector.collect("id", "other", is_unlimited=True)
+
+
+async def test_tombstones_are_dropped_when_their_time_is_over() -> None:
+    async with one_bookie(SMALL) as (world, bookie, _):
+        now = world.clock.now_ms
+        tombstones = bookie.storage.states.tombstones
+        tombstones.update({1: now - SMALL.tombstone_ms, 2: now - SMALL.tombstone_ms - 1, 3: now})
+        await bookie.collector.collect("id", "id", is_unlimited=False)
+        assert sorted(tombstones) == [1, 3]
+
+
+async def test_rows_of_unknown_ledgers_are_dropped() -> None:
+    async with one_bookie(SMALL) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        index = bookie.storage.index
+        index.put([IndexedEntry(77, 0, 5, 5), IndexedEntry(78, 0, 5, 5)])
+        await bookie.collector.collect("id", "id", is_unlimited=False)
+        assert list(index.ledgers()) == [1]
+
+
+async def test_poll_of_a_deleted_ledger_is_woken() -> None:
+    async with one_bookie(SMALL) as (world, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        ledger = bookie.service.ledgers[1]
+        request = v3.long_poll_request(5, 1, previous_lac=5, timeout_ms=60_000)
+        wire.send(v3.frame(request))
+        while not bookie.statistics()["parked_polls"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await world.ledgers.delete(1)
+        listing = Listing([])
+        await GarbageCollector(bookie.service, listing, SMALL).collect("i", "i", is_unlimited=True)
+        await wire.response3()
+        assert not ledger.accepts_adds
+        assert bookie.statistics()["parked_polls"] == 0

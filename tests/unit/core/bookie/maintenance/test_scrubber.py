@@ -1,13 +1,30 @@
 """The scrubber finds and repairs corrupt entries; unrepaired entries stay unknown."""
 
+from random import Random
+
 import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
+from rhumbline.core.bookie.log.file_set import file_path
+from rhumbline.core.bookie.log.log_format import OFFSET_MASK, SORTED_KIND
+from rhumbline.core.bookie.log.sorted_file import SortedFile
+from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
+from rhumbline.core.bookie.maintenance.scrubber import Scrubber, restore_entry
+from rhumbline.core.bookie.storage import Storage
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import DiskFailedError, NoSuchLedgerError
+from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.v2 import Code
-from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
+from rhumbline.tests.unit.core.bookie.bookie_world import (
+    KEY,
+    FixedClock,
+    Wire,
+    entry,
+    one_bookie,
+)
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import PAYLOAD, SMALL, all_there, fill
 
@@ -131,3 +148,114 @@ async def test_damaged_log_is_kept_until_it_is_repaired() -> None:
             await bookie.maintenance.step()
         assert path not in disk.files
         await all_there(wire, (1, 2, 3), 120)
+
+
+async def one_damaged_group(disk: MemoryDisk) -> tuple[Storage, SortedFile]:
+    """Return a storage with a sorted file of 20 entries, of which one is damaged."""
+    storage = Storage(Runtime(FixedClock(), Random(1)), disk, SMALL, BookieId("b1@00000001"))
+    await storage.open()
+    ledger = storage.create_ledger(1, KEY, is_proven=True)
+    for number in range(20):
+        await restore_entry(storage, entry(1, number, PAYLOAD))
+    storage.log.roll_next()
+    await storage.write_manifest()
+    await storage.write_indexes()
+    await Compactor(storage).compact_log(storage.sealed_logs[0])
+    (known,) = storage.sorted.values()
+    location = await storage.locate(1, 7)
+    disk.files[file_path(SORTED_KIND, known.number)][location.position & OFFSET_MASK] ^= 1
+    assert ledger.accepts_adds
+    return storage, known
+
+
+async def test_intact_entries_of_a_damaged_group_are_rescued_and_the_bad_one_restored() -> None:
+    disk = MemoryDisk()
+    storage, known = await one_damaged_group(disk)
+    scrubber = Scrubber(storage, 1 << 40)
+    assert (scrubber.last_report, scrubber.repaired_count) == (None, 0)
+    report = await scrubber.walk()
+    assert scrubber.last_report is report
+    assert (report.file_count, report.verified_bytes) == (1, known.end)
+    assert [damage.number for damage in report.damages] == [known.number]
+    assert (report.rescued_count, report.repaired_count) == (19, 0)
+    assert report.unreadable == [(1, 7)]
+
+    answers: list[bytes | None] = [
+        None,
+        entry(1, 8, PAYLOAD),
+        entry(2, 7, PAYLOAD),
+        entry(1, 7, PAYLOAD)[:31],
+    ]
+    asked: list[tuple[int, int]] = []
+
+    async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
+        asked.append((ledger_id, entry_id))
+        return answers.pop(0)
+
+    scrubber.fetch = fetch
+    for _ in range(4):
+        report = await scrubber.walk()
+        assert (report.rescued_count, report.repaired_count) == (0, 0), "rescued once"
+        assert report.unreadable == [(1, 7)]
+    answers.append(entry(1, 7, PAYLOAD))
+    report = await scrubber.walk()
+    assert (report.repaired_count, report.unreadable, scrubber.repaired_count) == (1, [], 1)
+    assert asked == [(1, 7)] * 5
+    for number in range(20):
+        location = await storage.locate(1, number)
+        assert await storage.read(1, number, location) == entry(1, number, PAYLOAD)
+    report = await scrubber.walk()
+    assert (report.repaired_count, report.rescued_count, report.unreadable) == (0, 0, [])
+    assert len(report.damages) == 1, "the file itself is still damaged"
+    await storage.aclose()
+
+
+async def test_file_with_a_damaged_header_is_damaged_as_a_whole() -> None:
+    disk = MemoryDisk()
+    storage, known = await one_damaged_group(disk)
+    path = file_path(SORTED_KIND, known.number)
+    disk.files[path][5] ^= 1
+    report = await Scrubber(storage, 1 << 40).walk()
+    (damage,) = report.damages
+    assert (damage.number, damage.start, damage.end) == (known.number, 0, OFFSET_MASK)
+    assert report.verified_bytes == 0
+    assert report.rescued_count == 19
+    disk.files[path][5] ^= 1
+    storage.data_files[known.number] = storage.data_files[known.number]._replace(generation=1)
+    report = await Scrubber(storage, 1 << 40).walk()
+    assert [damage.reason for damage in report.damages] == [
+        f"{path}: the header is not that of this file"
+    ]
+    del storage.data_files[known.number]
+    report = await Scrubber(storage, 1 << 40).walk()
+    assert len(report.damages) == 1
+    await storage.aclose()
+
+
+async def test_deleted_ledgers_and_damaged_index_files_need_no_repair() -> None:
+    disk = MemoryDisk()
+    storage, known = await one_damaged_group(disk)
+    content = disk.files[index_path(known.number)]
+    content[3] ^= 1
+    report = await Scrubber(storage, 1 << 40).walk()
+    assert len(report.damages) == 1
+    assert (report.rescued_count, report.unreadable) == (0, []), "the index is built again first"
+    content[3] ^= 1
+    storage.delete_ledger(1)
+    report = await Scrubber(storage, 1 << 40).walk()
+    assert len(report.damages) == 1
+    assert (report.rescued_count, report.unreadable) == (0, [])
+    await storage.aclose()
+
+
+async def test_entry_is_restored_only_to_a_known_ledger_and_a_working_log() -> None:
+    disk = MemoryDisk()
+    storage, _ = await one_damaged_group(disk)
+    with pytest.raises(NoSuchLedgerError):
+        await restore_entry(storage, entry(2, 0))
+    disk.is_failing = True
+    with pytest.raises(DiskFailedError):
+        await restore_entry(storage, entry(1, 30))
+    with pytest.raises(DiskFailedError):
+        await restore_entry(storage, entry(1, 31))
+    await storage.aclose()
