@@ -146,6 +146,7 @@ async def test_interrupted_creation_of_a_log_is_no_damage_even_if_the_bookie_was
     image = Image()
     await image.write_log(1)
     await image.write_log(2, has_snapshot=False, has_seal=False, entries=0)
+    await image.mark(1, image.ends[1])
     opened = await image.open(was_used=True)
     assert opened.damages == []
     assert opened.logs == [1, 2]
@@ -255,7 +256,7 @@ async def test_end_of_an_older_log_must_be_the_one_that_its_successor_names() ->
     log = await image.write_log(1)
     await log.append([encode_record(entry(1, 7))], 1, is_durable=True)
     await image.write_log(2, has_snapshot=False, has_seal=False)
-    assert await image.reasons(was_used=True) == [], "intact"
+    assert await image.reasons() == [], "intact"
     other = Image()
     changed = await other.write_log(1)
     await changed.append([encode_record(entry(1, 8))], 1, is_durable=True)
@@ -374,3 +375,15 @@ async def test_header_must_be_that_of_the_file_and_of_the_bookie() -> None:
             await read_header(image.files, LOG_KIND, number, ME)
     image.disk.files[file_path(LOG_KIND, FILE_NUMBER_MAX)] = bytearray()
     assert await read_header(image.files, LOG_KIND, FILE_NUMBER_MAX, ME) is None
+
+
+async def test_missing_marker_is_damage_if_the_machine_did_not_go_down_since() -> None:
+    image = await three_logs()
+    end = image.ends[3]
+    reason = "the end marker is damaged or missing, so the log may have lost its end"
+    assert await image.reasons(was_used=True) == [Damage(3, end, end, reason)]
+    assert await image.reasons() == []
+    assert await image.reasons(was_used=True, boot="boot-2") == []
+    assert await image.reasons(was_used=True, boot="") == []
+    await image.mark(3, end)
+    assert await image.reasons(was_used=True) == []
