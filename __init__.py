@@ -1,5 +1,6 @@
 """Rhumbline is a geo-replicated, strictly ordered log service."""
 
+import logging
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from .core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Start
 
     __version__: str
+
+# An application that does not configure logging gets no lines on its stderr.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "__version__",

@@ -4,11 +4,15 @@ Open streams continue without it, so the outage might otherwise go unnoticed.
 """
 
 import asyncio
-import logging
 
-_LOG = logging.getLogger(__name__)
+from ..core.runtime.event_log import EventLog
 
-BLOCKED_OPERATIONS = "opening streams, new segments, bookie replacements and registrations wait"
+_LOG = EventLog(__name__)
+
+CONSEQUENCE = (
+    "open streams continue; opening streams, new segments, bookie replacements and registrations "
+    "wait"
+)
 
 
 class Outage:
@@ -23,18 +27,19 @@ class Outage:
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
             _LOG.warning(
-                "metadata store %s is unavailable: %s; open streams continue; %s",
-                uri, error, BLOCKED_OPERATIONS,
-            )  # fmt: skip
+                "metadata store unavailable", uri=uri, error=error, consequence=CONSEQUENCE
+            )
         self._calls += 1
 
     def answered(self, uri: str) -> None:
         """Record a successful call; log it if it ends an outage."""
         if self._since is not None:
             spent_s = asyncio.get_running_loop().time() - self._since
-            _LOG.warning(
-                "metadata store %s is available again after %.1f s; %d calls failed",
-                uri, spent_s, self._calls,
-            )  # fmt: skip
+            _LOG.info(
+                "metadata store available",
+                uri=uri,
+                outage_ms=round(spent_s * 1000),
+                failed_calls=self._calls,
+            )
             self._since = None
             self._calls = 0

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from ..core.protocol.errors import InvalidArgumentError, RhumblineError, UnknownOutcomeError
+from ..server.process_log import PROCESS_LOG
 from .errors import UnsafeError
 
 EXIT_FAILED = 1
@@ -78,7 +79,8 @@ class _Root(click.Group):
         """Run a command and exit; report every expected failure in one line."""
         code, text = 0, ""
         try:
-            result = super().main(*args, **{**extra, "standalone_mode": False})
+            with PROCESS_LOG.installed():
+                result = super().main(*args, **{**extra, "standalone_mode": False})
             code = result if isinstance(result, int) else 0
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message())

@@ -1,8 +1,8 @@
 """Options that many commands share, and the session that they configure."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,16 @@ from typing import Any
 import click
 
 from ..client.connect import Client
-from ..client.settings import Settings
+from ..client.settings import LogSettings, Settings
 from ..client.system_runtime import run, system_runtime
 from ..core.log.namespace import Namespace
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.settings import DeclaredSetting, Unit
 from ..core.runtime.tracing import Tracer
+from ..server.process_log import PROCESS_LOG, ProcessLog
 from ..telemetry.process_telemetry import Telemetry, running_telemetry
 from .config_file import Loaded, all_keys, load_settings
+from .server_log import server_log
 
 Command = Callable[..., Any]
 
@@ -28,6 +30,8 @@ class CommandSession:
 
     loaded: Loaded
     output: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The settings that were given as options, by ``section.key``."""
 
     @property
     def settings(self) -> Settings:
@@ -72,6 +76,16 @@ class CommandSession:
             self.settings.telemetry, service=service, region=self.settings.cluster.region
         )
 
+    @contextmanager
+    def server_log(self, source: str) -> Iterator[ProcessLog]:
+        """Log as a server until the block ends; ``source`` names the process in its lines."""
+
+        def read_again() -> LogSettings:
+            return load_settings(self.loaded.file, options=self.options).settings.log
+
+        with server_log(source, self.settings.log, read_again) as log:
+            yield log
+
     @asynccontextmanager
     async def namespace(self, *, moves_data: bool = True) -> AsyncIterator[Namespace]:
         """Open the namespace that the command works on."""
@@ -107,7 +121,11 @@ def session_options(command: Command) -> Command:
             value = arguments.pop(_parameter(key), None)
             if value is not None:
                 options[key] = str(value)
-        session = CommandSession(load_settings(config_file, options=options), output)
+        loaded = load_settings(config_file, options=options)
+        session = CommandSession(loaded, output, options)
+        if "log.level" in options:
+            log = session.settings.log
+            PROCESS_LOG.configure(log.level, log.format, log.levels)
         return command(session, **arguments)
 
     shared: tuple[Callable[[Command], Command], ...] = (

@@ -90,6 +90,38 @@ class TelemetrySettings:
         check_settings(self, "telemetry")
 
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _check_levels(levels: tuple[tuple[str, str], ...]) -> None:
+    for name, level in levels:
+        if level not in LOG_LEVELS:
+            raise InvalidArgumentError(f"{name}: {level!r} is not one of {', '.join(LOG_LEVELS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """The log of a server process, which goes to stderr.
+
+    A running server reads this section again on the signal SIGUSR1.
+    """
+
+    level: str = setting(
+        "info", "Lowest level of the lines that a server writes.", words=LOG_LEVELS
+    )
+    format: str = setting(
+        "text", "Format of a line: text, or a JSON object.", words=("text", "json")
+    )
+    levels: tuple[tuple[str, str], ...] = setting(
+        (),
+        'Levels of single loggers by name without "rhumbline.", e.g. "core.ledger" = "debug".',
+        check=_check_levels,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "log")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All sections of the settings."""
@@ -104,3 +136,4 @@ class Settings:
     reads: ReadSettings = field(default_factory=ReadSettings)
     repair: RepairConfig = field(default_factory=RepairConfig)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    log: LogSettings = field(default_factory=LogSettings)

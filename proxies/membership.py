@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 from ..core.protocol.errors import ClosedError, CorruptionError, NoNodeError, RhumblineError
 from ..core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from ..core.runtime.event_log import EventLog, LogLimit
 from ..core.runtime.metadata_store import MetadataStore, Session, Watch
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
+
+_LOG = EventLog(__name__)
 
 ROOT = "/rhumbline/proxies"
 WRITE, READ = "write", "read"
@@ -88,6 +91,7 @@ class ProxyMembership:
         self._wakeup = Wakeup()
         self._watch: Watch | None = None
         self._has_left = False
+        self._log_limit = LogLimit()
 
     def members(self, role: str) -> tuple[ProxyMember, ...]:
         """Return the registered proxies of a role as last read, sorted by address."""
@@ -105,6 +109,11 @@ class ProxyMembership:
 
         Without a session the value is published with the next one. Raises MetadataError.
         """
+        if is_accepting != self.own_member.is_accepting:
+            if is_accepting:
+                _LOG.info("proxy drain ended", proxy=self.own_member.address)
+            else:
+                _LOG.info("proxy drain began", proxy=self.own_member.address)
         self.own_member = self.own_member._replace(is_accepting=is_accepting)
         if self.session is None:
             return
@@ -136,12 +145,14 @@ class ProxyMembership:
             raise
         self.session = session
         session.on_lost(self._session_lost)
+        _LOG.info("proxy registered", proxy=self.own_member.address, roles=self.roles)
 
     def _session_lost(self) -> None:
         if self._has_left or self.session is None:
             return
         self.session = None
         self.lost_count += 1
+        _LOG.warning("proxy registration lost", proxy=self.own_member.address)
         for callback in self.on_lost:
             callback()
         self._wakeup.wake()
@@ -155,7 +166,13 @@ class ProxyMembership:
                 await self._refresh()
             except ClosedError:
                 return
-            except RhumblineError:
+            except RhumblineError as error:
+                dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+                if dropped is not None:
+                    proxy = self.own_member.address
+                    _LOG.warning(
+                        "proxy registration failed", proxy=proxy, error=error, dropped=dropped
+                    )
                 await asyncio.sleep(_RETRY_MS / 1000)
                 self._wakeup.wake()
 

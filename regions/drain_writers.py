@@ -15,10 +15,13 @@ from ..core.ledger.client import LedgerClient
 from ..core.ledger.write.ledger_writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
+from ..core.runtime.event_log import EventLog
 from ..core.runtime.primitives.rate_limiter import RateLimiter
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.tasks import Tasks
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
+
+_LOG = EventLog(__name__)
 
 ROLLS_PER_SECOND = 200
 """Rate at which the writers of one process begin to roll, so that draining a region does not create
@@ -73,6 +76,7 @@ class WriterDrainer:
     async def _roll_all(self, leaving: list[LedgerWriter]) -> None:
         for writer in leaving:
             await self._rate_limiter.acquire(1)
+            _LOG.info("ledger drain requested", ledger=writer.ledger_id)
             writer.request_drain()
             self.rolled_count += 1
 

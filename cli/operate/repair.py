@@ -37,42 +37,44 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
     The defaults of the options are in section [repair] of the settings. /stat on the status port
     shows the progress and, in the auditing process, the entries at risk by region.
     """
-    async with (
-        session.telemetry("rhumbline-repair") as telemetry,
-        session.client(tracer=telemetry.tracer) as client,
-    ):
-        service = RepairService(
-            client.runtime,
-            client.store,
-            client.ledgers,
-            client.directory,
-            client.placement,
-            session.settings.repair,
-        )
+    with session.server_log("repair") as log:
+        async with (
+            session.telemetry("rhumbline-repair") as telemetry,
+            session.client(tracer=telemetry.tracer) as client,
+        ):
+            service = RepairService(
+                client.runtime,
+                client.store,
+                client.ledgers,
+                client.directory,
+                client.placement,
+                session.settings.repair,
+            )
 
-        def statistics() -> dict[str, Any]:
-            return {**service.statistics(), "client": client.statistics()}
+            def statistics() -> dict[str, Any]:
+                return {**service.statistics(), "client": client.statistics()}
 
-        telemetry.observe("repair", statistics)
-        status = StatusServer(
-            statistics,
-            lambda: None if service.is_working else service.last_error or "starting",
-            service="repair",
-        )
-        port = await status.start(host, status_port)
-        service.start()
-        print_message(
-            f"repairing the cluster at {client.store.uri}; "
-            f"statistics at http://{host}:{port}/stat; Ctrl-C stops it"
-        )
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        try:
-            await stop.wait()
-        finally:
-            await status.aclose()
-            await service.aclose()
+            telemetry.observe("repair", statistics)
+            status = StatusServer(
+                statistics,
+                lambda: None if service.is_working else service.last_error or "starting",
+                service="repair",
+            )
+            port = await status.start(host, status_port)
+            log.source = f"repair@{host}:{port}"
+            service.start()
+            print_message(
+                f"repairing the cluster at {client.store.uri}; "
+                f"statistics at http://{host}:{port}/stat; Ctrl-C stops it"
+            )
+            stop = asyncio.Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            try:
+                await stop.wait()
+            finally:
+                await status.aclose()
+                await service.aclose()
 
 
 @repair.command()

@@ -67,32 +67,34 @@ async def run_(session: CommandSession, directory: Path | None, status_port: int
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    store = await open_store(session.metadata_uri())
-    try:
-        async with (
-            session.telemetry("rhumbline-bookie") as telemetry,
-            running_bookie(
-                where,
-                store,
-                session.settings.bookie,
-                host=serve.host,
-                port=serve.port,
-                status_port=status_port,
-                observe=telemetry.observe,
-            ) as running,
-        ):
-            print_message(
-                f"bookie {running.bookie_id} serves {where} at {serve.host}:{running.port}"
-            )
-            if running.limbo_reason:
+    with session.server_log("bookie") as log:
+        store = await open_store(session.metadata_uri())
+        try:
+            async with (
+                session.telemetry("rhumbline-bookie") as telemetry,
+                running_bookie(
+                    where,
+                    store,
+                    session.settings.bookie,
+                    host=serve.host,
+                    port=serve.port,
+                    status_port=status_port,
+                    observe=telemetry.observe,
+                ) as running,
+            ):
+                log.source = str(running.bookie_id)
                 print_message(
-                    f"bookie {running.bookie_id} is in limbo and accepts no adds to the ledgers "
-                    f"that it may have lost entries of: {running.limbo_reason}"
+                    f"bookie {running.bookie_id} serves {where} at {serve.host}:{running.port}"
                 )
-            await stop.wait()
-            print_message(f"bookie {running.bookie_id} is stopping")
-    finally:
-        await store.close()
+                if running.limbo_reason:
+                    print_message(
+                        f"bookie {running.bookie_id} is in limbo and accepts no adds to the "
+                        f"ledgers that it may have lost entries of: {running.limbo_reason}"
+                    )
+                await stop.wait()
+                print_message(f"bookie {running.bookie_id} is stopping")
+        finally:
+            await store.close()
 
 
 for _command in COMMANDS:

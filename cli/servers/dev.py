@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from ...client.settings import LogSettings
 from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import check_region
@@ -18,6 +19,7 @@ from ...core.protocol.errors import InvalidArgumentError, NamespaceExistsError
 from ..config_file import DEV_DIRECTORY
 from ..options import runs
 from ..output import print_message
+from ..server_log import server_log
 from ..streams.policy_options import default_quorum
 from ..waiting import timeout_option, wait_until
 from .dev_process import DevProcess, locked, running_process
@@ -114,6 +116,7 @@ async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int) -
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     file = _prepare(directory, cluster.metadata_uri, names[0])
     async with AsyncExitStack() as closing:
+        closing.enter_context(server_log("dev", LogSettings(level="warning")))
         lock = closing.enter_context(locked(directory))
         await closing.enter_async_context(cluster)
         await _ensure_namespace(cluster, names[0])

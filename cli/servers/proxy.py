@@ -72,25 +72,29 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with (
-        session.telemetry("rhumbline-proxy") as telemetry,
-        session.client(tracer=telemetry.tracer) as client,
-        running_proxy(
-            client,
-            session.settings.proxy,
-            roles=roles,
-            host=host,
-            port=port,
-            advertised=advertise,
-            status_port=status_port,
-            observe=telemetry.observe,
-        ) as running,
-    ):
-        region = f" in region {client.region}" if client.region else ""
-        metrics = f", metrics at http://{running.status_address}/metrics"
-        print_message(f"{' and '.join(roles)} proxy serves at {running.address}{region}{metrics}")
-        await stop.wait()
-        print_message(f"{' and '.join(roles)} proxy at {running.address} is stopping")
+    with session.server_log(f"{'-'.join(roles)}-proxy") as log:
+        async with (
+            session.telemetry("rhumbline-proxy") as telemetry,
+            session.client(tracer=telemetry.tracer) as client,
+            running_proxy(
+                client,
+                session.settings.proxy,
+                roles=roles,
+                host=host,
+                port=port,
+                advertised=advertise,
+                status_port=status_port,
+                observe=telemetry.observe,
+            ) as running,
+        ):
+            log.source = f"{'-'.join(roles)}-proxy@{running.address}"
+            region = f" in region {client.region}" if client.region else ""
+            metrics = f", metrics at http://{running.status_address}/metrics"
+            print_message(
+                f"{' and '.join(roles)} proxy serves at {running.address}{region}{metrics}"
+            )
+            await stop.wait()
+            print_message(f"{' and '.join(roles)} proxy at {running.address} is stopping")
 
 
 @asynccontextmanager

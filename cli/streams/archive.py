@@ -111,20 +111,26 @@ async def serve(
     rate_limiter = RateLimiter(rate, burst=rate or 0)
     config = ArchiveServiceConfig(pause_ms=parse_ms(every))
     store = _opened(session, cold)
-    try:
-        async with session.client() as client:
-            namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
-            known = StreamStore(client.store, namespace.name)
-            archiver = SegmentArchiver(
-                client.runtime, store, client.ledgers, known, rate_limiter=rate_limiter
-            )
-            service = ArchiveService(
-                client.runtime, client.store, namespace, archiver, config=config, on_pass=_report
-            )
-            print_message(f"archiving namespace {namespace.name} to {store.uri}")
-            await service.run()
-    finally:
-        await store.close()
+    with session.server_log("archive"):
+        try:
+            async with session.client() as client:
+                namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
+                known = StreamStore(client.store, namespace.name)
+                archiver = SegmentArchiver(
+                    client.runtime, store, client.ledgers, known, rate_limiter=rate_limiter
+                )
+                service = ArchiveService(
+                    client.runtime,
+                    client.store,
+                    namespace,
+                    archiver,
+                    config=config,
+                    on_pass=_report,
+                )
+                print_message(f"archiving namespace {namespace.name} to {store.uri}")
+                await service.run()
+        finally:
+            await store.close()
 
 
 def _report(done: ArchivePass) -> None:

@@ -29,10 +29,13 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.segments import Residence
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.runtime import Runtime
 from .catalog import archived_lssns
 from .segment_archiver import SegmentArchiver
+
+_LOG = EventLog(__name__)
 
 _TOKEN_BYTES = 8
 
@@ -84,6 +87,7 @@ class ArchiveService:
         self._archiver = archiver
         self._config = config or ArchiveServiceConfig()
         self._on_pass = on_pass
+        self._log_limit = LogLimit()
         self._token = f"archiver-{runtime.random_bytes(_TOKEN_BYTES).hex()}".encode()
 
     async def run(self) -> None:
@@ -133,6 +137,7 @@ class ArchiveService:
                         return
                     await self._archiver.archive(stream, lssn)
                     result.archived += 1
+                    _LOG.info("segment archived", **self._ids(stream), segment=lssn)
             finally:
                 if not session.is_lost:
                     with suppress(RhumblineError):
@@ -140,6 +145,10 @@ class ArchiveService:
         maintained = await self._namespace.maintain(stream)
         result.retired += len(maintained.retired)
         result.purged += len(maintained.purged)
+        if maintained.retired:
+            _LOG.info("ledgers retired", **self._ids(stream), segments=maintained.retired)
+        if maintained.purged:
+            _LOG.info("segments purged", **self._ids(stream), segments=maintained.purged)
 
     async def _claim(self, session: Session, stream: str) -> bool:
         path = self._path(stream)
@@ -155,7 +164,15 @@ class ArchiveService:
     def _path(self, stream: str) -> str:
         return f"/rhumbline/archiving/{self._namespace.name}/{stream}"
 
+    def _ids(self, stream: str) -> dict[str, str]:
+        """Return the fields of log lines about a stream."""
+        return {"namespace": self._namespace.name, "stream": stream}
+
     def _report(self, result: ArchivePass) -> None:
+        for stream, fault in result.faults.items():
+            dropped = self._log_limit.admit(asyncio.get_running_loop().time(), stream)
+            if dropped is not None:
+                _LOG.warning("archiving failed", **self._ids(stream), error=fault, dropped=dropped)
         if self._on_pass is not None:
             self._on_pass(result)
 

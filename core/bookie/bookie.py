@@ -21,6 +21,7 @@ from ..protocol.errors import (
     WrongClusterError,
 )
 from ..runtime.disk import Disk
+from ..runtime.event_log import EventLog
 from ..runtime.runtime import Runtime
 from ..runtime.state_machine import StateMachine
 from ..runtime.tasks import Tasks, wait_until_done
@@ -39,6 +40,8 @@ from .server.entry_service import EntryService
 from .server.partial_frames import PartialFrames
 from .start_guard import RECORD_MS, StartGuard
 from .storage import Storage
+
+_LOG = EventLog(__name__)
 
 _RECORD_PAUSE_MS = 1_000
 """Shortest interval between two records of the end of the log, in milliseconds."""
@@ -204,6 +207,8 @@ class Bookie:
         await self._guard.claim(self.storage.log.durable_end, self.limbo_reason)
         self._is_claimed = True
         self._enter(self._admission())
+        if self.limbo_reason:
+            _LOG.warning("limbo began", bookie=self.bookie_id, reason=self.limbo_reason)
         self._tasks.spawn(self._space.run(), "free space")
         self._tasks.spawn(self._scrub(), "scrub")
         self._tasks.spawn(self._record_end(), "end of the log")
@@ -242,6 +247,12 @@ class Bookie:
             await asyncio.sleep(self._config.scrub_ms / 1000)
             report = await self.scrubber.walk()
             if report.damages:
+                _LOG.error(
+                    "damage found",
+                    bookie=self.bookie_id,
+                    files=[damage.number for damage in report.damages],
+                    reason=report.damages[0].reason,
+                )
                 self.maintenance.retire_files([damage.number for damage in report.damages])
 
     def _accept(self) -> Any:  # noqa: ANN401 - a compiled class cannot inherit asyncio.Protocol
@@ -294,6 +305,24 @@ class Bookie:
         state = self._life.take(event, str(self.service.failure or ""))
         self.service.accepts_adds = state is BookieState.WRITABLE
         self.service.accepts_recovery_adds = state in (BookieState.WRITABLE, BookieState.READ_ONLY)
+        self._log_state(state)
+
+    def _log_state(self, state: BookieState) -> None:
+        bookie, region = self.bookie_id, self.region
+        if state is BookieState.WRITABLE:
+            _LOG.info("bookie writable", bookie=bookie, region=region)
+        elif state is BookieState.READ_ONLY:
+            reason = "by command" if self._is_read_only_by_command else "little free disk space"
+            free_bytes = self._space.free_bytes
+            _LOG.warning("bookie read-only", bookie=bookie, reason=reason, free_bytes=free_bytes)
+        elif state is BookieState.FULL:
+            _LOG.error("bookie full", bookie=bookie, free_bytes=self._space.free_bytes)
+        elif state is BookieState.FAILED:
+            _LOG.error("bookie failed", bookie=bookie, error=self.service.failure)
+        elif state is BookieState.CLOSING:
+            _LOG.info("bookie closing", bookie=bookie)
+        elif state is BookieState.CLOSED:
+            _LOG.info("bookie closed", bookie=bookie)
 
     def _check(self) -> None:
         if self.state in SERVING:

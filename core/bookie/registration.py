@@ -8,11 +8,14 @@ import asyncio
 
 from ..metadata.bookie_directory import BookieDirectory
 from ..protocol.errors import MetadataError, RhumblineError
+from ..runtime.event_log import EventLog, LogLimit
 from ..runtime.metadata_store import Session
 from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import Tasks
 from ..wire.registration import Registration
 from .config import BookieConfig
+
+_LOG = EventLog(__name__)
 
 
 class RegistrationKeeper:
@@ -35,6 +38,7 @@ class RegistrationKeeper:
         self._is_leaving = False
         self.is_registered = False
         self.lost_count = 0
+        self._log_limit = LogLimit()
 
     async def join(self, *, read_only: bool) -> None:
         """Registers for the first time and keeps the registration until ``leave``.
@@ -85,10 +89,17 @@ class RegistrationKeeper:
             await self._wakeup.wait()
             try:
                 listed_read_only = await self._update(listed_read_only)
-            except RhumblineError:
+            except RhumblineError as error:
                 # The store is unavailable, or the lost session has not expired there yet.
+                self._log_failure(error)
                 await asyncio.sleep(self._config.registration_retry_ms / 1000)
                 self._wakeup.wake()
+
+    def _log_failure(self, error: RhumblineError) -> None:
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+        if dropped is not None:
+            bookie = self._registration.bookie_id
+            _LOG.warning("registration failed", bookie=bookie, error=error, dropped=dropped)
 
     async def _update(self, listed_read_only: bool) -> bool:
         """Updates the registration to the wanted mode; returns the mode that is registered."""
@@ -101,6 +112,7 @@ class RegistrationKeeper:
                 self.lost_count += 1
                 self.is_registered = False
                 self._session = None
+                _LOG.warning("registration lost", bookie=self._registration.bookie_id)
                 await session.close()
             await self._register()
         elif wanted != listed_read_only:
@@ -125,4 +137,6 @@ class RegistrationKeeper:
     def _adopt(self, session: Session) -> None:
         self._session = session
         self.is_registered = True
+        mode = "read-only" if self._wanted_read_only else "writable"
+        _LOG.info("bookie registered", bookie=self._registration.bookie_id, mode=mode)
         session.on_lost(self._wakeup.wake)

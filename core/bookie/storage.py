@@ -20,6 +20,7 @@ from ..protocol.errors import (
 )
 from ..protocol.ledger_metadata import NO_ENTRY
 from ..runtime.disk import Disk
+from ..runtime.event_log import EventLog
 from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
 from .config import BookieConfig
@@ -53,6 +54,8 @@ LOG_MISSING = (
     "the write log of this bookie is missing, so the entries that it acknowledged are lost here; "
     "format an empty directory as a new bookie"
 )
+
+_LOG = EventLog(__name__)
 
 _LAST_LOG_BYTES = 4 << 20
 """Limit of the last log after an orderly shutdown, in bytes: the next start reads that log."""
@@ -215,6 +218,8 @@ class Storage:
 
     def fence(self, ledger: LedgerRecord, on_durable: OnDurable) -> None:
         """Refuses plain adds from now on; calls ``on_durable`` when no crash can undo that."""
+        if not ledger.is_fenced:
+            _LOG.info("ledger fenced", bookie=self.bookie, ledger=ledger.ledger_id)
         ledger.is_fenced = True
         ledger.accepts_adds = False
         if ledger.is_fence_durable:

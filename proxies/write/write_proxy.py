@@ -26,6 +26,7 @@ from ...core.protocol.errors import (
     TooManyRequestsError,
     UnavailableError,
 )
+from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
@@ -39,6 +40,8 @@ from .ownership import OWNERSHIP, OwnershipEvent, OwnershipState
 from .rate_limits import RecordLimits
 from .sequence_index import SequenceIndex
 from .served_stream import ServedStream
+
+_LOG = EventLog(__name__)
 
 _CLAIM_POLL_MS = 100
 """Interval between reads of a claim that should disappear, in addition to the watch on it."""
@@ -106,6 +109,7 @@ class WriteProxy:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
+        self._log_limit = LogLimit()
         self._streams: dict[str, _Stream] = {}
         self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
         self._taking = asyncio.Semaphore(config.acquires_max)
@@ -216,8 +220,10 @@ class WriteProxy:
         if failure is None:
             self._counts["taken"] += 1
             stream.ownership.take(OwnershipEvent.TAKE)
+            _LOG.info("stream taken", **self._ids(stream))
         else:
             stream.failure = failure
+            self._log_failed_takeover(stream, failure)
             self._forget(stream, OwnershipEvent.FAIL, str(failure))
         stream.changed.set()
         for item, on_result in waiting:
@@ -225,6 +231,18 @@ class WriteProxy:
                 on_result(failure)
             else:
                 self._resubmit(stream, item, on_result)
+
+    def _ids(self, stream: _Stream) -> dict[str, str]:
+        """Return the fields of log lines about a stream."""
+        proxy = self._membership.own_member.address
+        return {"namespace": stream.namespace, "stream": stream.name, "proxy": proxy}
+
+    def _log_failed_takeover(self, stream: _Stream, failure: RhumblineError) -> None:
+        if isinstance(failure, NotOwnerError | EndOfStreamError):
+            return  # the client is redirected, or told the end
+        dropped = self._log_limit.admit(self._loop.time(), stream.name)
+        if dropped is not None:
+            _LOG.warning("stream not taken", **self._ids(stream), error=failure, dropped=dropped)
 
     def _resubmit(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
         if stream.served is None or stream.served.is_over:
@@ -355,12 +373,14 @@ class WriteProxy:
         finally:
             await served.abort()
             self._forget(stream, OwnershipEvent.END)
+            _LOG.info("stream released", **self._ids(stream))
             await self._release_claim(stream)
 
     def _on_over(self, stream: _Stream) -> None:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""
         if stream.state is OwnershipState.SERVED:
             stream.ownership.take(OwnershipEvent.LOSE)
+            _LOG.warning("stream lost", **self._ids(stream))
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
                 self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")

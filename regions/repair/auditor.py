@@ -17,6 +17,7 @@ from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import CorruptionError, RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
+from ...core.runtime.event_log import EventLog
 from ...core.runtime.metadata_store import Version
 from ...core.runtime.runtime import Runtime
 from ...placement.ensemble_improvement import indices_to_move
@@ -28,6 +29,8 @@ from .entry_ranges import EntryRange, missing_runs, settled_ranges
 from .liveness import Liveness, LivenessMonitor, Standing, by_region
 from .orphan_ledgers import OrphanLedgers
 from .task_store import TaskStore
+
+_LOG = EventLog(__name__)
 
 _VERIFIED_MAX = 200_000
 """Maximum number of ledgers remembered as complete; beyond it all are compared again."""
@@ -157,6 +160,8 @@ class Auditor:
             now_ms = self._runtime.clock.wall_ms()
             is_new = await self._tasks.add(metadata.ledger_id, reason, now_ms)
             counts.tasks_added += is_new
+            if is_new:
+                _LOG.info("repair needed", ledger=metadata.ledger_id, reason=reason)
 
     # --- checks --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from ...core.log.metadata.ledger_policies import LedgerPolicies
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
 from ...core.protocol.placement import PlacementPolicy
+from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.primitives.wakeup import Wakeup
@@ -27,6 +28,8 @@ from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
 from .task_store import TaskStore
+
+_LOG = EventLog(__name__)
 
 _SETTLE_S = 1.0
 """Delay of an audit after a bookie registered or disappeared, because others may follow."""
@@ -59,6 +62,7 @@ class RepairService:
         """True if the service has a session in the metadata store, so that it may audit and
         repair."""
         self.last_error = ""
+        self._log_limit = LogLimit()
         self._runtime = runtime
         self._store = store
         self._directory = directory
@@ -136,7 +140,10 @@ class RepairService:
                 while not session.is_lost:
                     await lost.wait(self.config.session_ttl_ms / 1000)
             finally:
-                self.is_auditor = self.is_working = False
+                if session.is_lost:
+                    _LOG.warning("repair session lost", owner=owner)
+                self._set_auditor(False, owner)
+                self.is_working = False
                 await session_tasks.aclose()
                 with suppress(RhumblineError):
                     await session.close()
@@ -146,9 +153,19 @@ class RepairService:
 
     async def _pause(self, error: RhumblineError) -> None:
         self.last_error = f"{type(error).__name__}: {error}"
+        dropped = self._log_limit.admit(self._loop.time())
+        if dropped is not None:
+            _LOG.warning("repair interrupted", error=error, dropped=dropped)
         await asyncio.sleep(self.config.retry_ms_min / 1000)
 
     # --- auditing -------------------------------------------------------------------------------
+
+    def _set_auditor(self, is_auditor: bool, owner: str) -> None:
+        if is_auditor and not self.is_auditor:
+            _LOG.info("auditor elected", owner=owner)
+        elif self.is_auditor and not is_auditor:
+            _LOG.info("auditor role ended", owner=owner)
+        self.is_auditor = is_auditor
 
     async def _audit(self, session: Session, owner: str) -> None:
         watches = [
@@ -159,7 +176,7 @@ class RepairService:
         try:
             while not session.is_lost:
                 try:
-                    self.is_auditor = await self.tasks.try_elect(session, owner)
+                    self._set_auditor(await self.tasks.try_elect(session, owner), owner)
                     if self.is_auditor:
                         await self._auditor.audit(self._liveness_monitor)
                         self.last_error = self._auditor.counts.last_unreadable or self.last_error
@@ -224,6 +241,7 @@ class RepairService:
 
     async def _repair(self, session: Session, ledger_id: int) -> None:
         """Repair a ledger. Does not raise if the ledger is stuck, so that the others continue."""
+        _LOG.info("repair began", ledger=ledger_id)
         try:
             await self._repairer.repair(ledger_id, await self._liveness_monitor.snapshot())
         except NoSuchLedgerError:
@@ -242,6 +260,7 @@ class RepairService:
     async def _finish(self, ledger_id: int) -> None:
         self._retries.pop(ledger_id, None)
         await self.tasks.remove(ledger_id)
+        _LOG.info("repair done", ledger=ledger_id)
 
     async def _postpone(self, ledger_id: int, error: RhumblineError) -> None:
         retry = self._retries.get(ledger_id)
@@ -249,7 +268,10 @@ class RepairService:
             config = self.config
             backoff = Backoff(self._runtime.random, config.retry_ms_min, config.retry_ms_max)
             retry = self._retries[ledger_id] = _Retry(backoff)
-        retry.due = self._loop.time() + retry.backoff.next_s()
+        pause_s = retry.backoff.next_s()
+        retry.due = self._loop.time() + pause_s
+        retry_ms = round(pause_s * 1000)
+        _LOG.warning("repair stuck", ledger=ledger_id, error=error, retry_ms=retry_ms)
         await self.tasks.mark_stuck(
             ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError)
         )

@@ -16,6 +16,7 @@ from ....core.protocol.errors import InvariantBrokenError, RhumblineError
 from ....core.runtime.runtime import Runtime
 from ....core.runtime.state_machine import check_thoroughly
 from .disk import DiskImage, SimDisk
+from .log_lines import SimulatedLog
 from .loop import SimLoop
 from .metadata import MetadataSite, SimMetadataStore
 from .network import SimLink, SimNetwork
@@ -203,6 +204,7 @@ class SimWorld:
         self.loop = SimLoop()
         self.context = self.loop.world_process.context
         self.trace = Trace(self.loop.time, on_line=on_line)
+        self.log = SimulatedLog(self.trace)
         self.random = self.random_of("world")
         self.network = SimNetwork(self.loop, self.random_of("network"), self.trace)
         self.loop.network = self.network
@@ -223,10 +225,14 @@ class SimWorld:
         """True once all faults have ended for good."""
 
     def __enter__(self) -> "SimWorld":
+        self.log.open()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.loop.end_all_tasks()
+        try:
+            self.loop.end_all_tasks()
+        finally:
+            self.log.end()
 
     def random_of(self, name: str) -> Random:
         """Return the random generator of one part."""

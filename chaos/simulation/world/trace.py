@@ -27,6 +27,10 @@ class Trace:
         self._now = now
         self._on_line = on_line
 
+    def now_s(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now()
+
     def note(self, source: str, message: str) -> None:
         """Record an event for readers; the line is kept and part of the fingerprint."""
         line = f"{self._now() * 1000:12.3f} {source:<14} {message}"

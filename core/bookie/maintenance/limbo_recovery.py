@@ -29,10 +29,13 @@ from typing import Protocol
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, NoSuchLedgerError, RhumblineError
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...runtime.event_log import EventLog
 from ...runtime.metadata_store import Version
 from ...wire.entry import master_key
 from ..ledger_records import limbo_cleared_record, limbo_records
 from ..storage import Storage
+
+_LOG = EventLog(__name__)
 
 _LEDGERS_PER_STEP = 1_000
 _PAGE = 10_000
@@ -93,6 +96,13 @@ class LimboRecovery:
             if not self._has_uncleared:
                 await end_limbo(self._storage)
             self.missing_count = self._missing_in_pass
+            if not self._has_uncleared:
+                _LOG.info(
+                    "limbo ended",
+                    bookie=self._bookie,
+                    restored=self.restored_count,
+                    missing=self.missing_count,
+                )
             self._begin_pass()
 
     def _begin_pass(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from itertools import compress
 
 from ...protocol.errors import MetadataError, RhumblineError
+from ...runtime.event_log import EventLog, LogLimit
 from ...runtime.primitives.wakeup import Wakeup
 from ..config import BookieConfig
 from ..log.sorted_file import SortedFile
@@ -18,6 +19,8 @@ from .compactor import Compactor
 from .duty_cycle import DutyCycle
 from .garbage_collector import GarbageCollector
 from .limbo_recovery import LimboRecovery
+
+_LOG = EventLog(__name__)
 
 _IDLE_S = 0.1
 _SHARE_WHEN_IDLE = 0.5
@@ -50,6 +53,7 @@ class Maintenance:
         self._seen_bytes = 0
         self._busy_until_s = 0.0
         self.failed_count = 0
+        self._log_limit = LogLimit()
         self.last_failure: RhumblineError | None = None
         self.may_delete_many = False
         """Set by an operator: the next garbage collection has no limit, and resets the flag."""
@@ -67,18 +71,27 @@ class Maintenance:
             await self._step()
 
     async def _step(self) -> None:
-        for work in (
-            self._write_indexes,
-            self._limbo.step,
-            self._collect,
-            self._compact_logs,
-            self._compact_sorted_files,
+        for name, work in (
+            ("write indexes", self._write_indexes),
+            ("end limbo", self._limbo.step),
+            ("collect garbage", self._collect),
+            ("compact logs", self._compact_logs),
+            ("compact sorted files", self._compact_sorted_files),
         ):
             try:
                 await work()
             except (RhumblineError, MetadataError) as error:
                 self.failed_count += 1
                 self.last_failure = error
+                self._log_failure(name, error)
+
+    def _log_failure(self, work: str, error: RhumblineError) -> None:
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time(), work)
+        if dropped is not None:
+            bookie = self._storage.bookie
+            _LOG.warning(
+                "maintenance failed", bookie=bookie, work=work, error=error, dropped=dropped
+            )
 
     async def _write_indexes(self) -> None:
         """Writes the index files of newly sealed logs, and builds damaged ones again."""

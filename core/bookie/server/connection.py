@@ -249,6 +249,8 @@ class ClientConnection:
         if self._transport is None:
             return
         self._closed_reasons[reason] += 1
+        if reason == "malformed":
+            self.service.log_malformed(self._transport.get_extra_info("peername"), error)
         self._flush()
         self._transport.close()
         self._transport = None

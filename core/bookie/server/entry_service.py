@@ -26,6 +26,7 @@ from ...protocol.errors import (
     UnknownStateError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY
+from ...runtime.event_log import EventLog, LogLimit
 from ...runtime.tasks import Tasks
 from ..config import BookieConfig
 from ..free_space import FreeSpaceMonitor
@@ -37,6 +38,8 @@ from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
 from .long_poll import LongPollRegistry, ParkedPoll, Poll
 from .requests import BatchRead, EntryAdd, EntryRead, WriteLac
+
+_LOG = EventLog(__name__)
 
 _LIST_PAGE = 20_000
 _NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)
@@ -67,12 +70,26 @@ class EntryService(StorageListener):
         self.failure: RhumblineError | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Called when the log failed or found no space, so that the bookie updates its state."""
+        self._log_limit = LogLimit()
         storage.listener = self
 
     @property
     def ledgers(self) -> dict[int, LedgerRecord]:
         """The ledgers on this bookie, by id."""
         return self.storage.states.ledgers
+
+    def log_malformed(self, peer: object, error: RhumblineError | None) -> None:
+        """Log that a connection was closed, since its peer broke the protocol."""
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+        if dropped is not None:
+            address = ":".join(map(str, peer[:2])) if isinstance(peer, tuple) else None
+            _LOG.warning(
+                "malformed request",
+                bookie=self.bookie,
+                peer=address,
+                error=error,
+                dropped=dropped,
+            )
 
     # --- adds -----------------------------------------------------------------------------------
 

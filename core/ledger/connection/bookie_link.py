@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...protocol.bookie_id import BookieId, Region
-from ...protocol.errors import BookieUnavailableError, ProtocolError, RhumblineError
+from ...protocol.errors import BookieUnavailableError, ClosedError, ProtocolError, RhumblineError
+from ...runtime.event_log import EventLog
 from ...runtime.primitives.backoff import Backoff
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
@@ -18,6 +19,8 @@ from ...wire.registration import ADDRESS_PREFIX, BookieAddress, Registration, pa
 from ..config import LedgerConfig
 from .bookie_connection import BookieConnection
 from .link_traffic import LinkTraffic
+
+_LOG = EventLog(__name__)
 
 
 class Addresses(Protocol):
@@ -38,6 +41,7 @@ class BookieLink:
         "_loop",
         "_region",
         "_backoff_until",
+        "_failed_since",
         "_tasks",
         "bookie",
         "connection",
@@ -65,6 +69,7 @@ class BookieLink:
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(runtime.random, config.backoff_ms_min, config.backoff_ms_max)
         self._backoff_until = 0.0
+        self._failed_since: float | None = None
         self.traffic = LinkTraffic()
 
     def connect(self) -> BookieConnection | None:
@@ -91,12 +96,21 @@ class BookieLink:
             return
         self.connection = None
         self.last_error = error
+        if self._failed_since is None and not isinstance(error, ClosedError):
+            self._failed_since = self._loop.time()
+            _LOG.warning("bookie unavailable", bookie=self.bookie, error=error)
         self._backoff_until = self._loop.time() + self._backoff.next_s()
 
     def close(self, error: RhumblineError) -> None:
         """Ends the connection, if any; pending requests fail with ``error``."""
         if self.connection is not None:
             self.connection.fail(error)
+
+    def _on_ready(self) -> None:
+        if self._failed_since is not None:
+            outage_ms = round((self._loop.time() - self._failed_since) * 1000)
+            self._failed_since = None
+            _LOG.info("bookie available", bookie=self.bookie, outage_ms=outage_ms)
 
     async def _open(self, connection: BookieConnection) -> None:
         try:
@@ -106,6 +120,7 @@ class BookieLink:
                 await self._loop.create_connection(_protocol(connection), host, port)
                 await connection.wait_ready()
             self._backoff.reset()  # the bookie has proved its identity: the pauses begin anew
+            self._on_ready()
         except (OSError, TimeoutError, RhumblineError) as error:
             reason = str(error) or "timed out"
             connection.fail(BookieUnavailableError(f"cannot connect to {self.bookie}: {reason}"))

@@ -33,6 +33,7 @@ from ...protocol.recovery import (
     closed_by_recovery,
     quorums_from,
 )
+from ...runtime.event_log import EventLog
 from ...runtime.metadata_store import Version
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
@@ -42,6 +43,8 @@ from ..connection.v3_responses import answer_kind_of, entry_in, lac_in_last_entr
 from ..context import LedgerContext
 from .recovery_adds import RecoveryAdds
 from .recovery_state import RecoveryState
+
+_LOG = EventLog(__name__)
 
 ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]
 """Shows what is provable to an operator, and returns the audit record once it was confirmed."""
@@ -82,6 +85,7 @@ async def recover_ledger(
             state.retry(error)
         except (UnavailableError, IndeterminateError) as error:
             if backoff.is_over:
+                _LOG.warning("ledger recovery failed", ledger=ledger_id, error=error)
                 raise
             state.retry(error)
         await backoff.pause()
@@ -160,6 +164,7 @@ class _Recovery:
         if metadata.state is LedgerState.OPEN:
             metadata = metadata.in_recovery()
             version = await context.ledgers.write(metadata, version)
+            _LOG.info("ledger recovery began", ledger=self._ledger_id)
         # Other recoveries may work on the same version: the first final write wins.
         return await self._recover(metadata, version)
 
@@ -195,6 +200,7 @@ class _Recovery:
             state.end(is_adopted=True)
         else:
             state.end(is_adopted=False)
+            _LOG.info("ledger recovered", ledger=self._ledger_id, last_entry=closed.last_entry_id)
         return closed
 
     # --- requests -------------------------------------------------------------------------------

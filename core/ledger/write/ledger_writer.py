@@ -40,6 +40,7 @@ from .explicit_lac import ExplicitLac
 from .ledger_close import LedgerCloser
 from .replica_health import ReplicaHealth
 from .replication_lag import ReplicationLag
+from .writer_log import log_change, log_failure
 from .writer_state import WriterState
 
 
@@ -348,11 +349,13 @@ class LedgerWriter:
         Entries that are complete are called back by ``thaw``, not here (bug B8, rule LED-15).
         """
         state = self.state
+        old = state.metadata.last_fragment.bookies
         gone = state.install(metadata, version, regions)
         self._take_ensemble()
         for replica in state.replicas:
             if gone & replica.bit:
                 self.send_missing(replica)
+        log_change(self.ledger_id, old, metadata, state.view.quorum.min_regions)
         self._health.on_installed()
         self._lag.report()
 
@@ -371,6 +374,7 @@ class LedgerWriter:
         state = self.state
         if state.failure is not None:
             return
+        log_failure(self.ledger_id, error)
         self._health.stop()
         self._context.handles.pop(self, None)
         unknown = AppendOutcomeUnknownError(f"ledger {self.ledger_id}: {error}")

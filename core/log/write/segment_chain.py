@@ -25,6 +25,7 @@ from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY
 from ...protocol.record_set import decode_entry
 from ...protocol.recovery import provable_end_of
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
+from ...runtime.event_log import EventLog
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ..ledger_interface import ConfirmEnd, LedgerProvider, WritableLedger
@@ -33,6 +34,8 @@ from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
 from .dedup_table import DeduplicationTable, DeduplicationTableBuilder
 from .end_of_stream import last_txid_of
+
+_LOG = EventLog(__name__)
 
 NAMESPACE_KEY = "rhumbline.namespace"
 STREAM_KEY = "rhumbline.stream"
@@ -98,6 +101,10 @@ class SegmentChain:
         self.last_completed: Segment | None = None
         """The newest completed segment; None if there is none."""
 
+    def ids(self) -> dict[str, str]:
+        """Return the fields of log lines about this stream."""
+        return {"namespace": self._streams.namespace, "stream": self._stream}
+
     async def open(self, policy: StreamPolicy) -> OpenSegment:
         """Take over the stream and begin a segment, in the order that the module docstring gives.
 
@@ -106,6 +113,7 @@ class SegmentChain:
         segment.
         """
         self._claim = await self._streams.claim(self._stream, self._token)
+        _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
         number = self._claim.head.last_lssn + 1
         tasks = Tasks(on_failure=lambda _: None)  # awaited below
         creating = tasks.spawn(self._create_ledger(policy, number), f"create segment {number}")
@@ -114,7 +122,10 @@ class SegmentChain:
             if self.last_completed is not None and self.last_completed.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} was ended by its application")
             await creating
-            return await self._publish(policy.roll_ms)
+            segment = await self._publish(policy.roll_ms)
+            ledger = segment.ledger.ledger_id
+            _LOG.info("stream taken over", **self.ids(), segment=segment.lssn, ledger=ledger)
+            return segment
         finally:
             await tasks.aclose()
             await self.abandon()
@@ -128,7 +139,10 @@ class SegmentChain:
         assert self._claim is not None
         if self._unpublished is None:
             await self._create_ledger(policy, self._claim.head.last_lssn + 1)
-        return await self._publish(policy.roll_ms)
+        segment = await self._publish(policy.roll_ms)
+        ledger = segment.ledger.ledger_id
+        _LOG.info("segment rolled", **self.ids(), segment=segment.lssn, ledger=ledger)
+        return segment
 
     async def complete(self, segment: OpenSegment, end: SegmentEnd) -> None:
         """Record the end of ``segment``.
@@ -144,6 +158,7 @@ class SegmentChain:
         proven (rule REC-19). Raises like ``open``.
         """
         self._claim = await self._streams.claim(self._stream, self._token)
+        _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
         await self._take_over(confirm)
 
     async def recover_end(self, segment: Segment, confirm: ConfirmEnd | None = None) -> SegmentEnd:
@@ -281,3 +296,5 @@ class SegmentChain:
             )
         done = await self._streams.complete(self._claim, stored, self._completing)
         self.last_completed = done.segment
+        last = done.segment.last_entry_id
+        _LOG.info("segment completed", **self.ids(), segment=done.segment.lssn, last_entry=last)

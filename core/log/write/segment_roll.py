@@ -23,12 +23,15 @@ from typing import TypeVar
 
 from ...protocol.errors import InvariantBrokenError, RhumblineError, UnknownOutcomeError
 from ...protocol.segments import SegmentEnd
+from ...runtime.event_log import EventLog
 from ...runtime.primitives.backoff import Backoff
 from ...runtime.tasks import Tasks
 from ..config import WriterConfig
 from ..policy import StreamPolicy
 from .pipeline import Pipeline
 from .segment_chain import OpenSegment, SegmentChain
+
+_LOG = EventLog(__name__)
 
 T = TypeVar("T")
 
@@ -86,6 +89,7 @@ class SegmentRoll:
                     await self._roll_once()
             except RhumblineError as error:
                 self._pipeline.fail(error)
+                _LOG.warning("stream writer failed", **self._chain.ids(), error=error)
                 await self._chain.abandon()
                 if isinstance(error, InvariantBrokenError):
                     raise  # a bug: ``on_bug`` reports it with its story

@@ -126,7 +126,7 @@ async def test_appends_and_reads_continue_during_an_outage(
             await each.close()
         messages = [record.getMessage() for record in caplog.records]
         logged = [message for message in messages if "metadata store" in message]
-        assert any("is unavailable" in line and "streams continue" in line for line in logged)
+        assert any("unavailable" in line and "streams continue" in line for line in logged)
         print(
             f"{location.name}: {AWAY_S:.0f} s away: "
             f"{producer.sent} appends, the slowest {slowest_s * 1000:.0f} ms; a tail in "
