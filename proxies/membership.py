@@ -171,7 +171,10 @@ class ProxyMembership:
                 if dropped is not None:
                     proxy = self.own_member.address
                     _LOG.warning(
-                        "proxy registration failed", proxy=proxy, error=error, dropped=dropped
+                        "proxy registration failed",
+                        proxy=proxy,
+                        error=error,
+                        dropped=dropped or None,
                     )
                 await asyncio.sleep(_RETRY_MS / 1000)
                 self._wakeup.wake()

@@ -76,7 +76,7 @@ class WriterDrainer:
     async def _roll_all(self, leaving: list[LedgerWriter]) -> None:
         for writer in leaving:
             await self._rate_limiter.acquire(1)
-            _LOG.info("ledger drain requested", ledger=writer.ledger_id)
+            _LOG.info("ledger drain requested", ledger=writer.metadata.ledger_id)
             writer.request_drain()
             self.rolled_count += 1
 

@@ -118,7 +118,11 @@ class ProcessLog(logging.Handler):
         text = record.getMessage().partition("\n")[0]
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
-        fields = {"library": library, "text": text[:_TEXT_CHARS_MAX], "dropped": dropped}
+        fields = {
+            "library": library,
+            "text": text[:_TEXT_CHARS_MAX],
+            **({"dropped": dropped} if dropped else {}),
+        }
         return self._line(_LIBRARIES, level, "library reported a problem", fields, record)
 
     def _line(
@@ -162,7 +166,7 @@ class ProcessLog(logging.Handler):
             context=text,
             error=shown,
             story=story or None,
-            dropped=dropped,
+            dropped=dropped or None,
         )
 
 

@@ -67,7 +67,7 @@ async def run_(session: CommandSession, directory: Path | None, status_port: int
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with session.server_log("bookie") as log:
+    with session.server_log(f"{where.name}") as log:
         store = await open_store(session.metadata_uri())
         try:
             async with (

@@ -172,7 +172,9 @@ class ArchiveService:
         for stream, fault in result.faults.items():
             dropped = self._log_limit.admit(asyncio.get_running_loop().time(), stream)
             if dropped is not None:
-                _LOG.warning("archiving failed", **self._ids(stream), error=fault, dropped=dropped)
+                _LOG.warning(
+                    "archiving failed", **self._ids(stream), error=fault, dropped=dropped or None
+                )
         if self._on_pass is not None:
             self._on_pass(result)
 

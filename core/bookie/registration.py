@@ -99,7 +99,7 @@ class RegistrationKeeper:
         dropped = self._log_limit.admit(asyncio.get_running_loop().time())
         if dropped is not None:
             bookie = self._registration.bookie_id
-            _LOG.warning("registration failed", bookie=bookie, error=error, dropped=dropped)
+            _LOG.warning("registration failed", bookie=bookie, error=error, dropped=dropped or None)
 
     async def _update(self, listed_read_only: bool) -> bool:
         """Updates the registration to the wanted mode; returns the mode that is registered."""

@@ -220,7 +220,7 @@ class WriteProxy:
         if failure is None:
             self._counts["taken"] += 1
             stream.ownership.take(OwnershipEvent.TAKE)
-            _LOG.info("stream taken", **self._ids(stream))
+            _LOG.info("ownership taken", **self._ids(stream))
         else:
             stream.failure = failure
             self._log_failed_takeover(stream, failure)
@@ -242,7 +242,9 @@ class WriteProxy:
             return  # the client is redirected, or told the end
         dropped = self._log_limit.admit(self._loop.time(), stream.name)
         if dropped is not None:
-            _LOG.warning("stream not taken", **self._ids(stream), error=failure, dropped=dropped)
+            _LOG.warning(
+                "ownership not taken", **self._ids(stream), error=failure, dropped=dropped or None
+            )
 
     def _resubmit(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
         if stream.served is None or stream.served.is_over:
@@ -373,14 +375,14 @@ class WriteProxy:
         finally:
             await served.abort()
             self._forget(stream, OwnershipEvent.END)
-            _LOG.info("stream released", **self._ids(stream))
+            _LOG.info("ownership released", **self._ids(stream))
             await self._release_claim(stream)
 
     def _on_over(self, stream: _Stream) -> None:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""
         if stream.state is OwnershipState.SERVED:
             stream.ownership.take(OwnershipEvent.LOSE)
-            _LOG.warning("stream lost", **self._ids(stream))
+            _LOG.warning("ownership lost", **self._ids(stream))
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
                 self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")

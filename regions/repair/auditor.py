@@ -121,6 +121,8 @@ class Auditor:
     def _expire_verified(self, liveness: Liveness) -> None:
         """Forget the complete ledgers of bookies that came back, since they may lack entries."""
         back = {b: None for b in liveness.present if b not in self._present}
+        if self.counts.audits:
+            self._log_presence(liveness, back)
         self._present = liveness.present
         is_old = (
             self._loop.time() - self._verified_since > self._config.full_audit_interval_ms / 1000
@@ -133,6 +135,14 @@ class Auditor:
             for ledger_id, seen in self._verified.items()
             if not any(bookie in back for bookie in seen[1])
         }
+
+    def _log_presence(self, liveness: Liveness, back: Mapping[BookieId, object]) -> None:
+        for bookie in self._present:
+            if bookie not in liveness.present:
+                lost_after_ms = self._config.lost_after_ms
+                _LOG.warning("bookie absent", bookie=bookie, lost_after_ms=lost_after_ms)
+        for bookie in back:
+            _LOG.info("bookie present", bookie=bookie)
 
     async def _audit_ledger(
         self,

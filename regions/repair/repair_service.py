@@ -155,7 +155,7 @@ class RepairService:
         self.last_error = f"{type(error).__name__}: {error}"
         dropped = self._log_limit.admit(self._loop.time())
         if dropped is not None:
-            _LOG.warning("repair interrupted", error=error, dropped=dropped)
+            _LOG.warning("repair interrupted", error=error, dropped=dropped or None)
         await asyncio.sleep(self.config.retry_ms_min / 1000)
 
     # --- auditing -------------------------------------------------------------------------------
@@ -241,7 +241,8 @@ class RepairService:
 
     async def _repair(self, session: Session, ledger_id: int) -> None:
         """Repair a ledger. Does not raise if the ledger is stuck, so that the others continue."""
-        _LOG.info("repair began", ledger=ledger_id)
+        if ledger_id not in self._retries:
+            _LOG.info("repair began", ledger=ledger_id)
         try:
             await self._repairer.repair(ledger_id, await self._liveness_monitor.snapshot())
         except NoSuchLedgerError:
@@ -268,10 +269,8 @@ class RepairService:
             config = self.config
             backoff = Backoff(self._runtime.random, config.retry_ms_min, config.retry_ms_max)
             retry = self._retries[ledger_id] = _Retry(backoff)
-        pause_s = retry.backoff.next_s()
-        retry.due = self._loop.time() + pause_s
-        retry_ms = round(pause_s * 1000)
-        _LOG.warning("repair stuck", ledger=ledger_id, error=error, retry_ms=retry_ms)
+            _LOG.warning("repair stuck", ledger=ledger_id, error=error)
+        retry.due = self._loop.time() + retry.backoff.next_s()
         await self.tasks.mark_stuck(
             ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError)
         )

@@ -90,7 +90,7 @@ class Maintenance:
         if dropped is not None:
             bookie = self._storage.bookie
             _LOG.warning(
-                "maintenance failed", bookie=bookie, work=work, error=error, dropped=dropped
+                "maintenance failed", bookie=bookie, work=work, error=error, dropped=dropped or None
             )
 
     async def _write_indexes(self) -> None:

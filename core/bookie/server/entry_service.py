@@ -88,7 +88,7 @@ class EntryService(StorageListener):
                 bookie=self.bookie,
                 peer=address,
                 error=error,
-                dropped=dropped,
+                dropped=dropped or None,
             )
 
     # --- adds -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from rhumbline.regions.repair.under_replication_reports import PENDING_MAX, Unde
 from rhumbline.regions.states import REREAD_MS, PlacementState, PlacementStateStore
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
 
@@ -98,7 +99,9 @@ async def test_only_writers_on_drained_or_offline_bookies_roll(state: PlacementS
         await states.change(lambda known: known.with_region(Region("a"), state))
         await asyncio.sleep(1)
 
-    await while_draining(states, Writers(here, there), scenario)
+    with recorded_log() as log:
+        await while_draining(states, Writers(here, there), scenario)
+    assert log.events() == ["ledger drain requested"] * len(here.rolled_at)
     assert bool(here.rolled_at) == (state is not PlacementState.DISALLOWED)
     assert not there.rolled_at
 

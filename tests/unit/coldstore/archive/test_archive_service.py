@@ -18,6 +18,7 @@ from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.core.runtime.primitives.rate_limiter import RateLimiter
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
@@ -53,10 +54,15 @@ async def test_segments_are_archived_and_retired_once(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
     passes: list[ArchivePass] = []
-    running = asyncio.ensure_future(service(world, DictColdStore(), passes).run())
-    await asyncio.sleep(2.5)
-    running.cancel()
-    await asyncio.wait([running])
+    with recorded_log("rhumbline.coldstore") as log:
+        running = asyncio.ensure_future(service(world, DictColdStore(), passes).run())
+        await asyncio.sleep(2.5)
+        running.cancel()
+        await asyncio.wait([running])
+    ids = {"namespace": "test", "stream": "s"}
+    assert log.fields("segment archived") == [{**ids, "segment": n} for n in (1, 2, 3, 4)]
+    assert log.fields("ledgers retired") == [{**ids, "segments": (1, 2, 3, 4)}]
+    assert len(log.events()) == 5
     assert [(one.archived, one.retired) for one in passes] == [(4, 4), (0, 0), (0, 0)]
     assert comparable(await read_records(world)) == before
     assert world.ledgers.ledgers == {}

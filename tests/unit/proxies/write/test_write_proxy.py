@@ -24,6 +24,7 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.append_session import RESULTS_MAX, AppendSession
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.proxies.proxy_world import Connection, Outcome, ProxyWorld, an_item
 
 ANNE, BERT = b"a" * 16, b"b" * 16
@@ -177,8 +178,12 @@ async def test_released_stream_can_be_taken_over_again(log: LogWorld) -> None:
     await world.start("one:1")
     await world.append_ok("one:1", an_item("s", b"a"))
     writes = world.proxies["one:1"].writes
-    assert await writes.release("test", "s")
-    assert not await writes.release("test", "s")
+    with recorded_log("rhumbline.proxies") as lines:
+        assert await writes.release("test", "s")
+        assert not await writes.release("test", "s")
+    ids = {"namespace": "test", "stream": "s", "proxy": "one:1"}
+    assert lines.fields("ownership released") == [ids]
+    assert lines.events() == ["ownership released"]
     assert await writes.claims.owner("test", "s") is None
     segments = await log.segments("s")
     assert [(one.is_completed, one.record_count) for one in segments] == [(True, 1)]
@@ -196,13 +201,17 @@ async def test_proxy_that_lost_its_session_gives_its_streams_up(log: LogWorld) -
     lost = membership.session
     assert lost is not None
     await lost.close()
-    membership._session_lost()
-    for _ in range(50):
-        result = await world.append("one:1", an_item("s", b"b", producer=ANNE))
-        if not isinstance(result, RhumblineError):
-            break
-        assert result.retryable
-        await asyncio.sleep(0.05)
+    with recorded_log("rhumbline.proxies") as lines:
+        membership._session_lost()
+        for _ in range(50):
+            result = await world.append("one:1", an_item("s", b"b", producer=ANNE))
+            if not isinstance(result, RhumblineError):
+                break
+            assert result.retryable
+            await asyncio.sleep(0.05)
+    first, *others, last = lines.events()
+    assert (first, last) == ("proxy registration lost", "ownership taken")
+    assert {"ownership lost", "proxy registered"} <= set(others)
     assert (await log.namespace.describe("s")).epoch == 2
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]

@@ -28,6 +28,7 @@ from rhumbline.core.wire import v2
 from rhumbline.core.wire.entry import Entry
 from rhumbline.core.wire.v2 import Code
 from rhumbline.placement.region_aware import RegionAwarePlacement
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.bookie.bookie_world import PASSWORD, Wire, World, entry
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import withdraw_last_ack
@@ -298,14 +299,20 @@ async def test_one_bookie_that_lost_power_leaves_limbo_by_itself() -> None:
     world = World()
     await world.start()
     disks, ledger_id = await cluster_after_power_loss(world)
-    bookies = await serve_all(world, disks[:1], "two") + await serve_all(world, disks[1:], "one")
-    await run_maintenance(bookies)
+    with recorded_log() as log:
+        bookies = await serve_all(world, disks[:1], "two")
+        bookies += await serve_all(world, disks[1:], "one")
+        await run_maintenance(bookies)
+    [began] = log.fields("limbo began")
+    assert began == {"bookie": bookies[0].bookie_id, "reason": bookies[0].limbo_reason}
     assert [bookie.storage.states.limbo.is_active for bookie in bookies] == [True, False, False]
     async with ledger_client(world) as client:
         closed = await client.recover(ledger_id, PASSWORD)
     assert closed.last_entry_id == ACKNOWLEDGED - 1
-    await run_maintenance(bookies)
-    await run_maintenance(bookies)
+    with recorded_log() as log:
+        await run_maintenance(bookies)
+        await run_maintenance(bookies)
+    assert [ended["bookie"] for ended in log.fields("limbo ended")] == [bookies[0].bookie_id]
     assert not bookies[0].storage.states.limbo.is_active
     for bookie in bookies:
         await bookie.aclose()
