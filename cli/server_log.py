@@ -37,7 +37,7 @@ def server_log(
             _LOG.error("log settings refused", error=error)
             return
         _configure(log, found)
-        _LOG.info("log settings read", level=found.level, format=found.format)
+        _LOG.info("log settings read", lowest=found.level, format=found.format)
 
     def toggle() -> None:
         if log.toggle_debugging():

@@ -11,7 +11,7 @@ SECRETS = ("auth", "credential", "key", "password", "payload", "secret", "token"
 RECORD = logging.LogRecord("", 0, "", 0, "", None, None).__dict__
 
 
-def documented_lines() -> list[log_events.LogLine]:
+def documented_lines() -> tuple[log_events.LogLine, ...]:
     """Return the lines of the page's table."""
     found = []
     for row in PAGE.read_text(encoding="utf-8").partition("## All events")[2].splitlines():
@@ -21,7 +21,7 @@ def documented_lines() -> list[log_events.LogLine]:
             assert meaning.endswith("."), event
             names = tuple(re.findall(r"`(\w+)`", fields))
             found.append(log_events.LogLine(event, level, logger.strip("`"), names))
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def test_the_page_lists_every_line_of_the_code() -> None:

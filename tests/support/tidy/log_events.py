@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from . import source_tree
@@ -18,12 +19,14 @@ class LogLine(NamedTuple):
     fields: tuple[str, ...]
 
 
-def all_lines() -> list[LogLine]:
+@cache
+def all_lines() -> tuple[LogLine, ...]:
     """Return every log line of the product, sorted by event."""
     modules = {
         module.as_posix(): source_tree.parse(module)
         for module in source_tree.product_modules()
         if module.parts[0] not in ("tests", "docs", ".ci")
+        and "EventLog(" in (source_tree.ROOT / module).read_text(encoding="utf-8")
     }
     shared = {}
     for tree in modules.values():
@@ -32,7 +35,7 @@ def all_lines() -> list[LogLine]:
     for module, tree in modules.items():
         own = shared | _id_fields(tree)
         found += [line for line in _lines_of(module, tree, own) if line is not None]
-    return sorted(set(found))
+    return tuple(sorted(set(found)))
 
 
 def _lines_of(module: str, tree: ast.Module, ids: dict[str, tuple[str, ...]]) -> Iterator[LogLine]:
