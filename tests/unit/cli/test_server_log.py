@@ -56,13 +56,12 @@ def test_a_second_signal_ends_debugging(stream: io.StringIO) -> None:
 
 
 def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
-    found = [LogSettings(level="warning"), ConfigurationError("log.level: no such level")]
+    found = [LogSettings(level="warning")]
 
     def read_again() -> LogSettings:
-        result = found.pop(0)
-        if isinstance(result, ConfigurationError):
-            raise result
-        return result
+        if not found:
+            raise ConfigurationError("log.level: no such level")
+        return found.pop()
 
     async def main() -> None:
         with server_log("b-1", LogSettings(), read_again):
