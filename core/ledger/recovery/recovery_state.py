@@ -1,4 +1,4 @@
-"""What a recovery has found, and the decisions that follow from it.
+"""The findings of a recovery, and the decisions that follow from them.
 
 All methods are synchronous: ``ledger_recovery`` sends the requests and waits. Which answers of the
 bookies allow which verdict is decided in ``core/protocol/recovery.py``.

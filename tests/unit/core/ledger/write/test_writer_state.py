@@ -16,12 +16,14 @@ from rhumbline.core.protocol.errors import InvariantBrokenError, LedgerFencedErr
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.runtime.metadata_store import Version
 
-B0, B1, B2, B3 = (BookieId(f"b{i}:1") for i in range(4))
+BOOKIE_0, BOOKIE_1, BOOKIE_2, BOOKIE_3 = (BookieId(f"b{i}:1") for i in range(4))
 REGIONS = tuple(map(Region, "abc"))
 
 
 def writer() -> WriterState:
-    metadata = LedgerMetadata(7, 3, 3, 2, (Fragment(0, (B0, B1, B2)),)).with_r(0, 2)
+    metadata = LedgerMetadata(7, 3, 3, 2, (Fragment(0, (BOOKIE_0, BOOKIE_1, BOOKIE_2)),)).with_r(
+        0, 2
+    )
     nothing: Any = None  # a decision needs no stores, bookies or settings
     times = iter(range(1000))
     return WriterState(nothing, metadata, Version("0"), REGIONS, lambda: float(next(times)))
@@ -43,7 +45,9 @@ def push(state: WriterState, acks: int = 0, outstanding: int = 0b111) -> AddOp:
 
 
 def other_ensemble(state: WriterState) -> LedgerMetadata:
-    return state.metadata.with_fragment(state.last_add_confirmed + 1, (B0, B1, B3))
+    return state.metadata.with_fragment(
+        state.last_add_confirmed + 1, (BOOKIE_0, BOOKIE_1, BOOKIE_3)
+    )
 
 
 def committing(state: WriterState) -> None:
@@ -81,7 +85,7 @@ def test_change_drops_the_acks_of_replaced_bookies_and_keeps_the_other_replicas(
     assert (other.acks, other.is_complete) == (0b011, True)
     assert state.failed_mask == 0
     assert state.replicas[0] is kept
-    assert state.replicas[2].bookie == B3
+    assert state.replicas[2].bookie == BOOKIE_3
     assert replaced.last_entry_id == -1
     assert state.is_frozen, "nothing is called back before thaw"
     state.thaw()
@@ -135,7 +139,7 @@ def test_gap_in_the_queue_breaks_an_invariant() -> None:
 
 def test_replica_that_the_metadata_does_not_name_breaks_an_invariant() -> None:
     state = writer()
-    state.metadata = state.metadata.with_fragment(0, (B0, B1, B3))
+    state.metadata = state.metadata.with_fragment(0, (BOOKIE_0, BOOKIE_1, BOOKIE_3))
     with pytest.raises(InvariantBrokenError, match="LED-6"):
         state.begin_change()
 
@@ -144,4 +148,4 @@ def test_fragment_of_the_metadata_is_the_ensemble() -> None:
     state = writer()
     committing(state)
     state.install(other_ensemble(state), Version("1"), REGIONS)
-    assert state.metadata.fragments == (Fragment(0, (B0, B1, B3)),)
+    assert state.metadata.fragments == (Fragment(0, (BOOKIE_0, BOOKIE_1, BOOKIE_3)),)
