@@ -30,10 +30,12 @@ class SizedDisk(MemoryDisk):
 
 
 def monitor_of(
-    disk: SizedDisk, **settings: int
+    disk: SizedDisk, space_check_ms: int = 5_000
 ) -> tuple[FreeSpaceMonitor, list[tuple[bool, bool]]]:
     """Return a monitor, and the flags at each change that it reports."""
-    config = BookieConfig(read_only_below_bytes=1_000, reserve_below_bytes=200, **settings)
+    config = BookieConfig(
+        read_only_below_bytes=1_000, reserve_below_bytes=200, space_check_ms=space_check_ms
+    )
     monitor = FreeSpaceMonitor(disk, config)
     changes: list[tuple[bool, bool]] = []
     monitor.on_change = lambda: changes.append((monitor.has_room, monitor.has_reserve))

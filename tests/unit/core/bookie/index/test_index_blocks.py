@@ -101,7 +101,9 @@ def test_format_does_not_depend_on_the_byte_order_of_the_machine(
     swapped = array("I", [1, 2])
     swapped.byteswap()
     monkeypatch.setattr(index_blocks, "_IS_BIG_ENDIAN", True)
-    assert index_blocks.column_bytes(swapped) == b"\x01\x00\x00\x00\x02\x00\x00\x00"
+    data = index_blocks.column_bytes(swapped)
+    assert data == b"\x01\x00\x00\x00\x02\x00\x00\x00"
+    assert index_blocks.read_column("I", data, 0, 2) == swapped
     monkeypatch.undo()
     assert all_rows([block]) == {1: rows.page(0, 9)}
 

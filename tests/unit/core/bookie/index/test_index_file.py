@@ -150,7 +150,7 @@ async def test_empty_file_has_no_rows() -> None:
 
 def footer(*counts: int, magic: bytes = b"RHUMIDX\0", version: int = 1) -> bytes:
     data = struct.pack(">8sHHQQQQIIQI250s", magic, version, *FILE, *counts, ME.encode())
-    data = data.ljust(FOOTER_BYTES - 4, b"\0")
+    data = data.ljust(508, b"\0")
     return data + struct.pack(">I", crc32c(data))
 
 
@@ -180,6 +180,7 @@ async def test_footer_of_another_format_is_refused() -> None:
     await written(disk, MemoryIndex())
     content = disk.files[index_path(FILE.number)]
     assert content == footer(0, 0, 0, 0, 0)
+    assert len(content) == FOOTER_BYTES
     directory = IndexDirectory(disk, ME)
     assert await directory.read(LOG_KIND, FILE.number) is not None
     for other in (

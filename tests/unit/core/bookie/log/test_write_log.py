@@ -118,7 +118,11 @@ class LogWorld:
         count = len(self.owner.durable)
         self.add(entry)
         self.log.kick()
-        await until(lambda: len(self.owner.durable) > count)
+        await self.until_durable(count + 1)
+
+    async def until_durable(self, count: int) -> None:
+        """Wait until this number of groups is durable."""
+        await until(lambda: len(self.owner.durable) >= count)
 
     async def records_of(self, number: int) -> list[tuple[bytes, bool]]:
         """Return (bytes, is a state record) of all records of an intact log file."""
@@ -245,7 +249,7 @@ async def test_full_group_is_closed_and_written_before_the_next() -> None:
         assert [group.count for group in groups[::2]] == [2, 2, 1]
         assert world.log.pending_bytes == 5 * 108
         world.log.kick()
-        await until(lambda world=world: len(world.owner.durable) == 3)
+        await world.until_durable(3)
         assert [found[0] for found in world.owner.durable] == groups[::2]
         assert world.log.pending_bytes == 0
         await world.log.aclose()
