@@ -10,6 +10,8 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.log.commit_group import Outbox
+from rhumbline.core.bookie.log.file_set import file_path
+from rhumbline.core.bookie.log.log_format import LOG_KIND
 from rhumbline.core.bookie.log.tail_cache import TailCache
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
@@ -32,6 +34,7 @@ from rhumbline.tests.unit.core.bookie.bookie_world import (
     one_bookie,
 )
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill, log_paths
 
 ME = BookieId("b1@0000abcd")
@@ -337,4 +340,33 @@ async def test_reason_for_limbo_is_asked_with_the_end_of_the_log() -> None:
     damage = again.damages[0]
     assert (damage.number, damage.start, damage.end) == (number, offset, offset)
     assert again.states.limbo.is_active
+    await again.aclose()
+
+
+async def test_start_with_intact_index_files_writes_none_and_reads_no_older_log() -> None:
+    disk, storage = await new_storage()
+    for ledger_id in (1, 2):
+        await fill_ledgers(storage, {ledger_id: [700] * 20})
+        storage.log.roll_next()
+    await storage.write_manifest()
+    await storage.write_indexes()
+    assert len(storage.sealed_logs) == 2
+    sealed = list(storage.sealed_logs)
+    recording = RecordingDisk()
+    image = disk.copy()
+    recording.files, recording.directories = image.files, image.directories
+    await storage.aclose()
+    again = Storage(Runtime(FixedClock(), Random(1)), recording, SMALL, ME)
+    await again.open()
+    operations = recording.taken()
+    created = [str(done[1]) for done in operations if done[0] == "create"]
+    assert not [path for path in created if path.startswith("index/")]
+    for number in sealed:
+        path = file_path(LOG_KIND, number)
+        reads = [done[2:] for done in operations if done[:2] == ("read", path)]
+        assert reads == [(0, 512)], "its header only"
+    assert sorted(again.index.files) == sealed
+    for entry_id in (0, 19):
+        location = await again.locate(2, entry_id)
+        assert await again.read(2, entry_id, location) == entry(2, entry_id, bytes(700))
     await again.aclose()

@@ -60,6 +60,7 @@ def test_states_are_applied_and_lacs_rise() -> None:
     read_group(9, 600, clean + body_of(entry(1, 7)), MemoryIndex(), states)
     assert not states.is_clean
     assert read_group(9, 600, body, MemoryIndex()) == 3, "states are left out"
+    assert read_group(9, 600, encode_record(b"", is_state=True), MemoryIndex()) == 0
 
 
 def test_malformed_records_are_corruption() -> None:

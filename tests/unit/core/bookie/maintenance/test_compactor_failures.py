@@ -265,10 +265,10 @@ async def test_damaged_file_is_rewritten_when_its_lost_entries_are_elsewhere() -
     compactor = Compactor(storage)
     assert not await compactor.compact_log(log), "its index names entries that are nowhere else"
     assert storage.sealed_logs == [log]
-    for ledger_id, data in ((1, kept), (2, {at: entry(2, at, b"other") for at in kept})):
+    for ledger_id, copies in ((1, kept), (2, {at: entry(2, at, b"other") for at in kept})):
         for entry_id in rows.ids:
             ledger = storage.states.ledgers[ledger_id]
-            storage.add(ledger, data[entry_id], NullSink(), b"")
+            storage.add(ledger, copies[entry_id], NullSink(), b"")
         await storage.write_manifest()
     assert await compactor.compact_log(log)
     assert file_path(LOG_KIND, log) not in disk.files

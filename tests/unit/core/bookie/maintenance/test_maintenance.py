@@ -42,8 +42,10 @@ async def test_garbage_is_collected_at_intervals_or_by_command() -> None:
         bookie._maintenance_task.cancel()  # type: ignore[union-attr]
         calls: list[tuple[str, str, bool]] = []
 
-        async def collect(found: str, expected: str, *, is_unlimited: bool) -> CollectionReport:
-            calls.append((found, expected, is_unlimited))
+        async def collect(
+            instance_id: str, expected: str, *, is_unlimited: bool
+        ) -> CollectionReport:
+            calls.append((instance_id, expected, is_unlimited))
             return CollectionReport()
 
         bookie.collector.collect = collect  # type: ignore[method-assign]
