@@ -5,16 +5,18 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
+from ..chaos.server_processes import ProxyProcess
 from ..client.connect import Client
 from ..core.protocol.errors import RhumblineError, TooManyRequestsError
 from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
-from .harness.bookie_processes import REGION, BookieProcesses, Usage
+from .harness.bookie_processes import REGION, BookieProcesses, Usage, usage_of
+from .harness.client_processes import ClientProcess
 from .harness.load import NAMESPACE, Timing, ensure_namespace, latencies
 from .harness.proxy_clients import DUE, ClientMetrics, ClientSettings
-from .harness.proxy_processes import ClientProcess, ProxyKind, ProxyProcess
 from .proxy_work import ProxyWorkload
 
 _PACER_SECONDS = 0.001
@@ -29,15 +31,17 @@ async def run_proxy_workload(
     Columns with the prefix ``srv_`` cover bookies and proxy, ``proxy_`` the proxy alone, ``cli_``
     the processes of producers or readers. Raises RhumblineError if a client fails.
     """
-    kind: ProxyKind = "read-proxy" if work.kind == "reading" else "write-proxy"
+    kind = "read-proxy" if work.kind == "reading" else "write-proxy"
     failures: list[BaseException] = []
-    with ProxyProcess(servers.root, servers.metadata, kind) as proxy:
+    with ProxyProcess(servers.root, servers.metadata, kind, kind, region=REGION) as proxy:
         async with AsyncExitStack() as closing:
             client = await closing.enter_async_context(
                 Client(servers.metadata, namespace=NAMESPACE, region=REGION)
             )
             names = await create_streams(client, work)
-            clients = await start_clients(work, names, f"grpc://{proxy.address}", closing)
+            clients = await start_clients(
+                work, names, f"grpc://{proxy.address}", servers.root, closing
+            )
             tasks = Tasks(on_failure=failures.append)
             closing.push_async_callback(tasks.aclose)
             if work.kind == "reading":
@@ -56,7 +60,7 @@ async def run_proxy_workload(
 
 
 def _usage(servers: BookieProcesses, proxy: ProxyProcess) -> tuple[Usage, float, int]:
-    return (servers.usage(), *proxy.usage)
+    return (servers.usage(), *usage_of(proxy.pid))
 
 
 async def create_streams(client: Client, work: ProxyWorkload) -> list[str]:
@@ -70,7 +74,11 @@ async def create_streams(client: Client, work: ProxyWorkload) -> list[str]:
 
 
 async def start_clients(
-    work: ProxyWorkload, names: Sequence[str], uri: str, closing: AsyncExitStack
+    work: ProxyWorkload,
+    names: Sequence[str],
+    uri: str,
+    folder: Path,
+    closing: AsyncExitStack,
 ) -> list[ClientProcess]:
     """Start the producers or readers of a workload and wait until they run."""
     processes = []
@@ -86,9 +94,10 @@ async def start_clients(
             batch=work.batch,
             window=work.window,
         )
-        started = await ClientProcess.start(settings)
-        closing.push_async_callback(started.aclose)
-        processes.append(started)
+        process = ClientProcess(folder, f"clients{number}", settings)
+        closing.callback(process.kill)
+        process.launch()
+        processes.append(process)
     for process in processes:
         await process.ready()
     return processes

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+from ..chaos.server_processes import ProxyProcess
 from ..client.connect import Client
 from ..core.runtime.histogram import Histogram
 from ..proxies.write.claims import Claims
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, latencies
-from .harness.proxy_processes import ProxyProcess
 from .proxies import create_streams, start_clients
 from .proxy_work import FAILOVER
 
@@ -37,7 +37,9 @@ async def measure_failover(
     async with AsyncExitStack() as closing:
         proxies = [
             closing.enter_context(
-                ProxyProcess(servers.root, servers.metadata, "write-proxy", f"w{number}")
+                ProxyProcess(
+                    servers.root, servers.metadata, "write-proxy", f"w{number}", region=REGION
+                )
             )
             for number in range(2)
         ]
@@ -46,7 +48,7 @@ async def measure_failover(
         )
         names = await create_streams(client, FAILOVER)
         uri = "grpc://" + ",".join(proxy.address for proxy in proxies)
-        (producers,) = await start_clients(FAILOVER, names, uri, closing)
+        (producers,) = await start_clients(FAILOVER, names, uri, servers.root, closing)
         claims = Claims(client.store)
         for name, number in _KINDS:
             histogram = Histogram()
@@ -55,7 +57,7 @@ async def measure_failover(
                 await asyncio.sleep(_SETTLE_SECONDS)
                 owner = await _owner(claims, names[0], proxies)
                 await producers.take()
-                await asyncio.to_thread(owner.end, number)
+                await asyncio.to_thread(owner.stop, number=number)
                 await asyncio.sleep(seconds)
                 metrics = await producers.take()
                 histogram.merge(metrics.latencies, metrics.max_seconds)

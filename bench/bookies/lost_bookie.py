@@ -8,14 +8,13 @@ rate.
 import asyncio
 import os
 import signal
-import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...chaos.managed_process import ManagedProcess, rhumbline
 from ...client.connect import Client
 from ...core.ledger.config import LedgerConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
@@ -26,7 +25,6 @@ from ...core.protocol.quorum import Quorum
 from ...regions.repair.progress import count_remaining
 from ...regions.repair.task_store import TaskStore
 from ...server.status_server import fetch_status
-from ..harness.bookie_processes import COMMAND
 from ..harness.load import NAMESPACE, ensure_namespace, latencies
 from ..harness.region_processes import RegionProcesses
 from ..harness.wan_links import HOST
@@ -39,7 +37,7 @@ _FILL_RECORD_BYTES = 64 << 10
 _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
 _POLL_SECONDS = 0.5
-_START_SECONDS_MAX = 30
+_STATUS_PORT = r":(\d+)/stat"
 _STATUS_TIMEOUT_MS = 5_000
 _WARMUP_SECONDS = 1.0
 
@@ -87,14 +85,15 @@ async def measure_loss(
         writers = RegionWriters(servers, client, writing)
         await writers.open()
         try:
-            with _repair(servers, root, work) as log:
+            with _repair(servers, root, work) as repair:
                 await writers.measure("rate", 1)
                 yield _row("before", writers)
                 victim = servers.directories[-1]
+                port = int(repair.find(_STATUS_PORT) or 0)
                 found: dict[str, Any] = {}
 
                 async def lose() -> None:
-                    found.update(await _lose(client, servers, victim, log, work.seconds_max))
+                    found.update(await _lose(client, servers, victim, port, work.seconds_max))
 
                 await writers.measure("rate", 1, lose)
                 yield _row("during", writers) | found
@@ -141,33 +140,22 @@ async def _fill_stream(writer: StreamWriter, payload: bytes, count: int) -> None
         await tickets[-1]
 
 
-@contextmanager
-def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> Iterator[Path]:
-    """Run a repair process as an operator would, and yield its log file."""
-    log = root / "repair.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [*COMMAND, "repair", "run", "-u", servers.metadata, "--region", REGIONS[1],
-             "--lost-after", "2s", "--audit-interval", "2s",
-             "--bytes-per-second", str(work.bytes_per_second)],
-            stdout=out, stderr=out,
-        )  # fmt: skip
-    try:
-        yield log
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10)
+def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> ManagedProcess:
+    """Return a repair process as an operator would run it."""
+    command = rhumbline(
+        "repair", "run", "-u", servers.metadata, "--region", REGIONS[1],
+        "--lost-after", "2s", "--audit-interval", "2s",
+        "--bytes-per-second", str(work.bytes_per_second),
+    )  # fmt: skip
+    return ManagedProcess(
+        "repair", command, root / "repair.log", environ=os.environ, ready=_STATUS_PORT
+    )
 
 
 async def _lose(
-    client: Client, servers: RegionProcesses, victim: Path, log: Path, seconds_max: float
+    client: Client, servers: RegionProcesses, victim: Path, port: int, seconds_max: float
 ) -> dict[str, Any]:
     """Kill the bookie and wait until no ledger names it."""
-    port = await _status_port(log)
     bookies = await client.directory.all_known()
     (bookie,) = [bookie for bookie in bookies if bookie_name(bookie) == victim.name]
     before = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
@@ -207,12 +195,3 @@ async def _await_repair(client: Client, lost: BookieId, deadline: float) -> floa
                 f"repair not finished: {found.copies} copies missing, {found.reasons}"
             )
         await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _status_port(log: Path) -> int:
-    deadline = time.perf_counter() + _START_SECONDS_MAX
-    while "/stat" not in (text := await asyncio.to_thread(log.read_text)):
-        if time.perf_counter() > deadline:
-            raise UnavailableError(f"repair did not start: {text[-200:]}")
-        await asyncio.sleep(0.05)
-    return int(text.split("/stat", 1)[0].rpartition(":")[2])

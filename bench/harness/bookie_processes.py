@@ -3,21 +3,20 @@
 import os
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ...chaos.managed_process import rhumbline
+from ...chaos.server_processes import BookieProcess
 from ...core.protocol.errors import UnavailableError
 
 REGION = "local"
-_START_SECONDS_MAX = 300
+_SECONDS_MAX = 300
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-COMMAND = (sys.executable, "-c", "from rhumbline.cli import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class BookieProcesses:
         self._settings = {
             f"RHUMBLINE_BOOKIE__{name.upper()}": value for name, value in (settings or {}).items()
         }
-        self._processes: dict[Path, subprocess.Popen[bytes]] = {}
+        self._processes: dict[Path, BookieProcess] = {}
 
     def __enter__(self) -> Self:
         """Start the bookies and wait until all serve. Raises UnavailableError."""
@@ -92,32 +91,21 @@ class BookieProcesses:
 
     def end(self, directory: Path, number: signal.Signals) -> None:
         """End a process by a signal and wait until it has exited."""
-        process = self._processes.pop(directory)
-        process.send_signal(number)
-        process.wait(_START_SECONDS_MAX)
+        self._processes.pop(directory).stop(_SECONDS_MAX, number=number)
 
     def start(self, *directories: Path) -> None:
         """Start processes and wait until all serve. Raises UnavailableError."""
-        assert all(directory not in self._processes for directory in directories)
-        logs = []
         for directory in directories:
-            log = directory.with_suffix(".log")
-            logs.append(log)
-            with log.open("wb") as out:
-                command = (*COMMAND, "bookie", "run", str(directory), "--port", "0")
-                self._processes[directory] = subprocess.Popen(
-                    [*command, *self._options(self.region_of(directory))],
-                    stdout=out,
-                    stderr=out,
-                    env={**os.environ, **self.environment_of(directory)},
-                )
-        deadline = time.monotonic() + _START_SECONDS_MAX
-        while not all(b" serves " in log.read_bytes() for log in logs):
-            processes = [self._processes[directory] for directory in directories]
-            if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
-                text = "; ".join(log.read_text().strip()[-200:] for log in logs)
-                raise UnavailableError(f"the bookies did not start: {text}")
-            time.sleep(0.02)
+            assert directory not in self._processes
+            process = self._processes[directory] = BookieProcess(
+                directory,
+                *self._options(self.region_of(directory)),
+                environ={**os.environ, **self.environment_of(directory)},
+                ready_s_max=_SECONDS_MAX,
+            )
+            process.launch()
+        for directory in directories:
+            self._processes[directory].wait_ready()
 
     def _start(self) -> None:
         self._format()
@@ -131,24 +119,17 @@ class BookieProcesses:
 
     def _run(self, *arguments: str, region: str = REGION) -> None:
         done = subprocess.run(
-            [*COMMAND, *arguments, *self._options(region)], capture_output=True, check=False
+            rhumbline(*arguments, "-u", *self._options(region)), capture_output=True, check=False
         )
         if done.returncode:
             raise UnavailableError(f"{' '.join(arguments)}: {done.stderr.decode().strip()}")
 
     def _options(self, region: str) -> tuple[str, ...]:
-        return ("-u", self.metadata, "--region", region)
+        return (self.metadata, "--region", region)
 
     def _stop(self) -> None:
-        processes = list(self._processes.values())
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+        for process in self._processes.values():
+            process.stop()
         self._processes.clear()
 
 

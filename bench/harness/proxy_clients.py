@@ -44,8 +44,8 @@ class ClientSettings:
     window: int
 
     def encode(self) -> bytes:
-        """Encode as one line of JSON."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        """Encode as JSON, without a newline."""
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
@@ -66,8 +66,8 @@ class ClientMetrics:
     failure: str
 
     def encode(self) -> bytes:
-        """Encode as one line of JSON."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        """Encode as JSON, without a newline."""
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
@@ -132,14 +132,14 @@ async def _serve(settings: ClientSettings) -> None:
         works = await run_all(_clients(settings, client, meter), "open")
         for work in works:
             tasks.spawn(work, "client")
-        _write_line(b"ready\n")
+        _write_line(b"ready")
         while await asyncio.to_thread(sys.stdin.buffer.readline):
             _write_line(meter.take().encode())
         await tasks.aclose()
 
 
 def _write_line(line: bytes) -> None:
-    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 
 

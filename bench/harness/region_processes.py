@@ -5,19 +5,15 @@ the pair (viewer region, bookie), which delays each direction by half the round 
 """
 
 import json
-import subprocess
-import sys
+import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...core.protocol.errors import UnavailableError
+from ...chaos.managed_process import ManagedProcess, python
 from .bookie_processes import BookieProcesses
 from .wan_links import HOST
-
-_WAN = (sys.executable, "-m", "rhumbline.bench.harness.wan_links")
 
 
 class RegionProcesses(BookieProcesses):
@@ -50,18 +46,23 @@ class RegionProcesses(BookieProcesses):
         self._has_links = has_links
         self._slows_local = slows_local
         self._ports: dict[str, int] = {}
-        self._wan: subprocess.Popen[str] | None = None
+        self._wan = ManagedProcess(
+            "wan links",
+            python("bench.harness.wan_links"),
+            root / "wan-links.log",
+            environ=os.environ,
+            has_input=True,
+            has_output=True,
+        )
 
     def __enter__(self) -> Self:
-        self._wan = subprocess.Popen(
-            _WAN, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+        self._wan.start()
         try:
             links = [self._link(viewer, directory) for viewer, directory in self._pairs()]
             self._ports = self._send(open=links)["ports"]
             return super().__enter__()
         except BaseException:
-            self._end_wan()
+            self._wan.stop()
             raise
 
     def __exit__(
@@ -71,7 +72,7 @@ class RegionProcesses(BookieProcesses):
         trace: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, trace)
-        self._end_wan()
+        self._wan.stop()
 
     # --- overrides of the base class --------------------------------------------------------------
 
@@ -94,8 +95,7 @@ class RegionProcesses(BookieProcesses):
         """Start processes and point their links to them. Raises UnavailableError."""
         super().start(*directories)
         for directory in directories:
-            line = directory.with_suffix(".log").read_text().split(" serves ", 1)[1]
-            port = int(line.split("\n", 1)[0].rpartition(":")[2])
+            port = self._processes[directory].port
             for viewer, other in self._pairs():
                 if other == directory:
                     self._send(target=self._link(viewer, other), port=port)
@@ -152,28 +152,6 @@ class RegionProcesses(BookieProcesses):
         return f"{viewer}>{directory.name}"
 
     def _send(self, **command: object) -> dict[str, Any]:
-        wan = self._wan
-        assert wan is not None
-        assert wan.stdin is not None
-        assert wan.stdout is not None
-        wan.stdin.write(json.dumps(command) + "\n")
-        reply = wan.stdout.readline()
-        if not reply:
-            raise UnavailableError("the process of the wide-area links has ended")
-        found: dict[str, Any] = json.loads(reply)
-        return found
-
-    def _end_wan(self) -> None:
-        wan, self._wan = self._wan, None
-        if wan is None:
-            return
-        assert wan.stdin is not None
-        assert wan.stdout is not None
-        with suppress(OSError):
-            wan.stdin.close()
-        try:
-            wan.wait(10)
-        except subprocess.TimeoutExpired:
-            wan.kill()
-            wan.wait(10)
-        wan.stdout.close()
+        self._wan.write_line(json.dumps(command).encode())
+        reply: dict[str, Any] = json.loads(self._wan.read_line())
+        return reply

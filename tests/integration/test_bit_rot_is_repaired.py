@@ -6,12 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.tests.support.fakes import real_text
-from rhumbline.tests.support.processes.process_cluster import (
-    BookieProcess,
-    ProcessCluster,
-    succeeded,
-)
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, succeeded
 
 QUICK = {
     "RHUMBLINE_BOOKIE__LOG_FILE_BYTES": str(1 << 20),
@@ -61,12 +58,12 @@ def test_flipped_bits_are_repaired_from_the_other_replicas(tmp_path: Path) -> No
         cluster.run("stream", "append", "text", stdin=text)
         victim = cluster.bookies[1]
         wait_until(lambda: any((victim.directory / "sorted").iterdir()), "a sorted file exists")
-        victim.stop()
+        assert victim.stop() == 0
         before = summary(victim)
         damaged = flip_bits(victim.directory)
         victim.start()
         wait_until(lambda: not any(path.exists() for path in damaged), "damaged files removed")
-        victim.stop()
+        assert victim.stop() == 0
         after = summary(victim)
         assert (after["entries"], after["bytes"]) == (before["entries"], before["bytes"])
         victim.start()

@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support.processes.process_cluster import (
-    BookieProcess,
-    ProcessCluster,
-    succeeded,
-)
+from rhumbline.chaos.server_processes import BookieProcess
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, succeeded
 
 SETTINGS = {
     "RHUMBLINE_BOOKIE__LOG_FILE_BYTES": str(1 << 14),
@@ -105,7 +102,7 @@ def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(
             records = append(writer, 0, BEFORE)
             rome.kill()
             records += append(writer, BEFORE, AFTER)
-        oslo.stop()
+        assert oslo.stop() == 0
         damage_index(oslo, places_in)
         bonn.kill()
         shutil.rmtree(bonn.directory)

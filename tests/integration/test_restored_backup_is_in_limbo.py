@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support.processes.process_cluster import BookieProcess, ProcessCluster, refusal
+from rhumbline.chaos.server_processes import BookieProcess
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal
 
 LINES = [b"line %d" % number for number in range(400)]
 
@@ -36,9 +37,9 @@ def test_restored_directory_is_in_limbo_and_the_stream_stays_whole(
         cluster.run("stream", "create", "s")
         append(cluster, 0, 100)
         bookie = cluster.bookies[1]
-        bookie.stop()
+        assert bookie.stop() == 0
         bookie.start()
-        bookie.stop()
+        assert bookie.stop() == 0
         backup = tmp_path / "backup"
         if not is_same_start:
             shutil.copytree(bookie.directory, backup)
@@ -48,14 +49,14 @@ def test_restored_directory_is_in_limbo_and_the_stream_stays_whole(
             shutil.copytree(bookie.directory, backup)
         append(cluster, 200, 300)
         assert limbo_findings(cluster) == []
-        bookie.stop()
+        assert bookie.stop() == 0
         restore(bookie, backup)
         bookie.start()
         words = "the log ends at" if is_same_start else "older copy"
         (detail,) = limbo_findings(cluster)
         assert words in detail
         assert words in bookie.output
-        bookie.stop()
+        assert bookie.stop() == 0
         bookie.start()
         assert words in bookie.output, "limbo survives restarts, and so does its reason"
         append(cluster, 300, 400)
@@ -85,7 +86,7 @@ def test_directory_that_is_moved_after_an_orderly_stop_is_current(tmp_path: Path
         cluster.run("stream", "create", "s")
         append(cluster, 0, 100)
         bookie = cluster.bookies[1]
-        bookie.stop()
+        assert bookie.stop() == 0
         backup = tmp_path / "backup"
         shutil.copytree(bookie.directory, backup)
         restore(bookie, backup)
@@ -113,13 +114,13 @@ def test_bookie_refuses_a_metadata_store_that_was_restored_from_an_older_copy(
 ) -> None:
     with ProcessCluster(tmp_path / "cluster", ("a",)) as cluster:
         (bookie,) = cluster.bookies
-        bookie.stop()
+        assert bookie.stop() == 0
         database = cluster.root / "metadata.db"
         copies = {path: path.read_bytes() for path in cluster.root.glob("metadata.db*")}
         assert database in copies
         for _ in range(2):
             bookie.start()
-            bookie.stop()
+            assert bookie.stop() == 0
         for path in cluster.root.glob("metadata.db*"):
             path.unlink()
         for path, data in copies.items():

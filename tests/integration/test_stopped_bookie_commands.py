@@ -82,7 +82,7 @@ def test_flipped_bit_is_found_by_every_command(directory: Path) -> None:
 
 def test_rebuilt_index_is_used(cluster: ProcessCluster) -> None:
     bookie = cluster.bookies[1]
-    bookie.stop()
+    assert bookie.stop() == 0
     try:
         entries = verified(bookie.directory)["entries"]
         (bookie.directory / "index" / "data.mdb").write_bytes(b"nonsense" * 1000)

@@ -14,13 +14,14 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.client.connect import Client
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import IndeterminateError, RhumblineError, UnavailableError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.tasks import Tasks, wait_until_done
-from rhumbline.tests.support.processes.process_cluster import BookieProcess, ProcessCluster
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 
 T = TypeVar("T")
 
@@ -249,7 +250,7 @@ class Soak:
                 await asyncio.to_thread(self.bookie.kill)
                 self.report.kills += 1
             else:
-                await asyncio.to_thread(self.bookie.stop)
+                assert await asyncio.to_thread(self.bookie.stop) == 0
                 self.report.stops += 1
             await asyncio.sleep(self.random.uniform(0.0, 0.5))
             await asyncio.to_thread(self.bookie.start)

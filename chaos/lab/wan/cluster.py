@@ -10,6 +10,7 @@ from ....core.log.metadata.stream_store import StreamStore
 from ....core.log.namespace import create_namespace
 from ....core.metadata.cluster_layout import initialise_cluster
 from ....core.runtime.metadata_store import MetadataStore
+from ...managed_process import rhumbline
 from .. import product_settings
 from ..ports import free_port
 from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
@@ -17,7 +18,7 @@ from .members import AppProgram, BookieProgram
 from .metadata.ensemble_member import EnsembleMember
 from .metadata.etcd import EtcdMember, etcd_binary
 from .metadata.zookeeper import ZooKeeperMember, zookeeper_jars
-from .processes import Program, rhumbline
+from .processes import Program
 from .programs import app
 from .toxiproxy import Toxiproxy, ToxiproxyLink, toxiproxy_binary
 
@@ -66,7 +67,7 @@ class WanCluster:
                 self.apps[region].proxies = self._proxies_of(region)
             self.launch_app(region)
         for app_program in self.apps.values():
-            await app_program.program.wait_ready()
+            await asyncio.to_thread(app_program.program.wait_ready)
 
     async def start_bare(self, *, is_linked: bool) -> None:
         """Start only bookies and a stream, without delays: with plain links, or with no links."""
@@ -125,7 +126,7 @@ class WanCluster:
             member.join(self.members)
             member.program.launch()
         for member in self.members:
-            await member.wait_ready()
+            await asyncio.to_thread(member.program.wait_ready)
         for region in regions:
             addresses = []  # that of the own region first, because clients prefer it
             for member in sorted(self.members, key=lambda other: other.region != region):
@@ -225,7 +226,7 @@ class WanCluster:
                     await self._add_distance(far)
                     self._proxies[region][viewer] = far.address
         for program in self.others:
-            await program.wait_ready()
+            await asyncio.to_thread(program.wait_ready)
 
     def _proxies_of(self, region: str) -> str:
         """Return the URI of all proxies as seen from a region, with that region's proxy first."""

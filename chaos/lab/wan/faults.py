@@ -153,7 +153,7 @@ class Faults:
         return lambda: self._relaunch(fault.target)
 
     async def _restart(self, fault: FaultTable) -> EndFault:
-        await self._program(fault.target).stop()
+        await asyncio.to_thread(self._program(fault.target).stop)
         return lambda: self._relaunch(fault.target)
 
     async def _pause_one(self, fault: FaultTable) -> EndFault:
@@ -232,12 +232,12 @@ class Faults:
 
             return free
         bookie.set_disk_full(True)
-        await bookie.program.stop()
+        await asyncio.to_thread(bookie.program.stop)
         await self._relaunch(bookie.name)
 
         async def end() -> None:
             bookie.set_disk_full(False)
-            await bookie.program.stop()
+            await asyncio.to_thread(bookie.program.stop)
             await self._relaunch(bookie.name)
 
         return end
@@ -294,5 +294,5 @@ class Faults:
         begin, share_s = loop.time(), lasts_s / len(names)
         for index, name in enumerate(names):
             await asyncio.sleep(max(0.0, begin + index * share_s - loop.time()))
-            await self._program(name).stop()
+            await asyncio.to_thread(self._program(name).stop)
             await self._relaunch(name)

@@ -8,9 +8,10 @@ from ....core.protocol.ledger_metadata import LedgerMetadata
 from ....regions.repair.entry_ranges import settled_ranges
 from ...checker.history import RecordedRead
 from ...checker.run_record import EntryCopy
+from ...managed_process import python
 from ...simulation.entry_probe import read_entries
 from .cluster import WanCluster
-from .processes import Program, python
+from .processes import Program
 from .programs import app
 from .programs.bookie import HOST
 

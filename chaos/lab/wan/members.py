@@ -1,7 +1,7 @@
 """The bookies and applications of the lab: their processes, files and commands."""
 
+import asyncio
 import json
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ....core.bookie.config import MIB
+from ...managed_process import python
 from ..ports import free_port
 from ..scenario import Scenario, app_name, region_of
-from .processes import Program, python
+from .processes import Program
 from .programs import app, bookie
 
 _FULL_DISK_BYTES = 96 * MIB
@@ -46,7 +47,7 @@ class BookieProgram:
         self._generation = 0
         self._read_only_below_bytes = _READ_ONLY_BELOW_BYTES
         log = folder / f"{name}.log"
-        self.program = Program(name, self.region, [], log, ready=bookie.READY)
+        self.program = Program(name, self.region, [], log, ready=f"^{bookie.READY}")
 
     def launch(self) -> None:
         """Start the process."""
@@ -67,13 +68,12 @@ class BookieProgram:
 
     async def wait_ready(self) -> None:
         """Wait until the bookie serves, and read its id from the log. Raises UnavailableError."""
-        await self.program.wait_ready()
-        for line in reversed(self.program.log.read_text(errors="replace").splitlines()):
-            if line.startswith(bookie.READY):
-                incarnation = Incarnation(line.removeprefix(bookie.READY), self.region, self.notes)
-                if incarnation not in self.incarnations:
-                    self.incarnations.append(incarnation)
-                return
+        await asyncio.to_thread(self.program.wait_ready)
+        bookie_id = self.program.find(f"^{bookie.READY}(.*)$")
+        assert bookie_id is not None
+        incarnation = Incarnation(bookie_id, self.region, self.notes)
+        if incarnation not in self.incarnations:
+            self.incarnations.append(incarnation)
 
     @property
     def bookie_id(self) -> str:
@@ -146,7 +146,8 @@ class AppProgram:
         self._commands = 0
         self._scenario = scenario
         self._metadata = metadata
-        self.program = Program(self.name, region, [], folder / f"{self.name}.log", ready=app.READY)
+        log = folder / f"{self.name}.log"
+        self.program = Program(self.name, region, [], log, ready=app.READY, has_input=True)
 
     def launch(self, first_session: int) -> None:
         """Start the process."""
@@ -171,7 +172,7 @@ class AppProgram:
         self._commands += 1
         line = {"do": command, "id": self._commands, **arguments}
         if self.program.is_running:
-            os.write(self.program.stdin, json.dumps(line).encode() + b"\n")
+            self.program.write_line(json.dumps(line).encode())
         return self._commands
 
     def read_events(self) -> list[list[Any]]:

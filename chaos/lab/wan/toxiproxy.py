@@ -59,21 +59,27 @@ class Toxiproxy:
         self.port = free_port()
         self.links: list[ToxiproxyLink] = []
         command = [str(binary), "-host", "127.0.0.1", "-port", str(self.port)]
-        self.program = Program("toxiproxy", "", command, folder / "toxiproxy.log")
+        self.program = Program(
+            "toxiproxy",
+            "",
+            command,
+            folder / "toxiproxy.log",
+            ready=self.is_ready,
+            environ={"LOG_LEVEL": "error"},
+        )
         self._toxics: dict[str, list[tuple[ToxiproxyLink, str]]] = {}
 
     async def start(self) -> None:
         """Start the process and wait until it serves. Raises UnavailableError."""
-        self.program.launch({"LOG_LEVEL": "error"})
-        for _ in range(500):
-            if not self.program.is_running:
-                break
-            try:
-                await self._call("GET", "/version")
-                return
-            except UnavailableError:
-                await asyncio.sleep(0.02)
-        raise UnavailableError(f"toxiproxy did not start:\n{self.program.end_of_log()}")
+        await asyncio.to_thread(self.program.start)
+
+    def is_ready(self) -> bool:
+        """Return whether the process serves."""
+        try:
+            self._request("GET", "/version", None)
+        except UnavailableError:
+            return False
+        return True
 
     async def link(
         self, viewer: str, server: str, server_region: str, upstream_port: int

@@ -131,7 +131,7 @@ async def test_calls_to_a_frozen_server_end_at_their_deadline(
 ) -> None:
     async with kind.opened(server.address, "frozen") as store:
         await store.create("/n", b"before")
-        server.freeze()
+        server.pause()
         try:
             began = time.monotonic()
             async with asyncio.timeout(60):
@@ -141,7 +141,7 @@ async def test_calls_to_a_frozen_server_end_at_their_deadline(
                     await store.get("/n")
             spent_s = time.monotonic() - began
         finally:
-            server.thaw()
+            server.resume()
 
         async def works() -> bool:
             try:

@@ -21,7 +21,7 @@ from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc import rhumbline_pb2_grpc
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, succeeded
-from rhumbline.tests.support.processes.proxy_processes import ProxyProcess
+from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
 
 STREAM: Any = {"namespace": "default", "stream": "orders"}
 
@@ -33,13 +33,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 @pytest.fixture(scope="module")
-def proxy(cluster: ProcessCluster) -> Iterator[ProxyProcess]:
-    with ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy:
+def proxy(cluster: ProcessCluster) -> Iterator[ClusterProxy]:
+    with ClusterProxy(cluster, "write-proxy", "both", "--with-read") as proxy:
         yield proxy
 
 
 @pytest.fixture
-def channel(proxy: ProxyProcess) -> Iterator[grpc.Channel]:
+def channel(proxy: ClusterProxy) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(proxy.address) as channel:
         yield channel
 
@@ -117,7 +117,7 @@ def test_invalid_requests_return_statuses(channel: grpc.Channel) -> None:
     assert errors == {1: "no-such-stream", 2: "invalid-argument"}
 
 
-async def test_thin_client_administers_streams(proxy: ProxyProcess) -> None:
+async def test_thin_client_administers_streams(proxy: ClusterProxy) -> None:
     async with asyncio.timeout(60), connect_proxies(f"grpc://{proxy.address}") as client:
         namespace = client.namespace()
         await namespace.create_stream("a", StreamPolicy(roll_bytes=1 << 20), home_region="a")
@@ -149,8 +149,8 @@ async def test_thin_client_administers_streams(proxy: ProxyProcess) -> None:
             await namespace.delete_stream("a")
 
 
-def test_proxy_serves_probes_and_prometheus(proxy: ProxyProcess) -> None:
-    found = re.search(r"metrics at (\S+)/metrics", proxy.log())
+def test_proxy_serves_probes_and_prometheus(proxy: ClusterProxy) -> None:
+    found = re.search(r"metrics at (\S+)/metrics", proxy.output)
     assert found is not None
     for path, wanted in (
         ("/livez", '"alive": true'),
@@ -163,7 +163,7 @@ def test_proxy_serves_probes_and_prometheus(proxy: ProxyProcess) -> None:
 
 
 def test_operators_list_release_and_drain_proxies(
-    cluster: ProcessCluster, proxy: ProxyProcess
+    cluster: ProcessCluster, proxy: ClusterProxy
 ) -> None:
     def listed() -> dict[str, Any]:
         (found,) = json.loads(cluster.run("proxy", "ls", "--output", "json"))

@@ -12,7 +12,7 @@ import pytest
 
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
-from rhumbline.tests.support.processes.proxy_processes import ProxyProcess
+from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
 from rhumbline.tests.support.servers import installs
 
 SERVICE = "rhumbline.v1.Rhumbline"
@@ -30,10 +30,10 @@ def grpcurl() -> Path:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[ProxyProcess]:
+def proxy(tmp_path: Path) -> Iterator[ClusterProxy]:
     with (
         ProcessCluster(tmp_path / "cluster", ("a", "a", "a")) as cluster,
-        ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy,
+        ClusterProxy(cluster, "write-proxy", "both", "--with-read") as proxy,
     ):
         yield proxy
 
@@ -74,7 +74,7 @@ class Caller:
         return found
 
 
-def test_grpcurl_lists_appends_and_reads(grpcurl: Path, proxy: ProxyProcess) -> None:
+def test_grpcurl_lists_appends_and_reads(grpcurl: Path, proxy: ClusterProxy) -> None:
     caller = Caller(grpcurl, proxy.address)
     assert {SERVICE, "grpc.health.v1.Health"} <= set(caller.reflect("list").split())
     assert "rpc Append ( stream .rhumbline.v1.AppendRequest )" in caller.reflect(

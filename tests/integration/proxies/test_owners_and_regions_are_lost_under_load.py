@@ -26,7 +26,7 @@ from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.client.proxy_client import ProxyClient
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
-from rhumbline.tests.support.processes.proxy_processes import ProxyProcess, ProxyRegions
+from rhumbline.tests.support.processes.proxy_processes import ClusterProxy, ProxyRegions
 
 REGIONS = ("east", "north", "west")
 HOME = "east"
@@ -116,7 +116,7 @@ class Load:
             assert not self._failures, self._failures
             await asyncio.sleep(0.02)
 
-    async def owner(self) -> ProxyProcess:
+    async def owner(self) -> ClusterProxy:
         """Return the owner of the stream."""
         request = pb.GetOwnerRequest(namespace="default", stream=self.stream)
         while True:
@@ -162,15 +162,15 @@ def report(what: str, gaps_s: list[float], load: Load) -> None:
 
 async def end_owners(
     proxies: ProxyRegions, stream: str, rounds: int, number: signal.Signals
-) -> tuple[Load, list[float], list[int]]:
+) -> tuple[Load, list[float], list[int | None]]:
     """End the owner ``rounds`` times; each is restarted before the next one ends."""
     gaps, codes = [], []
     async with Load(proxies, stream).running("north") as load:
         for _ in range(rounds):
             owner = await load.owner()
 
-            async def end(owner: ProxyProcess = owner) -> None:
-                codes.append(await asyncio.to_thread(owner.end, number))
+            async def end(owner: ClusterProxy = owner) -> None:
+                codes.append(await asyncio.to_thread(owner.stop, number=number))
 
             gaps.append(await load.gap_of(end, 10 * PRODUCERS))
             await asyncio.to_thread(owner.start)
@@ -196,13 +196,13 @@ def test_owner_is_suspended_and_resumes_as_a_second_owner(proxies: ProxyRegions)
             owner = await load.owner()
 
             async def stop() -> None:
-                owner.send(signal.SIGSTOP)
+                owner.pause()
 
             gap = await load.gap_of(stop, 10 * PRODUCERS)
             assert (await load.owner()) is not owner
-            owner.send(signal.SIGCONT)
+            owner.resume()
             await load.acks(10 * PRODUCERS)
-            assert owner.process is not None and owner.process.poll() is None
+            assert owner.is_running
         return load, gap
 
     load, gap = asyncio.run(scenario())
@@ -226,7 +226,7 @@ def test_reader_of_an_idle_stream_detects_that_its_proxy_was_suspended(
                 assert (await anext(reader)).payload == b"before"
                 next_record = asyncio.ensure_future(anext(reader))
                 await asyncio.sleep(0.5)
-                near.send(signal.SIGSTOP)
+                near.pause()
                 try:
                     started = asyncio.get_running_loop().time()
                     await asyncio.sleep(1)
@@ -234,7 +234,7 @@ def test_reader_of_an_idle_stream_detects_that_its_proxy_was_suspended(
                     assert (await next_record).payload == b"behind"
                     return asyncio.get_running_loop().time() - started
                 finally:
-                    near.send(signal.SIGCONT)
+                    near.resume()
 
     print(f"SIGSTOP of a read proxy: delivered {asyncio.run(scenario()) * 1000:.0f} ms later")
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from rhumbline import connect
+from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.client.connect import Client
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.tests.support.processes.process_cluster import (
     RHUMBLINE,
-    BookieProcess,
     ProcessCluster,
     rhumbline,
     succeeded,

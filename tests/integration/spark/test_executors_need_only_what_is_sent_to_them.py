@@ -35,7 +35,7 @@ class SparkProcess(Server):
         self._role = role
         self._arguments = arguments
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """See Server."""
         main = f"org.apache.spark.deploy.{self._role.lower()}.{self._role}"
         (java,) = QUICK_START.values()

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rhumbline.tests.support.processes.background_cluster import REGION, STREAM, BackgroundCluster
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
-from rhumbline.tests.support.processes.proxy_processes import ProxyProcess
+from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_many_tasks_write_one_stream_through_proxies(
     known.root.mkdir()
     known.metadata = cluster.metadata_uri
     with (
-        ProxyProcess(known, "write-proxy", "writes", "-n", "test") as writes,
-        ProxyProcess(known, "read-proxy", "reads", "-n", "test") as reads,
+        ClusterProxy(known, "write-proxy", "writes", "-n", "test") as writes,
+        ClusterProxy(known, "read-proxy", "reads", "-n", "test") as reads,
     ):
         frame = rows(spark, 4000).repartition(4)
         options = {

@@ -1,19 +1,17 @@
 """A cluster of real bookie processes on loopback, which tests kill and restart."""
 
-import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rhumbline.chaos.managed_process import bare_environment
+from rhumbline.chaos.server_processes import BookieProcess
+
 RHUMBLINE = Path(sys.executable).parent / "rhumbline"
-_START_SECONDS_MAX = 120
 
 
 def rhumbline(
@@ -31,7 +29,7 @@ def rhumbline(
         timeout=timeout_s,
         check=False,
         cwd=cwd,
-        env=_environment(environ),
+        env={**bare_environment(), **(environ or {})},
     )
 
 
@@ -54,64 +52,6 @@ def refusal(
     assert done.returncode != 0, f"{arguments} succeeded: {done.stdout.decode()[:500]}"
     assert "Traceback" not in text, text
     return done.returncode, text.rstrip().rpartition("\n")[2]
-
-
-class BookieProcess:
-    """A bookie: a directory, and the process that serves it while it is started."""
-
-    def __init__(
-        self, directory: Path, metadata: str, *, environ: Mapping[str, str] | None = None
-    ) -> None:
-        self.directory = directory
-        self._metadata = metadata
-        self._environ = dict(environ or {})
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log = directory.with_suffix(".log")
-
-    @property
-    def pid(self) -> int:
-        """Id of the process that runs now."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def output(self) -> str:
-        """What the process that was started last has printed."""
-        return self._log.read_text()
-
-    def start(self) -> None:
-        """Start the process and wait until it serves."""
-        assert self._process is None
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    str(RHUMBLINE), "bookie", "run", str(self.directory),
-                    "-u", self._metadata, "--port", "0",
-                ],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=_environment(self._environ),
-            )  # fmt: skip
-        deadline = time.monotonic() + _START_SECONDS_MAX
-        while not re.search(rb"^bookie \S+ serves ", self._log.read_bytes(), re.MULTILINE):
-            assert self._process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline, f"not up: {self._log.read_text()}"
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        """Send SIGKILL and wait for the end. Safe to repeat."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Send SIGTERM and wait for an orderly end. Safe to repeat."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            process, self._process = self._process, None
-            process.send_signal(number)
-            process.wait(timeout=30)
 
 
 class ProcessCluster:
@@ -177,8 +117,3 @@ class ProcessCluster:
         """Send SIGKILL to every running bookie."""
         for bookie in self.bookies:
             bookie.kill()
-
-
-def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("RHUMBLINE_")}
-    return {**kept, **(more or {})}

@@ -81,7 +81,7 @@ class ApacheBookie(Server):
         self.port = free_port()
         self._zookeeper = zookeeper
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """See Server."""
         conf = self.directory / "bookie.conf"
         conf.write_text(

@@ -4,7 +4,6 @@ import functools
 import getpass
 import itertools
 import json
-import os
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -55,7 +54,7 @@ class S3(Server):
         self._binary = place / "versitygw"
         super().__init__()
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """See Server."""
         (self.directory / "data" / self.bucket).mkdir(parents=True, exist_ok=True)
         accounts = self.directory / "accounts"
@@ -139,7 +138,7 @@ class Hdfs(Server):
             f"org.apache.hadoop.hdfs.server.{main}",
         ]  # fmt: skip
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """See Server."""
         return self._java("namenode.NameNode")
 
@@ -187,16 +186,14 @@ class Hdfs(Server):
 class _DataNode(Server):
     name = "hdfs-data"
 
-    def __init__(self, directory: Path, command: list[str]) -> None:
-        super().__init__()
-        os.rmdir(self.directory)
-        self.directory = directory / "datanode"
-        self.directory.mkdir()
-        self._command = command
+    def __init__(self, directory: Path, command_line: list[str]) -> None:
+        (directory / "datanode").mkdir()
+        super().__init__(directory / "datanode")
+        self._command_line = command_line
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """See Server."""
-        return self._command
+        return self._command_line
 
 
 @functools.cache

@@ -7,17 +7,12 @@ available, the test is skipped with the reason; with CI=true it fails, by its ma
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import json
-import os
 import shutil
-import signal
 import socket
 import ssl
-import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -27,23 +22,24 @@ from typing import TypeVar
 import pytest
 
 from rhumbline.chaos.lab.ports import free_port
+from rhumbline.chaos.managed_process import ManagedProcess
 from rhumbline.tests.support.servers import installs
 
 T = TypeVar("T")
 
 READY_S = 120
-_PR_SET_PDEATHSIG = 1
 
 
-class Server:
+class Server(ManagedProcess):
     """A server process with a directory of its own."""
 
     name = "server"
 
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix=f"rhumbline-{self.name}-"))
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or Path(tempfile.mkdtemp(prefix=f"rhumbline-{self.name}-"))
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        log = self.directory / "log"
+        super().__init__(self.name, [], log, ready_s_max=READY_S, cwd=self.directory)
         atexit.register(self.remove)
 
     @property
@@ -51,8 +47,8 @@ class Server:
         """host:port for clients."""
         return f"127.0.0.1:{self.port}"
 
-    def command(self) -> list[str]:
-        """Return the command line of the server."""
+    def command_line(self) -> list[str]:
+        """Return the command line of the server, once its configuration is written."""
         raise NotImplementedError
 
     def is_ready(self) -> bool:
@@ -61,57 +57,8 @@ class Server:
 
     def launch(self) -> None:
         """Start the process without waiting until it is ready."""
-        assert self._process is None, f"{self.name} runs already"
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_die_with_parent,
-            )
-
-    def wait_ready(self) -> None:
-        """Wait until the server is ready. Raises RuntimeError with its log if it does not start."""
-        deadline = time.monotonic() + READY_S
-        while not self.is_ready():
-            code = self._process.poll() if self._process is not None else None
-            if code is not None or time.monotonic() > deadline:
-                log = (self.directory / "log").read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{self.name} did not start (exit code {code}):\n{log}")
-            time.sleep(0.02)
-
-    def start(self) -> None:
-        """Start the server and wait until it is ready."""
-        self.launch()
-        self.wait_ready()
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the process by a signal and wait for its exit. Safe to repeat."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(20)
-
-    def kill(self) -> None:
-        """End the process by SIGKILL, as in a crash."""
-        self.stop(signal.SIGKILL)
-
-    def freeze(self) -> None:
-        """Stop the process by SIGSTOP; its connections stay open."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let a frozen process continue."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        self.command = self.command_line()
+        super().launch()
 
     def remove(self) -> None:
         """End the process and remove its directory. Safe to repeat."""
@@ -135,7 +82,7 @@ class ZooKeeper(Server):
         self.settings: list[str] = []
         self.java_options: list[str] = []
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         lines = [
             f"tickTime={self.tick_ms}",
             "initLimit=50",
@@ -206,7 +153,7 @@ class Etcd(Server):
         self.tls: ssl.SSLContext | None = None
         """The TLS context of clients; set it if ``flags`` enable TLS."""
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         cluster = ",".join(
             f"m{member.number}=http://127.0.0.1:{member.peer_port}" for member in self.members
         )
@@ -294,7 +241,7 @@ class Toxiproxy(Server):
         super().__init__()
         self._count = 0
 
-    def command(self) -> list[str]:
+    def command_line(self) -> list[str]:
         return [str(self._binary), "-host", "127.0.0.1", "-port", str(self.port)]
 
     def is_ready(self) -> bool:
@@ -413,9 +360,3 @@ def toxiproxy() -> Toxiproxy:
     server = started(lambda: _shared(Toxiproxy))
     assert isinstance(server, Toxiproxy)
     return server
-
-
-def _die_with_parent() -> None:
-    """Make the kernel kill the new process when the test process ends; called in the child."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.setpgid(0, 0)

@@ -86,10 +86,10 @@ class FreezableServer:
         self.name = f"{server.name} {server.version()}, SIGSTOP"
 
     def make_unavailable(self) -> None:
-        self._server.freeze()
+        self._server.pause()
 
     def make_available(self) -> None:
-        self._server.thaw()
+        self._server.resume()
 
     def remove(self) -> None:
         self._server.remove()

@@ -1,13 +1,11 @@
 """The interface to one member of a metadata ensemble, independent of the store."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from .....core.protocol.errors import UnavailableError
 from ...ports import free_port
-from ..processes import READY_S_MAX, Program
+from ..processes import Program
 
 
 class EnsembleMember(ABC):
@@ -24,7 +22,8 @@ class EnsembleMember(ABC):
         self.port, self.peer_port, self.election_port = free_port(), free_port(), free_port()
         self.peer_address = f"127.0.0.1:{self.peer_port}"
         """The address that peers use; to be set before ``join``."""
-        self.program = Program(self.name, region, [], folder / f"{self.name}.log")
+        log = folder / f"{self.name}.log"
+        self.program = Program(self.name, region, [], log, ready=self.is_ready)
 
     @property
     def name(self) -> str:
@@ -42,11 +41,3 @@ class EnsembleMember(ABC):
     @abstractmethod
     def is_leader(self) -> bool:
         """Return whether the member is the leader; blocks up to 2 s."""
-
-    async def wait_ready(self) -> None:
-        """Wait until the member serves. Raises UnavailableError with the end of its log."""
-        for _ in range(int(READY_S_MAX / 0.1)):
-            if await asyncio.to_thread(self.is_ready):
-                return
-            await asyncio.sleep(0.1)
-        raise UnavailableError(f"{self.name} did not start:\n{self.program.end_of_log()}")
