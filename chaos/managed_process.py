@@ -30,12 +30,12 @@ _STARTER = ThreadPoolExecutor(1, "process-starter")
 """Starts all processes, because the kernel kills them when the *thread* that forked them ends."""
 
 
-def python(module: str, *arguments: str) -> list[str]:
+def python_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of the package."""
     return [sys.executable, "-m", f"{_PACKAGE}.{module}", *arguments]
 
 
-def rhumbline(*arguments: str) -> list[str]:
+def rhumbline_command(*arguments: str) -> list[str]:
     """Return the command that runs the ``rhumbline`` command line."""
     return [sys.executable, "-c", f"from {_PACKAGE}.cli import main; main()", *arguments]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from .managed_process import ManagedProcess, rhumbline
+from .managed_process import ManagedProcess, rhumbline_command
 
 READY_S_MAX = 120.0
 
@@ -21,7 +21,9 @@ class BookieProcess(ManagedProcess):
     ) -> None:
         super().__init__(
             directory.name,
-            rhumbline("bookie", "run", str(directory), "-u", metadata, "--port", "0", *options),
+            rhumbline_command(
+                "bookie", "run", str(directory), "-u", metadata, "--port", "0", *options
+            ),
             directory.with_suffix(".log"),
             ready=r"^bookie \S+ serves ",
             ready_s_max=ready_s_max,
@@ -64,7 +66,7 @@ class ProxyProcess(ManagedProcess):
     def launch(self) -> None:
         """Start the process without waiting until it is ready."""
         port = self.address.rpartition(":")[2] or "0"
-        self.command = rhumbline(*self._arguments, "--port", port)
+        self.command = rhumbline_command(*self._arguments, "--port", port)
         super().launch()
 
     def wait_ready(self) -> None:

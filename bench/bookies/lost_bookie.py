@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...chaos.managed_process import ManagedProcess, rhumbline
+from ...chaos.managed_process import ManagedProcess, rhumbline_command
 from ...client.connect import Client
 from ...core.ledger.config import LedgerConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
@@ -142,7 +142,7 @@ async def _fill_stream(writer: StreamWriter, payload: bytes, count: int) -> None
 
 def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> ManagedProcess:
     """Return a repair process as an operator would run it."""
-    command = rhumbline(
+    command = rhumbline_command(
         "repair", "run", "-u", servers.metadata, "--region", REGIONS[1],
         "--lost-after", "2s", "--audit-interval", "2s",
         "--bytes-per-second", str(work.bytes_per_second),

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...chaos.managed_process import rhumbline
+from ...chaos.managed_process import rhumbline_command
 from ...chaos.server_processes import BookieProcess
 from ...core.protocol.errors import UnavailableError
 
@@ -119,7 +119,9 @@ class BookieProcesses:
 
     def _run(self, *arguments: str, region: str = REGION) -> None:
         done = subprocess.run(
-            rhumbline(*arguments, "-u", *self._options(region)), capture_output=True, check=False
+            rhumbline_command(*arguments, "-u", *self._options(region)),
+            capture_output=True,
+            check=False,
         )
         if done.returncode:
             raise UnavailableError(f"{' '.join(arguments)}: {done.stderr.decode().strip()}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...chaos.managed_process import ManagedProcess, python
+from ...chaos.managed_process import ManagedProcess, python_command
 from .bookie_processes import BookieProcesses
 from .wan_links import HOST
 
@@ -48,7 +48,7 @@ class RegionProcesses(BookieProcesses):
         self._ports: dict[str, int] = {}
         self._wan = ManagedProcess(
             "wan links",
-            python("bench.harness.wan_links"),
+            python_command("bench.harness.wan_links"),
             root / "wan-links.log",
             environ=os.environ,
             has_input=True,

@@ -7,7 +7,6 @@ archive then has every record once.
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from random import Random
 
 import pytest
 
+from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.manifest import Manifest, segment_folder
 from rhumbline.coldstore.archive.part import read_part
@@ -97,13 +97,6 @@ class Archiver:
         self._environ = location.environ
         self._log = log
 
-    def started(self, command: str) -> "subprocess.Popen[bytes]":
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [str(RHUMBLINE), "archive", command, *self._where],
-                env=self._environ, stdout=log, stderr=log,
-            )  # fmt: skip
-
     def finished(self, command: str, *words: str) -> bytes:
         done = subprocess.run(
             [str(RHUMBLINE), "archive", command, *words, *self._where],
@@ -114,16 +107,17 @@ class Archiver:
 
     def kill_at(self, command: str, is_reached: Callable[[], bool], pause_s: float) -> None:
         """Start a process and kill it ``pause_s`` seconds after ``is_reached`` returns True."""
-        process = self.started(command)
-        try:
-            deadline = time.monotonic() + 120
-            while not is_reached():
-                assert process.poll() is None, self._log.read_text()
-                assert time.monotonic() < deadline, self._log.read_text()
-            time.sleep(pause_s)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait(120)
+        process = ManagedProcess(
+            "archiver",
+            rhumbline_command("archive", command, *self._where),
+            self._log,
+            ready=is_reached,
+            ready_s_max=120,
+            environ=self._environ,
+        )
+        process.start()
+        time.sleep(pause_s)
+        process.kill()
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.tests.support.processes.process_cluster import (
     RHUMBLINE,
     ProcessCluster,
     refusal,
     succeeded,
 )
+from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
 
 
 @pytest.fixture
@@ -26,21 +28,15 @@ def test_dev_cluster_is_waited_for_and_stopped(tmp_path: Path) -> None:
         1,
         "rhumbline: after 200.0 ms: no `rhumbline dev` serves rhumbline-dev",
     )
-    with (tmp_path / "dev.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(RHUMBLINE), "dev", "--bookies", "1"], cwd=tmp_path, stdout=log, stderr=log
-        )
-    try:
+    command = rhumbline_command("dev", "--bookies", "1")
+    with ManagedProcess("dev", command, tmp_path / "dev.log", cwd=tmp_path) as process:
         succeeded("dev", "--wait", cwd=tmp_path)
         assert b"bonn-1" in succeeded("node", "ls", "--wait", "3", cwd=tmp_path)
         code, line = refusal("dev", cwd=tmp_path)
         assert code == 1
         assert "is in use by another `rhumbline dev`" in line
         succeeded("dev", "--stop", cwd=tmp_path)
-        assert process.wait(timeout=120) == 0
-    finally:
-        process.kill()
-        process.wait()
+        assert process.wait(120) == 0
     succeeded("dev", "--stop", cwd=tmp_path)
 
 
@@ -94,8 +90,8 @@ def test_waiting_for_records_needs_a_limit() -> None:
 
 
 def test_registered_proxies_are_printed_as_one_uri(cluster: ProcessCluster) -> None:
-    command = [str(RHUMBLINE), "write-proxy", "--with-read", "--port", "0", *cluster.options()]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    proxy = ClusterProxy(cluster, "write-proxy", "both", "--with-read")
+    proxy.launch()
     try:
         uri = cluster.run("proxy", "ls", "--role", "read", "--wait", "1", "--uri").decode().strip()
         assert uri.startswith("grpc://127.0.0.1:")
@@ -103,5 +99,4 @@ def test_registered_proxies_are_printed_as_one_uri(cluster: ProcessCluster) -> N
         succeeded("stream", "append", "s", "--via", uri, stdin=b"one\n")
         assert succeeded("stream", "read", "s", "--via", uri) == b"one\n"
     finally:
-        process.terminate()
-        process.wait(timeout=120)
+        proxy.stop()

@@ -2,14 +2,13 @@
 
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rhumbline.chaos.managed_process import ManagedProcess
 from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster, succeeded
 
@@ -29,31 +28,19 @@ with sync.connect(sys.argv[1], region="rome") as client, client.writer("text") a
 RECORD = "record {:06d} " + "x" * 400
 
 
-@contextmanager
-def open_writer(cluster: ProcessCluster) -> Iterator["subprocess.Popen[str]"]:
-    """Run a writer that prints a line for each acknowledged record; kill it at the end."""
-    writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, cluster.metadata],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield writer
-    finally:
-        writer.kill()
-        writer.communicate()
+def writer_of(cluster: ProcessCluster) -> ManagedProcess:
+    """Return a writer that prints a line for each acknowledged record."""
+    command = [sys.executable, "-c", WRITER, cluster.metadata]
+    log = cluster.root / "writer.log"
+    return ManagedProcess("writer", command, log, has_input=True, has_output=True)
 
 
-def append(writer: "subprocess.Popen[str]", first: int, count: int) -> list[str]:
+def append(writer: ManagedProcess, first: int, count: int) -> list[str]:
     """Append records one by one; each is acknowledged when this returns."""
-    assert writer.stdin is not None
-    assert writer.stdout is not None
     records = [RECORD.format(number) for number in range(first, first + count)]
     for record in records:
-        writer.stdin.write(record + "\n")
-        writer.stdin.flush()
-        assert writer.stdout.readline().strip(), "the writer has ended"
+        writer.write_line(record.encode())
+        writer.read_line()
     return records
 
 
@@ -98,7 +85,7 @@ def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(
     ) as cluster:
         rome, bonn, oslo = cluster.bookies
         cluster.run("stream", "create", "text", "--quorum", "3/3/2/2", "--flush", "immediate")
-        with open_writer(cluster) as writer:
+        with writer_of(cluster) as writer:
             records = append(writer, 0, BEFORE)
             rome.kill()
             records += append(writer, BEFORE, AFTER)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import LedgerFencedError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType, LedgerState
@@ -46,30 +47,16 @@ class Cluster:
         done = subprocess.run(command, timeout=60, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    def _start(self, directory: Path, name: str, region: str) -> "subprocess.Popen[str]":
+    def _start(self, directory: Path, name: str, region: str) -> BookieProcess:
         directory.mkdir()
         self._rhumbline("bookie", "format", str(directory), "--name", name, "--region", region)
-        command = [
-            "bookie",
-            "run",
-            str(directory),
-            "--port",
-            "0",
-            "-u",
-            self.uri,
-            "--region",
-            region,
-        ]
-        process = subprocess.Popen([_RHUMBLINE, *command], stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        assert "serves" in line, line
+        process = BookieProcess(directory, self.uri, "--region", region)
+        process.start()
         return process
 
     def stop(self) -> None:
         for bookie in self.bookies:
             bookie.kill()
-            bookie.communicate(timeout=10)
         self.zookeeper.remove()
 
     def run(self, work: Callable[[Client], Awaitable[T]]) -> T:

@@ -10,7 +10,7 @@ from ....core.log.metadata.stream_store import StreamStore
 from ....core.log.namespace import create_namespace
 from ....core.metadata.cluster_layout import initialise_cluster
 from ....core.runtime.metadata_store import MetadataStore
-from ...managed_process import rhumbline
+from ...managed_process import rhumbline_command
 from .. import product_settings
 from ..ports import free_port
 from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
@@ -182,7 +182,7 @@ class WanCluster:
     def _add_services(self) -> None:
         work, regions = self.scenario.workload, self.scenario.topology.regions
         for region in regions if work.repairs else ():
-            command = rhumbline(
+            command = rhumbline_command(
                 "repair", "run", "-u", self._uris[region], "-n", app.NAMESPACE, "--region", region,
                 "--lost-after", f"{product_settings.REPAIR.lost_after_ms}ms",
                 "--audit-interval", f"{product_settings.REPAIR.audit_interval_ms}ms",
@@ -191,7 +191,7 @@ class WanCluster:
         if work.archives:
             self.cold.mkdir()
             region = regions[-1]
-            command = rhumbline(
+            command = rhumbline_command(
                 "archive", "serve", "-u", self._uris[region], "-n", app.NAMESPACE,
                 "--region", region, "--cold", self.cold.as_uri(),
                 "--every", f"{product_settings.ARCHIVE_PAUSE_MS}ms",
@@ -214,7 +214,7 @@ class WanCluster:
             name, port = f"proxy-{region}", free_port()
             link = await self.toxiproxy.link("*", name, region, port)
             await self._add_distance(link)
-            command = rhumbline(
+            command = rhumbline_command(
                 "write-proxy", "--with-read", "--port", str(port), "-u", self._uris[region],
                 "-n", app.NAMESPACE, "--region", region, "--advertise", link.address,
             )  # fmt: skip

@@ -8,7 +8,7 @@ from ....core.protocol.ledger_metadata import LedgerMetadata
 from ....regions.repair.entry_ranges import settled_ranges
 from ...checker.history import RecordedRead
 from ...checker.run_record import EntryCopy
-from ...managed_process import python
+from ...managed_process import python_command
 from ...simulation.entry_probe import read_entries
 from .cluster import WanCluster
 from .processes import Program
@@ -84,7 +84,7 @@ async def query_differences(
         "until": until,
         "rows": str(rows),
     }
-    command = python("chaos.lab.wan.programs.spark_query", json.dumps(config))
+    command = python_command("chaos.lab.wan.programs.spark_query", json.dumps(config))
     program = Program("query", region, command, cluster.folder / "query.log")
     program.launch()
     try:

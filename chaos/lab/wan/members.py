@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.bookie.config import MIB
-from ...managed_process import python
+from ...managed_process import python_command
 from ..ports import free_port
 from ..scenario import Scenario, app_name, region_of
 from .processes import Program
@@ -63,7 +63,7 @@ class BookieProgram:
             "notes": str(self.notes),
             "read_only_below_bytes": self._read_only_below_bytes,
         }
-        self.program.command = python("chaos.lab.wan.programs.bookie", json.dumps(config))
+        self.program.command = python_command("chaos.lab.wan.programs.bookie", json.dumps(config))
         self.program.launch()
 
     async def wait_ready(self) -> None:
@@ -164,7 +164,7 @@ class AppProgram:
             "first_session": first_session,
             "run": len(self.sessions),
         }
-        self.program.command = python("chaos.lab.wan.programs.app", json.dumps(config))
+        self.program.command = python_command("chaos.lab.wan.programs.app", json.dumps(config))
         self.program.launch()
 
     def send_command(self, command: str, **arguments: object) -> int:

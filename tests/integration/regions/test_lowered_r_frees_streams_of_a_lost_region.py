@@ -8,7 +8,6 @@ raised, and repair spreads the copies again.
 import asyncio
 import json
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from rhumbline import connect
+from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.client.connect import Client
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.tests.support.processes.process_cluster import (
-    RHUMBLINE,
     ProcessCluster,
     rhumbline,
     succeeded,
@@ -92,32 +91,24 @@ class Load:
         return time.monotonic() - since
 
 
-class Ownerless:
+class Ownerless(ManagedProcess):
     """A process that writes a stream until it is killed in the middle of its appends."""
 
     def __init__(self, cluster: ProcessCluster, directory: Path) -> None:
-        self._output = directory / "owner.out"
         script = directory / "owner.py"
         script.write_text(OWNER)
-        with self._output.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, str(script), cluster.metadata, OWNERLESS],
-                stdout=out,
-                stdin=subprocess.DEVNULL,
-            )
+        super().__init__(
+            "owner",
+            [sys.executable, str(script), cluster.metadata, OWNERLESS],
+            directory / "owner.out",
+            ready_s_max=30,
+        )
 
     def acked(self) -> list[bytes]:
-        return [line for line in self._output.read_bytes().split(b"\n")[:-1] if line]
+        return [line for line in self.log.read_bytes().split(b"\n")[:-1] if line.isdigit()]
 
-    def wait_acks(self) -> None:
-        deadline = time.monotonic() + 30
-        while len(self.acked()) < 2_000:
-            assert self._process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(timeout=30)
+    def is_ready(self) -> bool:
+        return len(self.acked()) >= 2_000
 
 
 async def read_all(client: Client, stream: str) -> list[bytes]:
@@ -159,13 +150,14 @@ async def scenario(cluster: ProcessCluster, tmp_path: Path) -> None:
     for stream in streams:
         cluster.run("stream", "create", stream, "--quorum", "4/4/3/2")
     owner = Ownerless(cluster, tmp_path)
+    owner.launch()
     config = WriterConfig(failover_ms_max=5_000)
     async with connect(cluster.metadata, region="left", writer=config) as client:
         loads = [Load(client, stream) for stream in LIVE]
         async with asyncio.TaskGroup() as group:
             for load in loads:
                 group.create_task(load.run())
-            await asyncio.to_thread(owner.wait_acks)
+            await asyncio.to_thread(owner.wait_ready)
             for load in loads:
                 await load.wait_progress(30)
             # One region is lost with entries in flight; the owner of a stream dies with it.
@@ -220,13 +212,10 @@ async def scenario(cluster: ProcessCluster, tmp_path: Path) -> None:
 
 async def spread_again(cluster: ProcessCluster, streams: tuple[str, ...], tmp_path: Path) -> None:
     """Run repair until every entry of every segment is recorded under R = 2 again."""
-    with (tmp_path / "repair.log").open("wb") as log:
-        repair = subprocess.Popen(  # noqa: ASYNC220 - returns at once
-            [str(RHUMBLINE), "repair", "run", "--lost-after", "1s", "--audit-interval", "1s",
-             *cluster.options()],
-            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    try:
+    command = rhumbline_command(
+        "repair", "run", "--lost-after", "1s", "--audit-interval", "1s", *cluster.options()
+    )
+    with ManagedProcess("repair", command, tmp_path / "repair.log"):
         deadline = time.monotonic() + 120
         for stream in streams:
             while await asyncio.to_thread(recorded_rs, cluster, stream) != {2}:
@@ -234,9 +223,6 @@ async def spread_again(cluster: ProcessCluster, streams: tuple[str, ...], tmp_pa
                 assert time.monotonic() < deadline, tasks.decode()
                 await asyncio.sleep(1)
         await asyncio.to_thread(cluster.run, "repair", "ls", "--wait", "--timeout", "60s")
-    finally:
-        repair.terminate()
-        repair.wait(timeout=30)
     cluster.run("durability", "--lose", "left", "--strict")
 
 

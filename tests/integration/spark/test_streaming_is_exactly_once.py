@@ -5,16 +5,16 @@ Meanwhile the stream is written, rolled, archived, and truncated up to the last 
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pyarrow.parquet as pq
 import pytest
 
+from rhumbline.chaos.managed_process import ManagedProcess
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
 
@@ -33,24 +33,16 @@ class Query:
         self.output = root / "output"
         self._log = root / "driver.log"
 
-    def start(self, mode: str) -> "subprocess.Popen[bytes]":
+    def driver(self, mode: str, ready: Callable[[], bool]) -> ManagedProcess:
+        """Return a driver that is not started; its end is that of its JVM and Python workers."""
         command = [
             sys.executable, str(DRIVER), self._cluster.metadata_uri, self._cluster.cold_uri,
             str(self.checkpoint), str(self.output), mode,
         ]  # fmt: skip
         environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                command, stdout=log, stderr=log, env=environ, start_new_session=True
-            )
-
-    def kill(self, driver: "subprocess.Popen[bytes]") -> None:
-        """Send SIGKILL to the driver, its JVM and its Python workers."""
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait(30)
-
-    def log(self) -> str:
-        return self._log.read_text()[-3000:]
+        return ManagedProcess(
+            "driver", command, self._log, ready=ready, ready_s_max=START_S, environ=environ
+        )
 
     def newest(self) -> int:
         """Return the number of the last finished batch; -1 before the first."""
@@ -87,26 +79,17 @@ def test_killed_drivers_neither_lose_nor_repeat_records(tmp_path: Path) -> None:
         cluster.start_archiving()
         for _ in range(KILLS):
             before = query.newest()
-            driver = query.start("forever")
-            try:
-                deadline = time.monotonic() + START_S
-                while query.newest() <= before:
-                    assert driver.poll() is None, query.log()
-                    assert time.monotonic() < deadline, query.log()
-                    time.sleep(0.1)
-                time.sleep(random.uniform(0, 2))
-            finally:
-                query.kill(driver)
+            driver = query.driver("forever", lambda: query.newest() > before)  # noqa: B023
+            driver.start()
+            time.sleep(random.uniform(0, 2))
+            driver.kill()
             finished = query.finished_to()
             assert finished is not None
             cluster.truncate(finished)
         written = cluster.stop_writing()
-        driver = query.start("drain")
-        try:
-            assert driver.wait(START_S) == 0, query.log()
-        finally:
-            if driver.poll() is None:
-                query.kill(driver)
+        driver = query.driver("drain", lambda: True)
+        with driver:
+            assert driver.wait(START_S) == 0, driver.end_of_log()
         rows = query.rows()
         assert [payload for _, payload in rows] == written
         assert len({dlsn for dlsn, _ in rows}) == len(rows)
