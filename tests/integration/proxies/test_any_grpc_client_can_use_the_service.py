@@ -155,7 +155,7 @@ def test_proxy_serves_probes_and_prometheus(proxy: ClusterProxy) -> None:
     for path, wanted in (
         ("/livez", '"alive": true'),
         ("/readyz", '"ready": true'),
-        ("/metrics", "rhumbline_proxy_registered 1\n"),
+        ("/metrics", "rhumbline_proxy_registered 1.0\n"),
         ("/metrics", "rhumbline_proxy_write_streams "),
     ):
         with urllib.request.urlopen(found[1] + path, timeout=10) as answer:
