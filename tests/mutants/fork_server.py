@@ -203,7 +203,7 @@ def main(mode: str, descriptor: str, temporary: str, *pool: str) -> int:
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)
     output = os.open(f"{temporary}/{mode}.reply", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    arguments = [*profile.ARGUMENTS, f"--basetemp={temporary}/{mode}"]
+    arguments = [*profile.ARGUMENTS, *profile.NO_TIMEOUT, f"--basetemp={temporary}/{mode}"]
     if mode == "cold":
         for library in PRELOADED:
             import_module(library)

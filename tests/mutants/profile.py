@@ -3,9 +3,12 @@
 import pytest
 
 ARGUMENTS = [
-    *("-q", "-p", "no:cacheprovider", "-o", "timeout=0"),
+    *("-q", "-p", "no:cacheprovider"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 ]
+
+NO_TIMEOUT = ["-o", "timeout=0"]
+"""For forks, whose tests are limited by the kernel."""
 
 
 class Deterministic:
