@@ -98,6 +98,9 @@ class FakeTransport:
     def abort(self) -> None:
         self.done.append("abort")
 
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("192.0.2.1", 4_000) if name == "peername" else None
+
     def set_write_buffer_limits(self, high: int) -> None:
         self.limit = high
 
