@@ -4,7 +4,6 @@ No process outlives its parent: the kernel kills it when this process ends for w
 (Linux: PR_SET_PDEATHSIG). It leads a process group, so that ``kill`` ends its own children as well.
 """
 
-import ctypes
 import os
 import re
 import signal
@@ -21,11 +20,20 @@ from typing import Self
 from ..core.protocol.errors import UnavailableError
 
 _PACKAGE = __package__.partition(".")[0]
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.02
 _KILL_S_MAX = 30.0
 _LOG_LINES = 15
-_LIBC = ctypes.CDLL(None)
+_BOUND_TO_PARENT = (sys.executable, "-I", "-S", "-c", """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() == int(sys.argv[1]):  # or else the parent ended before the call
+    os.execvp(sys.argv[2], sys.argv[2:])
+""")  # fmt: skip
+"""The command that asks the kernel to kill it when its parent ends, and becomes another program.
+
+This is not done by ``preexec_fn``: a fork that runs Python code first closes what belongs to other
+threads, and with it the sockets that libraries such as Py4J share between parent and child.
+"""
 _STARTER = ThreadPoolExecutor(1, "process-starter")
 """Starts all processes, because the kernel kills them when the *thread* that forked them ends."""
 
@@ -142,14 +150,13 @@ class ManagedProcess:
     def _open(self) -> "subprocess.Popen[bytes]":
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                self.command,
+                [*_BOUND_TO_PARENT, str(os.getpid()), *self.command],
                 stdin=self._stdin,
                 stdout=subprocess.PIPE if self._has_output else log,
                 stderr=log,
                 env={**bare_environment(), **self._environ},
                 cwd=self._cwd,
                 process_group=0,
-                preexec_fn=_die_with(os.getpid()),
             )
 
     def is_ready(self) -> bool:
@@ -269,14 +276,3 @@ class ManagedProcess:
         if not line:
             raise UnavailableError(f"{self.name} has ended:\n{self.end_of_log()}")
         return line.rstrip(b"\n")
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """Return what the new process calls to be killed by the kernel when ``parent`` ends."""
-
-    def ask_kernel() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended meanwhile
-            os._exit(1)
-
-    return ask_kernel
