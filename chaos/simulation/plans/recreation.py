@@ -118,7 +118,7 @@ class Administrators(StreamActions):
             return
 
     async def _truncate(self, client: SimClient, name: str, random: Random) -> None:
-        position = Dlsn(random.randint(1, 4), random.randrange(3), 0)
+        position = Dlsn(random.choice((1, 2, 2, 3)), random.randrange(3), 0)
         call = AdminCall("truncate", self._now_ms(), position=position)
         await self._record_call(name, call, client.namespace.truncate(name, position))
 
@@ -220,7 +220,7 @@ _KINDS = {
     "delete": 3,
     "write": 6,
     "read": 4,
-    "truncate": 1,
+    "truncate": 2,
     "maintain": 2,
     "subscribe": 1,
 }
