@@ -93,5 +93,8 @@ def test_bookie_benchmark_reports_bounded_write_amplification(tmp_path: Path) ->
         if name.startswith("restart"):
             assert row["restart_s"] > 0
             assert row["entries"] == (0 if name == "restart-empty" else 5000)
+        elif name.startswith("ledgers"):
+            assert row["restart_s"] > 0
+            assert (row["ledgers"], row["entries"]) == (2000, 5000)
         else:
             assert row["rec_s"] > 0

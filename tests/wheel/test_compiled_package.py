@@ -24,7 +24,12 @@ import importlib, sys
 for name in sys.argv[1:]:
     print(importlib.import_module(name).__file__)
 """
-STAND_INS = ["test_bookie_connection.py"]
+STAND_INS = [
+    "test_bookie_connection.py",
+    "test_commit_group.py",
+    "test_partial_frames.py",
+    "test_write_log.py",
+]
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
