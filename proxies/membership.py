@@ -18,6 +18,7 @@ from ..core.protocol.errors import ClosedError, CorruptionError, NoNodeError, Rh
 from ..core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ..core.runtime.event_log import EventLog, LogLimit
 from ..core.runtime.metadata_store import MetadataStore, Session, Watch
+from ..core.runtime.primitives.backoff import Backoff
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
@@ -85,6 +86,7 @@ class ProxyMembership:
         """Callbacks for a change of a member list."""
         self._store = store
         self._runtime = runtime
+        self._backoff = Backoff(runtime.random, _RETRY_MS, _RETRY_MS)
         self._ttl_ms = session_ttl_ms
         self._members: dict[str, tuple[ProxyMember, ...]] = {WRITE: (), READ: ()}
         self._tasks = Tasks()
@@ -176,7 +178,7 @@ class ProxyMembership:
                         error=error,
                         dropped=dropped or None,
                     )
-                await asyncio.sleep(_RETRY_MS / 1000)
+                await self._backoff.pause()
                 self._wakeup.wake()
 
     async def _refresh(self) -> None:

@@ -70,6 +70,7 @@ class Bookie:
         self._holder = holder
         self._tasks = Tasks()
         self.storage = Storage(runtime, disk, config, identity.bookie_id)
+        self._random = runtime.random
         self._guard = StartGuard(disk, directory, identity, runtime.random)
         self._log_began = asyncio.Event()
         self.storage.on_log_began = self._log_began.set
@@ -199,7 +200,7 @@ class Bookie:
             ) from error
         registration = self._registration(host)
         self._registration_keeper = RegistrationKeeper(
-            self._directory, self._config, registration, self._tasks
+            self._directory, self._config, registration, self._tasks, self._random
         )
         await self._registration_keeper.join(
             read_only=self._admission() is not BookieEvent.ADMIT_ALL

@@ -5,11 +5,13 @@ task runs for the lifetime of the bookie. It sleeps until the session is lost or
 """
 
 import asyncio
+from random import Random
 
 from ..metadata.bookie_directory import BookieDirectory
 from ..protocol.errors import MetadataError, RhumblineError
 from ..runtime.event_log import EventLog, LogLimit
 from ..runtime.metadata_store import Session
+from ..runtime.primitives.backoff import Backoff
 from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import Tasks
 from ..wire.registration import Registration
@@ -27,11 +29,13 @@ class RegistrationKeeper:
         config: BookieConfig,
         registration: Registration,
         tasks: Tasks,
+        random: Random,
     ) -> None:
         self._directory = directory
         self._config = config
         self._registration = registration
         self._tasks = tasks
+        self._backoff = Backoff(random, config.registration_retry_ms, config.registration_retry_ms)
         self._wanted_read_only = False
         self._wakeup = Wakeup()
         self._session: Session | None = None
@@ -92,7 +96,7 @@ class RegistrationKeeper:
             except RhumblineError as error:
                 # The store is unavailable, or the lost session has not expired there yet.
                 self._log_failure(error)
-                await asyncio.sleep(self._config.registration_retry_ms / 1000)
+                await self._backoff.pause()
                 self._wakeup.wake()
 
     def _log_failure(self, error: RhumblineError) -> None:

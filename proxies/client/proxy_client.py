@@ -32,6 +32,7 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.start import EARLIEST, Start, check_start
 from ...core.runtime.home_loop import HomeLoop
+from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.runtime import Runtime
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
@@ -46,7 +47,7 @@ from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
 SCHEME = "grpc://"
 _TRY_SECONDS_MAX = 5.0
 """Maximum time of one attempt at one proxy, which may have been stopped."""
-_PAUSE_SECONDS = 0.1
+_PAUSE_MS = 100
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.\-]+):(\d{1,5})")
 
 Response = TypeVar("Response", bound=Message)
@@ -144,6 +145,7 @@ class ProxyClient(ClosesAtExit):
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_ms / 1000
+        backoff = Backoff(self.runtime.random, _PAUSE_MS, _PAUSE_MS)
         failure: RhumblineError = UnavailableError("no known proxy")
         is_uncertain = False
         tries = 0
@@ -163,7 +165,7 @@ class ProxyClient(ClosesAtExit):
             else:
                 is_uncertain = is_uncertain or not method.is_repeatable
             if tries >= len(self.channels.addresses):
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await backoff.pause()
         else:
             failure = DeadlineExceededError(f"{method.name}: no proxy responded in time: {failure}")
         if is_uncertain:

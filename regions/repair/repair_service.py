@@ -156,7 +156,9 @@ class RepairService:
         dropped = self._log_limit.admit(self._loop.time())
         if dropped is not None:
             _LOG.warning("repair interrupted", error=error, dropped=dropped or None)
-        await asyncio.sleep(self.config.retry_ms_min / 1000)
+        await Backoff(
+            self._runtime.random, self.config.retry_ms_min, self.config.retry_ms_min
+        ).pause()
 
     # --- auditing -------------------------------------------------------------------------------
 

@@ -19,6 +19,9 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from rich.console import Console
+from rich.progress import track
+
 from rhumbline.core.bookie.index.index_directory import INDEX_DIRECTORY
 from rhumbline.core.bookie.ledger_records import LedgerRecord
 from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH
@@ -377,7 +380,9 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     tally = Tally()
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for part in pool.map(partial(run_damages, _PER_JOB), range(1, count // _PER_JOB + 1)):
+        jobs = range(1, count // _PER_JOB + 1)
+        parts = pool.map(partial(run_damages, _PER_JOB), jobs)
+        for part in track(parts, f"{count:,} damages", len(jobs), console=Console(stderr=True)):
             tally.add(part)
     _print_table(tally)
     total, faults = sum(tally.trials.values()), sum(tally.faults.values())

@@ -38,6 +38,7 @@ from ...protocol.errors import (
 )
 from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore, Session, Watch
+from ...runtime.primitives.backoff import Backoff
 from ...runtime.primitives.wakeup import Wakeup
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, wait_until_done
@@ -120,6 +121,7 @@ class GroupMember(ClosesAtExit):
         self._paths = TopicPaths(namespace.name, topic.name)
         self._start = start
         self._config = config or GroupConfig()
+        self._backoff = Backoff(runtime.random, self._config.retry_ms, self._config.retry_ms)
         self._id = ""  # a new id for each session
         self._session: Session | None = None
         self._assignments: dict[int, PartitionAssignment] = {}
@@ -239,7 +241,7 @@ class GroupMember(ClosesAtExit):
                 await self._wakeup.wait(self._config.recheck_ms / 1000)
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._config.retry_ms / 1000)
+        await self._backoff.pause()
 
     async def _step(self) -> None:
         """Release and claim partitions until they match the assignment, if other claims permit."""

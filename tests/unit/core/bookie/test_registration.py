@@ -41,7 +41,9 @@ async def joined_with_delayed_request(
     store = LossyStore(MemoryStore())
     await initialise_cluster(store, Random(1))
     directory = BookieDirectory(store)
-    membership = RegistrationKeeper(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
+    membership = RegistrationKeeper(
+        directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks, Random(1)
+    )
     store.outcomes = [LATE]
     await membership.join(read_only=False)
     return store, directory, membership
@@ -83,7 +85,11 @@ async def keeper(
     await initialise_cluster(store, Random(1))
     directory = BookieDirectory(store)
     found = RegistrationKeeper(
-        directory, BookieConfig(registration_retry_ms=700), Registration(ME, "h", 1, {}), tasks
+        directory,
+        BookieConfig(registration_retry_ms=700),
+        Registration(ME, "h", 1, {}),
+        tasks,
+        Random(1),
     )
     assert (found.is_registered, found.lost_count) == (False, 0)
     await found.join(read_only=read_only)
