@@ -10,6 +10,7 @@ from random import Random
 from rhumbline.tests.mutants import baseline, exclusions, page, selection
 from rhumbline.tests.mutants.equivalents import read_equivalents, row_of
 from rhumbline.tests.mutants.fork_server import INVALID, SURVIVED
+from rhumbline.tests.mutants.imported_root import check_imported_root
 from rhumbline.tests.mutants.mutation import Mutant, Mutants, find_mutants
 from rhumbline.tests.mutants.runner import Progress, Result, Runner
 
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--name", default="now", help="name of this measurement on the page")
     options = parser.parse_args()
 
+    check_imported_root(Path.cwd())
     found = {folder: find(folder) for folder in options.only}
     chosen = {
         folder: sample([m for part in parts for m in part.mutants], options.sample, options.seed)

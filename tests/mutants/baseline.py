@@ -21,6 +21,7 @@ import coverage
 import pytest
 
 from rhumbline.tests.mutants import profile
+from rhumbline.tests.mutants.imported_root import check_imported_root
 
 AT_IMPORT = ""
 """The context of lines that run while modules are imported."""
@@ -135,6 +136,7 @@ class Measure:
 def main(output: str, product: str, *files: str) -> int:
     """Run the test files and write what they execute; returns pytest's exit code."""
     root = Path.cwd()
+    check_imported_root(root)
     tracer = coverage.Coverage(
         data_file=None, source=[str(root / product)], config_file=False, messages=False
     )

@@ -25,6 +25,7 @@ import pytest
 
 from rhumbline.tests.mutants import profile
 from rhumbline.tests.mutants.code_patch import LoadedFunctions, NeedsImportError
+from rhumbline.tests.mutants.imported_root import check_imported_root
 
 CPU_FACTOR, CPU_EXTRA_S = 8.0, 1.0
 """The CPU time of a test is limited to a multiple of its duration, and a constant."""
@@ -200,6 +201,7 @@ def answer(connection: socket.socket, output: int, child: int) -> None:
 
 def main(mode: str, descriptor: str, temporary: str, *pool: str) -> int:
     """Serve until the socket is closed."""
+    check_imported_root(Path.cwd())
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)
     output = os.open(f"{temporary}/{mode}.reply", os.O_RDWR | os.O_CREAT | os.O_TRUNC)

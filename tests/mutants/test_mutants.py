@@ -3,11 +3,14 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from rhumbline.tests.mutants import page, selection
 from rhumbline.tests.mutants.baseline import AT_IMPORT, Baseline
 from rhumbline.tests.mutants.code_patch import LoadedFunctions
 from rhumbline.tests.mutants.equivalents import read_equivalents
 from rhumbline.tests.mutants.fork_server import KILLED, SURVIVED
+from rhumbline.tests.mutants.imported_root import check_imported_root
 from rhumbline.tests.mutants.mutation import Mutant, find_mutants
 from rhumbline.tests.mutants.runner import Result, Runner
 
@@ -96,6 +99,12 @@ def test_a_checked_change_is_killed_and_an_unchecked_one_survives() -> None:
     results = runner.run([in_function, at_import], lambda result: None)
     assert [result.tests for result in results] == [1, 1]
     assert [result.outcome for result in results] == [KILLED, SURVIVED]
+
+
+def test_another_copy_of_the_product_is_refused(tmp_path: Path) -> None:
+    check_imported_root(ROOT)
+    with pytest.raises(SystemExit, match="not from"):
+        check_imported_root(tmp_path)
 
 
 def test_score_leaves_out_equivalent_mutants_and_states_an_interval(tmp_path: Path) -> None:
