@@ -2,10 +2,11 @@
 
 import pytest
 
-ARGUMENTS = [
-    *("-q", "-p", "no:cacheprovider"),
-    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
-]
+ARGUMENTS = ["-q", "-p", "no:cacheprovider", "--assert=plain"]
+"""Without `plain`, pytest loads the product itself and rewrites its assertions if it finds the
+product on `sys.path`, because the product provides a plugin. A mutated module is then not imported,
+and a function with an assertion is not found.
+"""
 
 NO_TIMEOUT = ["-o", "timeout=0"]
 """For forks, whose tests are limited by the kernel."""

@@ -91,14 +91,17 @@ def test_a_checked_change_is_killed_and_an_unchecked_one_survives() -> None:
     mutants = find_mutants(ROOT, "core/protocol/dlsn.py").mutants
     test = "tests/unit/core/protocol/test_dlsn.py"
     in_function = next(m for m in mutants if m.is_in_function and "pack" in m.before)
-    at_import = next(mutant for mutant in mutants if mutant.before.startswith("FIRST_DLSN"))
+    at_import = [
+        next(mutant for mutant in mutants if mutant.before.startswith(name))
+        for name in ("_BYTES", "FIRST_DLSN")
+    ]
     seconds = {f"{test}::test_both_forms_round_trip_and_bytes_sort_like_positions": 0.5}
     lines: dict[int, set[str]] = {line: set(seconds) for line in in_function.lines}
     baseline = Baseline(seconds, {"core/protocol/dlsn.py": lines})
     runner = Runner(ROOT, [test], baseline, workers=1, budget_s=5)
-    results = runner.run([in_function, at_import], lambda result: None)
-    assert [result.tests for result in results] == [1, 1]
-    assert [result.outcome for result in results] == [KILLED, SURVIVED]
+    results = runner.run([in_function, *at_import], lambda result: None)
+    assert [result.tests for result in results] == [1, 1, 1]
+    assert [result.outcome for result in results] == [KILLED, KILLED, SURVIVED]
 
 
 def test_another_copy_of_the_product_is_refused(tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ import pytest
 from rhumbline.core.bookie import bookie as bookie_module
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity
+from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity, read_identity
 from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH
+from rhumbline.core.bookie.start_guard import RECORD_MS, StartGuard
 from rhumbline.core.bookie.start_record import StartRecord, decode, encode
 from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     BadVersionError,
+    DiskFailedError,
     MetadataUnavailableError,
+    NoNodeError,
     WrongClusterError,
 )
 from rhumbline.core.runtime.metadata_store import Version
@@ -359,4 +362,115 @@ async def test_claim_that_another_process_has_overtaken_fails() -> None:
         await late.serve("127.0.0.1", 0)
     assert isinstance(raised.value.__cause__, BadVersionError)
     await late.aclose()
+    await world.aclose()
+
+
+async def guard_of(world: World, disk: MemoryDisk) -> StartGuard:
+    """Return a guard that has compared the disk with the record of its starts."""
+    guard = StartGuard(disk, world.directory, await read_identity(disk), world.runtime.random)
+    await guard.check()
+    return guard
+
+
+def test_end_is_recorded_every_half_minute() -> None:
+    assert RECORD_MS == 30_000
+
+
+async def test_first_claim_numbers_the_start_and_draws_a_token() -> None:
+    world, disk, bookie_id = await started()
+    disk.files[END_MARKER_PATH] = bytearray()
+    disk.identities[END_MARKER_PATH] = "2f.1"
+    guard = await guard_of(world, disk)
+    assert (guard.limbo_reason(0), guard.recorded_limbo) == (None, "")
+    await guard.claim(3 << 40, "why")
+    identity = guard.identity
+    assert await read_identity(disk) == identity
+    assert (identity.start, identity.was_opened, identity.previous_token) == (1, True, "")
+    assert len(identity.token) == 16
+    assert int(identity.token, 16) >= 0
+    assert await stored_record(world, bookie_id) == StartRecord(
+        1, identity.token, 3 << 40, "why", "2f.1"
+    )
+    assert guard.recorded_limbo == "why"
+    second = await guard_of(world, disk)
+    await second.claim(4 << 40, "")
+    assert (second.identity.start, second.identity.previous_token) == (2, identity.token)
+    assert (await stored_record(world, bookie_id)).token == second.identity.token
+    await world.aclose()
+
+
+async def test_short_tokens_are_filled_with_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, disk, _ = await started()
+    guard = await guard_of(world, disk)
+    bits: list[int] = []
+
+    def getrandbits(count: int) -> int:
+        bits.append(count)
+        return 0xBEEF
+
+    monkeypatch.setattr(world.runtime.random, "getrandbits", getrandbits)
+    await guard.claim(0, "")
+    assert (guard.identity.token, bits) == ("000000000000beef", [64])
+    await world.aclose()
+
+
+async def test_limbo_reason_names_the_starts_and_the_ends_of_the_log() -> None:
+    world, disk, _ = await started()
+    older = disk.copy()
+    await (await guard_of(world, disk)).claim((3 << 40) + 17, "")
+    same = await guard_of(world, disk)
+    assert same.limbo_reason((3 << 40) + 17) is None
+    assert same.limbo_reason((3 << 40) + 16) == (
+        "the log ends at file 3, byte 16, but it was durable up to file 3, byte 17: the directory "
+        "is an older copy, or it lost the end of its log"
+    )
+    assert (await guard_of(world, older)).limbo_reason(9 << 40) == (
+        "the directory is an older copy: its last start is number 0, but start 1 came after it"
+    )
+    await world.aclose()
+
+
+async def test_unchanged_record_is_not_written_again() -> None:
+    world, disk, bookie_id = await started()
+    guard = await guard_of(world, disk)
+    await guard.claim(1, "")
+    path = Paths().start(bookie_id)
+    await guard.record(2, "why")
+    version = (await world.store.get(path)).version
+    await guard.record(2, "why")
+    assert (await world.store.get(path)).version == version
+    await guard.record(2, "why", is_final=True)
+    assert (await stored_record(world, bookie_id)).is_final
+    assert guard.recorded_limbo == "why"
+    await guard.record(2, "why")
+    assert not (await stored_record(world, bookie_id)).is_final
+    await world.aclose()
+
+
+async def test_record_of_another_start_or_a_deleted_one_is_never_replaced() -> None:
+    world, disk, bookie_id = await started()
+    guard = await guard_of(world, disk)
+    await guard.claim(1, "")
+    path = Paths().start(bookie_id)
+    await world.store.put(path, encode(StartRecord(2, "feed", 0, "")))
+    with pytest.raises(WrongClusterError, match=f"has started a copy of bookie {bookie_id}$"):
+        await guard.record(2, "")
+    assert (await stored_record(world, bookie_id)).token == "feed"
+    await world.store.delete(path)
+    with pytest.raises((WrongClusterError, NoNodeError)):
+        await guard.record(3, "")
+    await world.aclose()
+
+
+async def test_marker_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, disk, bookie_id = await started()
+    guard = await guard_of(world, disk)
+
+    async def fail(path: str) -> str:
+        raise DiskFailedError(f"{path}: I/O error")
+
+    monkeypatch.setattr(disk, "file_identity", fail)
+    await guard.claim(1, "")
+    assert (await stored_record(world, bookie_id)).marker == ""
+    assert (await guard_of(world, disk)).limbo_reason(1) is None
     await world.aclose()

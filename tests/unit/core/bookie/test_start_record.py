@@ -23,6 +23,22 @@ def test_encoded_record_is_decoded_unchanged() -> None:
     assert decode(encode(full)) == full
 
 
+def test_record_is_one_line_of_json_with_its_version_first() -> None:
+    plain = StartRecord(7, "0123456789abcdef", 99, "why")
+    assert encode(plain) == (
+        b'{"v":1,"start":7,"token":"0123456789abcdef","end":99,"limbo":"why","marker":"",'
+        b'"is_final":false}'
+    )
+
+
+def test_fields_of_a_record_have_a_fixed_order() -> None:
+    """A record in another order was written by another program."""
+    full = encode(StartRecord(1, "11", 0, "")).replace(b'"v":1,', b"")
+    start, _, rest = full[1:].partition(b",")
+    with pytest.raises(CorruptionError, match="damaged record of starts"):
+        decode(b'{"v":1,' + rest[:-1] + b"," + start + b"}")
+
+
 @pytest.mark.parametrize(
     ("identity", "stored", "expected"),
     [
