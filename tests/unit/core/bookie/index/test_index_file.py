@@ -148,8 +148,10 @@ async def test_empty_file_has_no_rows() -> None:
     assert list(file.blocks_from(1, 0)) == []
 
 
-def footer(*counts: int, magic: bytes = b"RHUMIDX\0", version: int = 1) -> bytes:
-    data = struct.pack(">8sHHQQQQIIQI250s", magic, version, *FILE, *counts, ME.encode())
+def footer(
+    *counts: int, magic: bytes = b"RHUMIDX\0", version: int = 1, owner: bytes = ME.encode()
+) -> bytes:
+    data = struct.pack(">8sHHQQQQIIQI250s", magic, version, *FILE, *counts, owner)
     data = data.ljust(508, b"\0")
     return data + struct.pack(">I", crc32c(data))
 
@@ -186,6 +188,7 @@ async def test_footer_of_another_format_is_refused() -> None:
     for other in (
         footer(0, 0, 0, 0, 0, magic=b"RHUMIDY\0"),
         footer(0, 0, 0, 0, 0, version=2),
+        footer(0, 0, 0, 0, 0, owner=ME.encode() + b"X"),
         footer(0, 0, 0, 0, 1),
         footer(0, 0, 0, 1, 0),
         footer(0, 1, 0, 0, 0),
@@ -274,3 +277,15 @@ async def test_block_that_is_cut_short_is_damaged() -> None:
     await file.load(0)
     with pytest.raises(DamagedBlockError, match=f"the index block at byte {start} is damaged"):
         await file.load(1)
+
+
+async def test_verification_accounts_for_the_bytes_of_each_block() -> None:
+    file = await written(MemoryDisk(), some_rows(1_500))
+    sizes: list[int] = []
+
+    async def throttle(size: int) -> None:
+        sizes.append(size)
+
+    await file.verify_blocks(throttle)
+    assert len(sizes) == file.block_count > 2
+    assert sum(sizes) == file._directory_offset

@@ -9,6 +9,8 @@ import pytest
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.index_directory import index_path
+from rhumbline.core.bookie.log.index_reconciliation import rank_of
+from rhumbline.core.bookie.log.sorted_file import SortedFile
 from rhumbline.core.bookie.maintenance.limbo_recovery import end_limbo
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World
@@ -184,3 +186,8 @@ async def test_log_without_header_and_without_index_file_begins_limbo() -> None:
     assert (await wire.read(1, COUNT + 5))[0] == Code.IO
     await close(bookie, wire)
     await world.aclose()
+
+
+def test_logs_are_newer_than_sorted_files_of_any_age() -> None:
+    known = SortedFile(90, 1_000, 500, 3)
+    assert (rank_of(90, known), rank_of(4, None)) == ((0, 3), (1, 4))
