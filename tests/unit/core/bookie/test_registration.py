@@ -5,16 +5,19 @@ from random import Random
 
 import pytest
 
-from rhumbline.backends.memory import MemoryStore
+from rhumbline.backends.memory import MemorySession, MemoryStore
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.registration import RegistrationKeeper
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.cluster_layout import initialise_cluster
 from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.lossy_store import LATE, LossyStore
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
 
@@ -135,4 +138,101 @@ async def test_leaving_without_the_store_is_no_error() -> None:
     store.disconnect()
     await membership.leave()
     assert not membership.is_registered
+    await tasks.aclose()
+
+
+class Sessions:
+    """The sessions that a directory opens, with their time to live."""
+
+    def __init__(self, directory: BookieDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened: list[Session] = []
+        self.ttls_ms: list[int] = []
+        self.closed: list[Session] = []
+        session = BookieDirectory.session
+
+        async def open_session(directory: BookieDirectory, ttl_ms: int) -> Session:
+            found = await session(directory, ttl_ms)
+            self.opened.append(found)
+            self.ttls_ms.append(ttl_ms)
+            close = found.close
+
+            async def note_and_close() -> None:
+                self.closed.append(found)
+                await close()
+
+            monkeypatch.setattr(found, "close", note_and_close)
+            return found
+
+        monkeypatch.setattr(BookieDirectory, "session", open_session)
+
+
+async def test_session_of_a_failed_registration_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would keep a registration that nobody renews, or removes, until it expires."""
+    tasks = Tasks()
+    store = MemoryStore()
+    await initialise_cluster(store, Random(1))
+    directory = BookieDirectory(store)
+    config = BookieConfig(session_ttl_ms=7_000, registration_retry_ms=700)
+    membership = RegistrationKeeper(directory, config, Registration(ME, "h", 1, {}), tasks)
+    sessions = Sessions(directory, monkeypatch)
+
+    async def fail(*_: object, **__: object) -> None:
+        raise MetadataUnavailableError("no session")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BookieDirectory, "register", fail)
+        with pytest.raises(MetadataUnavailableError):
+            await membership.join(read_only=False)
+    assert sessions.closed == sessions.opened
+    assert not membership.is_registered
+    await membership.join(read_only=False)
+    with monkeypatch.context() as patch, recorded_log() as log:
+        patch.setattr(BookieDirectory, "set_read_only", fail)
+        membership.set_read_only(True)
+        await asyncio.sleep(2)
+        assert len(sessions.opened) == 2 + 3, "one for each attempt"
+        assert sessions.closed == [sessions.opened[0], *sessions.opened[2:]]
+        assert log.events() == ["registration failed"], "one line, though it is retried"
+        assert log.fields("registration failed")[0]["bookie"] == ME
+        assert "dropped" not in log.fields("registration failed")[0]
+    await asyncio.sleep(1)
+    assert await registered(directory) == ([], [ME])
+    assert sessions.closed[-1] is sessions.opened[1], "the one of the old mode is closed"
+    assert len(sessions.closed) == len(sessions.opened) - 1
+    assert set(sessions.ttls_ms) == {7_000}
+    await membership.leave()
+    assert sessions.closed[-1] is sessions.opened[-1]
+    await tasks.aclose()
+
+
+async def test_lost_session_is_counted_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks()
+    store, directory, membership = await keeper(tasks)
+    for count in (1, 2):
+        session = membership._session
+        assert isinstance(session, MemorySession)
+        with recorded_log() as log:
+            store.expire_session(session)
+            await asyncio.sleep(1)
+        assert log.events() == ["registration lost", "bookie registered"]
+        assert (membership.lost_count, membership.is_registered) == (count, True)
+        assert await registered(directory) == ([ME], [])
+    await membership.leave()
+    await tasks.aclose()
+
+
+async def test_bookie_that_leaves_during_a_retry_is_not_registered_again() -> None:
+    tasks = Tasks()
+    store, directory, membership = await keeper(tasks)
+    store.disconnect()
+    membership.set_read_only(True)
+    await asyncio.sleep(1)
+    await membership.leave()
+    store.reconnect()
+    await asyncio.sleep(5)
+    assert await registered(directory) == ([ME], []), "until the session expires"
+    assert (membership.is_registered, membership._session) == (False, None)
+    assert len(tasks) == 0, "the task has ended by itself"
     await tasks.aclose()

@@ -423,6 +423,7 @@ async def test_without_space_for_another_file_the_old_one_continues_for_a_while(
     assert world.owner.sealed == []
     assert SECOND not in world.disk.files
     assert await read_end_marker(world.disk, ME) == LogEnd(11, sealed.end, 1_011)
+    assert (world.log._roll_at, world.log._roll_at_least) == (end + (1 << 12),) * 2
     numbers = []
     while world.log.current is sealed:
         numbers.append(sealed.end)
@@ -514,4 +515,16 @@ async def test_error_of_the_program_fails_the_log_too() -> None:
     assert isinstance(failure, InvariantBrokenError)
     assert isinstance(failure.__cause__, ValueError)
     assert world.log.failure is failure
+    await world.log.aclose()
+
+
+async def test_another_file_is_tried_again_after_a_sixteenth_of_a_file() -> None:
+    world = LogWorld(BookieConfig(log_file_bytes=4_100))
+    await world.open()
+    await world.add_durably()
+    end = world.log.current.end
+    world.disk.full_paths.add(SECOND)
+    world.log.roll_next()
+    await world.add_durably(b"entry")
+    assert repr(world.log._roll_at) == repr(end + 256)
     await world.log.aclose()

@@ -12,6 +12,7 @@ from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.log.file_set import file_path
 from rhumbline.core.bookie.log.log_format import (
     FILE_HEADER_BYTES,
+    GROUP_HEADER_BYTES,
     LOG_KIND,
     OFFSET_MASK,
     SORTED_KIND,
@@ -20,9 +21,11 @@ from rhumbline.core.bookie.log.log_format import (
 )
 from rhumbline.core.bookie.log.replay import scan_file
 from rhumbline.core.bookie.maintenance.compactor import Compactor
+from rhumbline.core.bookie.maintenance.duty_cycle import DutyCycle
+from rhumbline.core.bookie.maintenance.live_rows import LiveRows
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import DiskFullError, RhumblineError
+from rhumbline.core.protocol.errors import CorruptionError, DiskFullError, RhumblineError
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.entry import ENTRY_HEADER
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry
@@ -274,4 +277,105 @@ async def test_damaged_file_is_rewritten_when_its_lost_entries_are_elsewhere() -
     assert file_path(LOG_KIND, log) not in disk.files
     for entry_id, data in kept.items():
         assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+    await storage.aclose()
+
+
+async def test_damaged_sorted_file_is_kept() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage, _ = await filled(disk, config)
+    compactor = Compactor(storage)
+    assert await compactor.compact_log(storage.sealed_logs[0])
+    (number,) = storage.sorted
+    path = file_path(SORTED_KIND, number)
+    disk.files[path][-20] ^= 1
+    assert not await compactor.compact_sorted_file(number)
+    assert (list(storage.sorted), compactor.removed_count) == ([number], 1)
+    assert path in disk.files
+    storage.delete_ledger(1)
+    storage.delete_ledger(2)
+    await storage.write_manifest()
+    assert await compactor.compact_sorted_file(number), "nothing in it is needed any more"
+    assert path not in disk.files
+    await storage.aclose()
+
+
+async def test_slice_that_rots_before_it_is_copied_ends_the_compaction() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage, _ = await filled(disk, config)
+    log = storage.sealed_logs[0]
+    content = disk.files[file_path(LOG_KIND, log)]
+    end = storage.data_files[log].end
+    compactor = Compactor(storage)
+    expected = bytes(content[FILE_HEADER_BYTES:end])
+    assert await compactor._read(LOG_KIND, log, FILE_HEADER_BYTES, end) == expected
+    for at in (FILE_HEADER_BYTES, FILE_HEADER_BYTES + GROUP_HEADER_BYTES, end - 1):
+        content[at] ^= 1
+        with pytest.raises(CorruptionError, match=f"file {log} changed during its compaction"):
+            await compactor._read(LOG_KIND, log, FILE_HEADER_BYTES, end)
+        content[at] ^= 1
+    await storage.aclose()
+
+
+async def test_large_entries_are_copied_in_groups_of_their_own() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage = Storage(Runtime(FixedClock(), Random(1)), disk, config, ME)
+    await storage.open()
+    ledger = storage.create_ledger(1, KEY, is_proven=True)
+    kept = [entry(1, number, bytes([number]) * 300_000) for number in range(5)]
+    for data in kept:
+        storage.add(ledger, data, NullSink(), b"")
+    await storage.write_manifest()
+    storage.log.roll_next()
+    await storage.write_manifest()
+    await storage.write_indexes()
+    assert await Compactor(storage).compact_log(storage.sealed_logs[0])
+    (number,) = storage.sorted
+    found: list[tuple[int, int]] = []
+    assert await read_keys(storage, number, found) == 0
+    assert found == [(1, at) for at in range(5)]
+    for entry_id, data in enumerate(kept):
+        assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+    await storage.aclose()
+
+
+class CountingDuty(DutyCycle):
+    """Counts pauses."""
+
+    count = 0
+
+    async def pause(self) -> None:
+        self.count += 1
+
+
+async def test_pauses_follow_the_ledgers_and_the_rows() -> None:
+    """A ledger costs two rows in each slice, a run 20, and there is a pause per 1,000 rows."""
+    storage = Storage(Runtime(FixedClock(), Random(1)), MemoryDisk(), BookieConfig(), ME)
+    await storage.open()
+    compactor = Compactor(storage, duty := CountingDuty())
+    for cost, pauses in ((999, 0), (1, 1), (1_000, 2), (2_500, 3), (999, 3), (2, 4)):
+        await compactor._spend(cost)
+        assert duty.count == pauses
+    for ledger_id in range(4_000):
+        ledger = storage.create_ledger(ledger_id, KEY, is_proven=True)
+        storage.add(ledger, entry(ledger_id, 0), NullSink(), b"")
+    await storage.write_manifest()
+    storage.log.roll_next()
+    await storage.write_manifest()
+    log = storage.sealed_logs[0]
+    live = LiveRows(storage, LOG_KIND, log, 1 << 30)
+    await live.read(DutyCycle())
+    writer = storage.new_sorted_file()
+    await writer.begin(live.ledger_bytes, live.slices[-1][1])
+    compactor = Compactor(storage, duty := CountingDuty())
+    await compactor._copy_slices(LOG_KIND, log, live, writer)
+    assert duty.count == 4_000 // 44, "44 ledgers cost 1,012"
+    duty.count = 0
+    for rows in live.ledgers.values():
+        rows.positions[0] = 1 << 62  # in a later slice
+    with pytest.raises(AssertionError):
+        await compactor._copy_slices(LOG_KIND, log, live, writer)
+    assert duty.count == 8
     await storage.aclose()

@@ -8,7 +8,7 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
 from rhumbline.core.bookie.log.file_set import file_path
-from rhumbline.core.bookie.log.log_format import OFFSET_MASK, SORTED_KIND
+from rhumbline.core.bookie.log.log_format import LOG_KIND, OFFSET_MASK, SORTED_KIND
 from rhumbline.core.bookie.log.sorted_file import SortedFile
 from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
@@ -258,4 +258,21 @@ async def test_entry_is_restored_only_to_a_known_ledger_and_a_working_log() -> N
         await restore_entry(storage, entry(1, 30))
     with pytest.raises(DiskFailedError):
         await restore_entry(storage, entry(1, 31))
+    await storage.aclose()
+
+
+async def test_newer_copy_counts_only_if_it_can_be_read() -> None:
+    """A copy in the log that rots too made the scrubber leave the entry unreadable."""
+    disk = MemoryDisk()
+    storage, _ = await one_damaged_group(disk)
+    older = await storage.locate(1, 7)
+    await restore_entry(storage, entry(1, 7, PAYLOAD))
+    newer = await storage.locate(1, 7)
+    assert newer != older
+    disk.files[file_path(LOG_KIND, storage.log.number)][newer.position & OFFSET_MASK] ^= 1
+    report = await Scrubber(storage, 1 << 40).walk()
+    assert report.unreadable == [(1, 7)]
+    disk.files[file_path(LOG_KIND, storage.log.number)][newer.position & OFFSET_MASK] ^= 1
+    report = await Scrubber(storage, 1 << 40).walk()
+    assert report.unreadable == []
     await storage.aclose()
