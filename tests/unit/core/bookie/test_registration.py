@@ -236,3 +236,14 @@ async def test_bookie_that_leaves_during_a_retry_is_not_registered_again() -> No
     assert (membership.is_registered, membership._session) == (False, None)
     assert len(tasks) == 0, "the task has ended by itself"
     await tasks.aclose()
+
+
+async def test_bookie_that_never_joined_leaves_nothing() -> None:
+    tasks = Tasks()
+    store = MemoryStore()
+    directory = BookieDirectory(store)
+    membership = RegistrationKeeper(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
+    store.disconnect()
+    await membership.leave()
+    assert (membership.is_registered, membership.lost_count) == (False, 0)
+    await tasks.aclose()

@@ -9,13 +9,14 @@ from rhumbline.core.bookie.log.log_format import LOG_KIND, OFFSET_MASK, SORTED_K
 from rhumbline.core.bookie.log.replay import Damage
 from rhumbline.core.bookie.maintenance.offline_verify import (
     LedgerSummary,
+    StorageSummary,
     StoredEntry,
     dump_storage,
     verify_storage,
 )
 from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.wire.v2 import Code
-from rhumbline.tests.unit.core.bookie.bookie_world import entry, one_bookie
+from rhumbline.tests.unit.core.bookie.bookie_world import World, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.index.test_index_file import no_pause
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
@@ -155,3 +156,14 @@ async def test_storage_without_its_log_is_refused_if_it_was_used() -> None:
         del image.files[path]
     with pytest.raises(CorruptionError, match="the write log of this bookie is missing"):
         await verify_storage(image)
+
+
+async def test_storage_that_was_never_opened_is_empty() -> None:
+    world = World()
+    await world.start()
+    disk = MemoryDisk()
+    bookie_id = await world.format(disk)
+    summary = await verify_storage(disk)
+    assert summary.identity.bookie_id == bookie_id
+    assert summary == StorageSummary(summary.identity, (), 0, 0, 0, 0, 0, 0, ())
+    await world.aclose()
