@@ -335,7 +335,7 @@ async def test_files_are_scrubbed_at_intervals_and_damaged_ones_are_rewritten() 
         return reports[len(times) - 1]
 
     bookie.scrubber.walk = walk  # type: ignore[method-assign]
-    bookie.maintenance.retire_files = retired.append  # type: ignore[method-assign]
+    bookie.maintenance.retire_files = retired.append  # type: ignore[method-assign, assignment]
     start = asyncio.get_running_loop().time()
     with recorded_log() as log:
         bookie._tasks.spawn(bookie._scrub(), "scrub")

@@ -61,7 +61,7 @@ class Metadata:
         found = self.known.get(ledger_id) or closed(ledger_id, -1, OTHER)
         if isinstance(found, RhumblineError):
             raise found
-        return found, Version(b"1")
+        return found, Version("1")
 
 
 class World:
