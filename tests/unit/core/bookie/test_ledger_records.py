@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from rhumbline.core.bookie.ledger_records import (
+    LedgerRecord,
     LedgerRecords,
     LogManifest,
     boot_record,
@@ -253,3 +254,28 @@ def test_adds_are_accepted_for_proven_ledgers_that_are_neither_fenced_nor_in_lim
     states.limbo.begin(0)
     states.refresh_accepts_adds_of(states.ledgers[0])
     assert accepting() == [0, 3]
+
+
+def test_new_ledger_is_neither_proven_nor_fenced_and_has_no_lac() -> None:
+    ledger = LedgerRecord(4, KEY)
+    assert {name: getattr(ledger, name) for name in LedgerRecord.__slots__} == {
+        "ledger_id": 4,
+        "master_key": KEY,
+        "is_proven": False,
+        "is_fenced": False,
+        "is_fence_durable": False,
+        "accepts_adds": False,
+        "lac": -1,
+        "lac_changed_ms": 0,
+        "lac_body": b"",
+        "polls": None,
+    }
+
+
+def test_records_of_a_new_bookie_are_empty() -> None:
+    states = LedgerRecords()
+    assert (states.ledgers, states.tombstones, states.boot_id) == ({}, {}, "")
+    assert (states.is_clean, states.has_complete_snapshot) == (False, False)
+    assert (states.deletion_count, states.sealed_for) == (0, 0)
+    assert (states.manifest, states.limbo.is_active) == (LogManifest(0, {}), False)
+    assert list(map(list, states.sorted_ledgers)) == [[], []]

@@ -1,7 +1,9 @@
 """The tiered index equals a dictionary, whatever is in memory, in files or being replaced."""
 
 import asyncio
+from array import array
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -375,6 +377,16 @@ async def test_lookup_starts_again_if_a_file_was_added_meanwhile() -> None:
     assert await files.number_of(1, 1) == 3
 
 
+async def test_ledgers_in_the_same_files_share_one_list_of_them() -> None:
+    files = Files()
+    await files.add(1, [(1, 0), (2, 0)])
+    found = files.index._files_with(1, 0)
+    assert files.index._files_with(2, 0) is found
+    await files.add(2, [(3, 0)])
+    assert files.index._files_with(2, 0) == found
+    assert files.index._files_with(2, 0) is not found, "a change drops the lists"
+
+
 async def test_file_that_replaces_another_has_only_its_own_ledgers() -> None:
     files = Files()
     await files.add(1, [(1, 0), (2, 0), (3, 0)])
@@ -399,10 +411,19 @@ async def test_adding_many_ledgers_lets_other_tasks_run() -> None:
     rows = MemoryIndex()
     rows.put([entry_row(1, ledger_id, 0) for ledger_id in range(6_000)])
     found = await files.directory.write(DataFile(1, 1, 5, 10), rows.columns(), no_pause)
+    add_ledgers = files.index._add_ledgers
+    sizes: list[int] = []
+
+    def note_and_add(ledgers: "array[int]", *rest: Any) -> None:  # noqa: ANN401
+        sizes.append(len(ledgers))
+        add_ledgers(ledgers, *rest)
+
+    files.index._add_ledgers = note_and_add  # type: ignore[method-assign]
     counting = asyncio.ensure_future(count_steps())
     await asyncio.sleep(0)
     before = steps
     await files.index.add_file(*found, (1, 1))
+    assert sizes == [2_000] * 3
     assert steps - before == 3
     found = await files.directory.write(DataFile(1, 2, 5, 10), rows.columns(), no_pause)
     before = steps
