@@ -98,6 +98,14 @@ async def test_groups_behind_the_known_end_are_not_read() -> None:
     assert scan.damages == []
 
 
+async def test_group_that_lies_across_the_known_end_is_not_read() -> None:
+    file = await three_groups()
+    for end in (file.starts[2] + 1, file.starts[2] + GROUP_HEADER_BYTES, file.end - 1):
+        scan, found = await file.scan(end)
+        assert found == file.groups(0, 1)
+        assert scan.damages == [Damage(5, file.starts[2], end, MISSING_END)]
+
+
 @pytest.mark.parametrize("kept", [1, 43, 44, 45, 48, 52])
 async def test_incomplete_last_group_is_torn_and_cut_short(kept: int) -> None:
     file = await three_groups()

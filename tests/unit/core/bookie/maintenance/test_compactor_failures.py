@@ -318,29 +318,6 @@ async def test_slice_that_rots_before_it_is_copied_ends_the_compaction() -> None
     await storage.aclose()
 
 
-async def test_large_entries_are_copied_in_groups_of_their_own() -> None:
-    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
-    disk = MemoryDisk()
-    storage = Storage(Runtime(FixedClock(), Random(1)), disk, config, ME)
-    await storage.open()
-    ledger = storage.create_ledger(1, KEY, is_proven=True)
-    kept = [entry(1, number, bytes([number]) * 300_000) for number in range(5)]
-    for data in kept:
-        storage.add(ledger, data, NullSink(), b"")
-    await storage.write_manifest()
-    storage.log.roll_next()
-    await storage.write_manifest()
-    await storage.write_indexes()
-    assert await Compactor(storage).compact_log(storage.sealed_logs[0])
-    (number,) = storage.sorted
-    found: list[tuple[int, int]] = []
-    assert await read_keys(storage, number, found) == 0
-    assert found == [(1, at) for at in range(5)]
-    for entry_id, data in enumerate(kept):
-        assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
-    await storage.aclose()
-
-
 class CountingDuty(DutyCycle):
     """Counts pauses."""
 
@@ -348,6 +325,38 @@ class CountingDuty(DutyCycle):
 
     async def pause(self) -> None:
         self.count += 1
+
+
+async def test_large_entries_are_copied_one_by_one_into_groups() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage = Storage(Runtime(FixedClock(), Random(1)), disk, config, ME)
+    await storage.open()
+    ledger = storage.create_ledger(1, KEY, is_proven=True)
+    lengths = (400_000, 300_000, 300_000, 300_000, 300_000)
+    kept = [entry(1, number, bytes(length)) for number, length in enumerate(lengths)]
+    for data in kept:
+        storage.add(ledger, data, NullSink(), b"")
+    await storage.write_manifest()
+    storage.log.roll_next()
+    await storage.write_manifest()
+    await storage.write_indexes()
+    log = storage.sealed_logs[0]
+    assert await Compactor(storage, duty := CountingDuty()).compact_log(log)
+    (number,) = storage.sorted
+    path = file_path(SORTED_KIND, number)
+    sizes: list[int] = []
+    header = decode_file_header(bytes(disk.files[path]), path)
+    file = await disk.open(path)
+    await scan_file(file, header, None, lambda _, body: sizes.append(len(body)))
+    assert sizes[1:] == [700_088, 600_088, 300_044], "each ends above 512 KiB"
+    assert duty.count == 6, "one after each full group, and others while rows are read"
+    found: list[tuple[int, int]] = []
+    assert await read_keys(storage, number, found) == 0
+    assert found == [(1, at) for at in range(5)]
+    for entry_id, data in enumerate(kept):
+        assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+    await storage.aclose()
 
 
 async def test_pauses_follow_the_ledgers_and_the_rows() -> None:
