@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from rhumbline.core.bookie.maintenance.compactor import Compactor
+from rhumbline.core.bookie.maintenance.duty_cycle import DutyCycle
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
@@ -102,3 +104,20 @@ async def test_live_bytes_are_counted_from_the_file_after_a_deletion_only() -> N
             columns = dict(await storage.index.files[number].columns())
             assert known.counted_at == 1
             assert known.live_bytes == sum(sum(columns[key].lengths) for key in (1, 3))
+
+
+class CountingDuty(DutyCycle):
+    """Counts pauses."""
+
+    count = 0
+
+    async def pause(self) -> None:
+        self.count += 1
+
+
+async def test_there_is_a_pause_for_each_thousand_rows_of_cost() -> None:
+    async with one_bookie(SMALL) as (_, bookie, _):
+        compactor = Compactor(bookie.storage, duty := CountingDuty())
+        for cost, pauses in ((999, 0), (1, 1), (1_000, 2), (2_500, 3), (999, 3), (2, 4)):
+            await compactor._spend(cost)
+            assert duty.count == pauses

@@ -29,6 +29,7 @@ from rhumbline.core.protocol.errors import CorruptionError, DiskFullError, Rhumb
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.entry import ENTRY_HEADER
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry
+from rhumbline.tests.unit.core.bookie.maintenance.test_compactor import CountingDuty
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
 ME = BookieId("sort@0000c0de")
@@ -318,15 +319,6 @@ async def test_slice_that_rots_before_it_is_copied_ends_the_compaction() -> None
     await storage.aclose()
 
 
-class CountingDuty(DutyCycle):
-    """Counts pauses."""
-
-    count = 0
-
-    async def pause(self) -> None:
-        self.count += 1
-
-
 async def test_large_entries_are_copied_one_by_one_into_groups() -> None:
     config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
     disk = MemoryDisk()
@@ -363,10 +355,6 @@ async def test_pauses_follow_the_ledgers_and_the_rows() -> None:
     """A ledger costs two rows in each slice, a run 20, and there is a pause per 1,000 rows."""
     storage = Storage(Runtime(FixedClock(), Random(1)), MemoryDisk(), BookieConfig(), ME)
     await storage.open()
-    compactor = Compactor(storage, duty := CountingDuty())
-    for cost, pauses in ((999, 0), (1, 1), (1_000, 2), (2_500, 3), (999, 3), (2, 4)):
-        await compactor._spend(cost)
-        assert duty.count == pauses
     for ledger_id in range(4_000):
         ledger = storage.create_ledger(ledger_id, KEY, is_proven=True)
         storage.add(ledger, entry(ledger_id, 0), NullSink(), b"")

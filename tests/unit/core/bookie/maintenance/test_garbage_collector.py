@@ -141,6 +141,26 @@ async def test_rows_of_unknown_ledgers_are_dropped() -> None:
         assert list(index.ledgers()) == [1]
 
 
+async def test_dropping_many_rows_lets_other_tasks_run() -> None:
+    async with one_bookie(SMALL) as (_, bookie, _):
+        bookie.storage.index.put([IndexedEntry(number, 0, 5, 5) for number in range(1, 2_002)])
+        steps = 0
+
+        async def count_steps() -> None:
+            nonlocal steps
+            while True:
+                steps += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.ensure_future(count_steps())
+        await asyncio.sleep(0)
+        before = steps
+        await bookie.collector._drop_orphans()
+        assert steps - before == 3, "one for each thousand"
+        counting.cancel()
+        assert list(bookie.storage.index.ledgers()) == []
+
+
 async def test_poll_of_a_deleted_ledger_is_woken() -> None:
     async with one_bookie(SMALL) as (world, bookie, wire):
         assert await wire.add(entry(1, 0)) == Code.OK

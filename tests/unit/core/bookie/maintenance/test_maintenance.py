@@ -1,15 +1,18 @@
 """The maintenance task does what is due, and continues after a failure."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.log.file_set import file_path
 from rhumbline.core.bookie.log.log_format import SORTED_KIND
 from rhumbline.core.bookie.maintenance.garbage_collector import CollectionReport
 from rhumbline.core.protocol.errors import DiskFailedError, MetadataUnavailableError
-from rhumbline.tests.unit.core.bookie.bookie_world import one_bookie
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.unit.core.bookie.bookie_world import World, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill
 
@@ -143,3 +146,30 @@ async def test_unavailable_metadata_store_is_a_failure_of_the_round() -> None:
         bookie.maintenance._read_instance_id = instance_id
         await bookie.maintenance.step()
         assert isinstance(bookie.maintenance.last_failure, MetadataUnavailableError)
+
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_share_of_compaction_is_a_half_when_no_add_came_for_a_tenth_of_a_second() -> None:
+    world = World()
+    await world.start()
+    disk = MemoryDisk()
+    await world.format(disk)
+    config = replace(QUIET, sealed_logs_kept=1, compaction_backlog_logs=10)
+    bookie = await Bookie.open(world.runtime, disk, config, world.ledgers, world.directory)
+    maintenance, storage = bookie.maintenance, bookie.storage
+    for logs, share in (([], 0.1), ([1, 2], 0.1), ([1, 2, 3, 4], 0.3), (list(range(99)), 1.0)):
+        storage.sealed_logs[:] = logs
+        storage.log.written_bytes += 1
+        assert maintenance._share() == share
+    maintenance._busy_until_s = asyncio.get_running_loop().time()
+    assert maintenance._share() == 0.5
+    storage.log.written_bytes += 1
+    assert maintenance._share() == 1.0
+    assert maintenance._busy_until_s == asyncio.get_running_loop().time() + 0.1
+    await asyncio.sleep(0.09)
+    assert maintenance._share() == 1.0
+    await asyncio.sleep(0.02)
+    assert maintenance._share() == 0.5
+    storage.sealed_logs.clear()
+    await bookie.aclose()
+    await world.aclose()

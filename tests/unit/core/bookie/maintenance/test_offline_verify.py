@@ -167,3 +167,12 @@ async def test_storage_that_was_never_opened_is_empty() -> None:
     assert summary.identity.bookie_id == bookie_id
     assert summary == StorageSummary(summary.identity, (), 0, 0, 0, 0, 0, 0, ())
     await world.aclose()
+
+
+async def test_last_entry_of_an_empty_ledger_is_minus_one() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(disk=disk) as (_, bookie, wire):
+        assert await wire.fence(5) == Code.NO_ENTRY
+        await bookie.aclose()
+    empty = LedgerSummary(5, 0, 0, -1, -1, is_fenced=True, is_in_limbo=False)
+    assert (await verify_storage(disk)).ledgers == (empty,)

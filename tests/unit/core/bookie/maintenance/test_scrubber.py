@@ -5,17 +5,20 @@ from random import Random
 import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.index.entry_index import IndexedEntry
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
 from rhumbline.core.bookie.log.file_set import file_path
-from rhumbline.core.bookie.log.log_format import LOG_KIND, OFFSET_MASK, SORTED_KIND
+from rhumbline.core.bookie.log.log_format import LOG_KIND, OFFSET_BITS, OFFSET_MASK, SORTED_KIND
+from rhumbline.core.bookie.log.replay import Damage
 from rhumbline.core.bookie.log.sorted_file import SortedFile
 from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
-from rhumbline.core.bookie.maintenance.scrubber import Scrubber, restore_entry
+from rhumbline.core.bookie.maintenance.scrubber import Scrubber, _is_in, restore_entry
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import DiskFailedError, NoSuchLedgerError
+from rhumbline.core.runtime.primitives.rate_limiter import RateLimiter
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import (
@@ -275,4 +278,37 @@ async def test_newer_copy_counts_only_if_it_can_be_read() -> None:
     disk.files[file_path(LOG_KIND, storage.log.number)][newer.position & OFFSET_MASK] ^= 1
     report = await Scrubber(storage, 1 << 40).walk()
     assert report.unreadable == []
+    await storage.aclose()
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "is_in"),
+    [(90, 10, False), (90, 11, True), (100, 5, True), (119, 1, True), (120, 9, False)],
+)
+def test_row_is_damaged_if_it_shares_a_byte_with_the_region(
+    start: int, length: int, is_in: bool
+) -> None:
+    damages = [Damage(4, 3, 5, "rotten"), Damage(4, 100, 120, "rotten")]
+    assert _is_in(IndexedEntry(1, 0, 4 << OFFSET_BITS | start, length), 4, damages) == is_in
+    assert not _is_in(IndexedEntry(1, 0, 5 << OFFSET_BITS | start, length), 4, damages)
+
+
+async def test_bytes_that_are_scrubbed_pass_the_rate_limiter() -> None:
+    disk = MemoryDisk()
+    storage, known = await one_damaged_group(disk)
+    for number in range(20, 60):
+        await restore_entry(storage, entry(1, number, bytes(60_000)))
+    storage.log.roll_next()
+    await storage.write_manifest()
+    amounts: list[float] = []
+
+    class NotingLimiter(RateLimiter):
+        async def acquire(self, amount: float) -> None:
+            amounts.append(amount)
+
+    scrubber = Scrubber(storage, 1 << 40)
+    scrubber._rate_limiter = NotingLimiter(None)
+    await scrubber.walk()
+    assert amounts[-1] == storage.index.files[known.number]._directory_offset
+    assert sum(amounts[:-1]) > 2_000_000
     await storage.aclose()
