@@ -296,8 +296,8 @@ def test_row_is_damaged_if_it_shares_a_byte_with_the_region(
 async def test_bytes_that_are_scrubbed_pass_the_rate_limiter() -> None:
     disk = MemoryDisk()
     storage, known = await one_damaged_group(disk)
-    for number in range(20, 60):
-        await restore_entry(storage, entry(1, number, bytes(60_000)))
+    for number in range(20, 25):
+        await restore_entry(storage, entry(1, number, bytes(400_000)))
     storage.log.roll_next()
     await storage.write_manifest()
     amounts: list[float] = []
