@@ -8,7 +8,7 @@ import pytest
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.life_cycle import BookieEvent, BookieState, admission
-from rhumbline.core.protocol.errors import DiskFailedError
+from rhumbline.core.protocol.errors import DiskFailedError, DiskFullError
 from rhumbline.tests.unit.core.bookie.bookie_world import one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
@@ -74,6 +74,16 @@ async def test_bookie_that_closes_accepts_no_adds_though_space_is_found(
         assert not bookie.service.accepts_adds
         may_close.set()
         await closing
+
+
+async def test_write_without_space_makes_the_bookie_full_before_the_next_check() -> None:
+    async with one_bookie(BookieConfig(), MemoryDisk()) as (_, bookie, _):
+        bookie.service.space_ran_out(DiskFullError("no space left"))
+        assert bookie.state is BookieState.FULL
+        assert (bookie._space.has_room, bookie._space.has_reserve) == (False, False)
+        assert not bookie.service.accepts_recovery_adds
+        await bookie._space.check()
+        assert bookie.state is BookieState.WRITABLE
 
 
 async def _wait_for(bookie: Bookie, state: BookieState) -> None:
