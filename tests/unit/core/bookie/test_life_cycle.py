@@ -83,7 +83,7 @@ async def test_write_without_space_makes_the_bookie_full_before_the_next_check()
         assert (bookie._space.has_room, bookie._space.has_reserve) == (False, False)
         assert not bookie.service.accepts_recovery_adds
         await bookie._space.check()
-        assert bookie.state is BookieState.WRITABLE
+        assert not bookie.is_read_only
 
 
 async def _wait_for(bookie: Bookie, state: BookieState) -> None:

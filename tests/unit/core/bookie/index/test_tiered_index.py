@@ -418,7 +418,7 @@ async def test_adding_many_ledgers_lets_other_tasks_run() -> None:
         sizes.append(len(ledgers))
         add_ledgers(ledgers, *rest)
 
-    files.index._add_ledgers = note_and_add  # type: ignore[method-assign]
+    files.index._add_ledgers = note_and_add  # type: ignore[method-assign, assignment]
     counting = asyncio.ensure_future(count_steps())
     await asyncio.sleep(0)
     before = steps
