@@ -4,6 +4,7 @@ from . import (
     ledger_invariants,
     log_invariants,
     recreation_invariants,
+    slow_bookie_invariants,
     stream_invariants,
     wire_invariants,
 )
@@ -13,6 +14,7 @@ CHECKS = (
     ledger_invariants,
     log_invariants,
     recreation_invariants,
+    slow_bookie_invariants,
     stream_invariants,
     wire_invariants,
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...core.ledger.slow_departure import SlowDeparture
 from ...core.protocol.dlsn import FIRST_DLSN, Dlsn
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum
@@ -170,6 +171,9 @@ class RunRecord:
     """The versions of the metadata of all streams of the run, by a name for violations."""
     compare_and_sets: Sequence[CompareAndSet] = ()
     late_adds: Sequence[LateAdd] = ()
+    slow_departures: Sequence[SlowDeparture] = ()
+    slow_hold_ms: int = 60_000
+    """The setting of the writers: the shortest time between two departures of one of them."""
 
     def is_removed(self, dlsn: Dlsn, at_ms: float = float("inf")) -> bool:
         """True if ``dlsn`` was truncated at that time, or the stream was being deleted."""

@@ -15,6 +15,7 @@ from ...core.bookie.config import MIB, BookieConfig
 from ...core.bookie.identity import IDENTITY_FILE, format_storage
 from ...core.ledger.client import LedgerClient
 from ...core.ledger.config import LedgerConfig
+from ...core.ledger.slow_departure import SlowDeparture
 from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.namespace import Namespace, create_namespace
 from ...core.log.policy import StreamPolicy
@@ -100,6 +101,7 @@ class SimCluster:
         self.durable: dict[bytes, dict[str, float]] = {}
         """See ``BookieObservations.durable``."""
         self.evidence: list[Evidence] = []
+        self.slow_departures: list[SlowDeparture] = []
         self.faults_begun: list[tuple[float, Fault]] = []
         """(virtual ms, fault), in the order in which they began."""
         self.bookies: dict[str, Bookie] = {}
@@ -286,6 +288,7 @@ class SimClient:
             reads=self.reads,
             on_evidence=cluster.evidence.append,
             on_missing_range=self.under_replication,
+            on_slow_departure=cluster.slow_departures.append,
         )
         self.drain_writers = WriterDrainer(self.directory.states, self.ledgers)
         self.follow_policies = PolicyFollower(self.store, self.ledgers)

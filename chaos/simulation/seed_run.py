@@ -354,6 +354,8 @@ class SeedRun:
             copies=self.copies,
             unreachable=frozenset(self.unreachable),
             evidence=self.cluster.evidence,
+            slow_departures=self.cluster.slow_departures,
+            slow_hold_ms=self.plan.settings.ledger.slow_hold_ms,
             observed=replace(self.answer_recorder.observed, durable=self.cluster.durable),
         )
 
@@ -401,6 +403,7 @@ class SeedRun:
             kind = "fence" if evidence.entry_id is None else "entry"
             name = f"recovery {kind} {evidence.verdict.value}"
             seen[name] = seen.get(name, 0) + 1
+        seen["slow departures"] = len(self.cluster.slow_departures)
         seen["sessions"] = self.history.session_count
         seen["segments"] = len(self._segment_versions())
         return seen

@@ -20,6 +20,7 @@ from .plans.r_changes import r_changes
 from .plans.races import changes, races
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
+from .plans.slow_bookies import slow_bookies
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
@@ -46,6 +47,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "races": races,
     "recoveries": recoveries,
     "recreation": recreation,
+    "slow-bookies": slow_bookies,
     "steady": steady,
     "streams": streams,
     "swarm": swarm,
@@ -64,6 +66,7 @@ SHARES: dict[str, float] = {
     "races": 1,
     "recoveries": 2,
     "recreation": 1,
+    "slow-bookies": 0.5,
     "streams": 1,
     "swarm": 1,
 }

@@ -32,6 +32,7 @@ from .read.read_order import NearestFirst
 from .read_policy import ReadPolicy
 from .recovery.ledger_recovery import ConfirmEnd, recover_ledger
 from .recovery.replica_copies import ReplicaCopies
+from .slow_departure import SlowDeparture
 from .write.ledger_writer import LedgerWriter
 
 PASSWORD_BYTES_MAX = 1024
@@ -46,7 +47,7 @@ class LedgerClient:
 
     ``on_evidence`` receives every decision of every recovery with the answers that led to it.
     ``on_missing_range`` receives the entries that a writer knows to be missing at a bookie, for
-    repair.
+    repair. ``on_slow_departure`` receives each slow bookie that a writer leaves.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LedgerClient:
         reads: ReadPolicy | None = None,
         on_evidence: Callable[[Evidence], None] = _ignore,
         on_missing_range: Callable[[MissingRange], None] = _ignore,
+        on_slow_departure: Callable[[SlowDeparture], None] = _ignore,
     ) -> None:
         config = config or LedgerConfig()
         pool = BookiePool(runtime, directory, config=config, region=region)
@@ -76,6 +78,7 @@ class LedgerClient:
             reads=reads or NearestFirst(region, runtime.random, config, pool.on_failure),
             on_evidence=on_evidence,
             on_missing_range=on_missing_range,
+            on_slow_departure=on_slow_departure,
             adds=Histogram(),
             handles={},
         )
@@ -91,6 +94,8 @@ class LedgerClient:
                 for bookie, (sent, received) in sorted(context.pool.traffic().items())
             },
             "failed_lately": context.pool.failed_lately(),
+            "slow_lately": context.pool.slow_lately(),
+            "slow_departures": context.pool.departure_count,
         }
 
     async def create(

@@ -111,6 +111,37 @@ class LedgerConfig:
         low=0,
         high=_HOUR_MS,
     )
+    slow_after_ms: int = setting(
+        10_000,
+        "Time for which a bookie must be slower than its peers until a writer leaves it; 0: never.",
+        low=0,
+        high=_HOUR_MS,
+    )
+    slow_factor: int = setting(
+        4,
+        "How many times longer than the median of its ensemble a slow bookie takes to store an "
+        "entry, not counting the round trip to its region.",
+        low=2,
+        high=1000,
+    )
+    slow_excess_ms_min: int = setting(
+        10,
+        "How much longer than the median of its ensemble a slow bookie takes at least.",
+        low=1,
+        high=_MINUTE_MS,
+    )
+    slow_hold_ms: int = setting(
+        60_000,
+        "Shortest time between two slow bookies that one ledger writer leaves; it doubles.",
+        low=1,
+        high=_HOUR_MS,
+    )
+    slow_memory_ms: int = setting(
+        600_000,
+        "Time for which a bookie that was left because it was slow is avoided.",
+        low=0,
+        high=_DAY_MS,
+    )
     metadata_timeout_ms: int = setting(
         30_000,
         "Time for which create, open and close retry if the metadata store is unavailable.",

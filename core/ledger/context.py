@@ -19,6 +19,7 @@ from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
 from .missing_range import MissingRange
 from .read_policy import ReadPolicy
+from .slow_departure import SlowDeparture
 
 
 class LedgerHandle(Protocol):
@@ -44,6 +45,7 @@ class LedgerContext:
     reads: ReadPolicy
     on_evidence: Callable[[Evidence], None]
     on_missing_range: Callable[[MissingRange], None]
+    on_slow_departure: Callable[[SlowDeparture], None]
     adds: Histogram
     """Milliseconds from pushing an entry to its callback."""
     handles: dict[LedgerHandle, None]
@@ -64,6 +66,11 @@ class LedgerContext:
         """Returns the candidates that did not fail within ``failure_memory_ms``."""
         avoided = dict.fromkeys(self.pool.failed_lately())
         return [info for info in candidates if info.bookie not in avoided]
+
+    def fast(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
+        """Returns the healthy candidates that no writer left lately because they were slow."""
+        avoided = dict.fromkeys(self.pool.slow_lately())
+        return [info for info in self.healthy(candidates) if info.bookie not in avoided]
 
     def backoff(self, timeout_ms: int | None = None) -> Backoff:
         """Returns new pauses between attempts; without ``timeout_ms`` they have no deadline."""

@@ -338,6 +338,12 @@ CATALOGUE = (
     ),
     Metric("client.ledgers.open_handles", MetricType.GAUGE, "{ledger}", "Open ledger handles."),
     Metric(
+        "client.ledgers.slow_departures",
+        MetricType.COUNTER,
+        "{departure}",
+        "Slow bookies that writers of ledgers replaced.",
+    ),
+    Metric(
         "client.ledgers.adds",
         MetricType.SUMMARY,
         "s",

@@ -104,6 +104,8 @@ class BookieConnection:
         self._numbered: dict[int, _PendingRequest] = {}
         self._last_number = 0
         self._epoch = 0
+        self._latency = traffic.latency
+        self._greeted_at = 0.0
         self._received_epoch = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -128,6 +130,8 @@ class BookieConnection:
             self.in_flight_bytes -= adds.pop(key)[2]
         adds[key] = (op, replica, size, self._epoch + _LIFETIME)
         self.in_flight_bytes += size
+        if op.pushed_at >= self._latency.due:
+            self._latency.begin(key, self._loop.time())
         out = self._out
         out.append(frame)
         if len(out) == 1 and self._life.state is _READY:
@@ -238,6 +242,7 @@ class BookieConnection:
         self._transport = transport
         if has_incarnation(self.bookie):
             self._life.take(ConnectionEvent.CONNECT)
+            self._greeted_at = self._loop.time()
             transport.write(v2.encode_auth(handshake.PLUGIN, handshake.encode_hello(self.bookie)))
         else:
             self._on_ready(ConnectionEvent.CONNECT_UNPROVED)
@@ -275,6 +280,7 @@ class BookieConnection:
             self._timer = None
         if self._transport is not None:
             self._transport.abort()
+        self._latency.drop()
         self._out.clear()
         if not self._ready.done():
             self._ready.set_exception(error)
@@ -355,6 +361,7 @@ class BookieConnection:
     def _take_add_responses(self, data: bytes) -> bytes:
         """Takes the add responses at the start of ``data`` and returns the bytes after them."""
         adds = self._adds
+        timed = self._latency.key
         expected, response_bytes = v2.ADD_RESPONSE_WORD, _ADD_RESPONSE.size
         whole = len(data) - len(data) % response_bytes
         taken = 0
@@ -368,6 +375,8 @@ class BookieConnection:
                 continue  # it timed out, or was sent twice
             op, replica, size, _ = pending
             self.in_flight_bytes -= size
+            if key == timed:
+                self._latency.end(self._loop.time())
             op.on_added(op, replica, self._error(code) if code else None)
             if adds is not self._adds:  # failed meanwhile: all pending adds have completed
                 return b""
@@ -388,10 +397,13 @@ class BookieConnection:
             self._on_auth_response(response)
 
     def _on_add_response(self, response: v2.AddResponse) -> None:
-        add = self._adds.pop(_KEY.pack(response.ledger_id, response.entry_id), None)
+        key = _KEY.pack(response.ledger_id, response.entry_id)
+        add = self._adds.pop(key, None)
         if add is not None:  # else it timed out, or was sent twice
             op, replica, size, _ = add
             self.in_flight_bytes -= size
+            if key == self._latency.key:
+                self._latency.end(self._loop.time())
             op.on_added(op, replica, self._error(response.code))
 
     def _on_read(self, response: v2.ReadResponse) -> None:
@@ -425,6 +437,7 @@ class BookieConnection:
         if self._life.state is not _HANDSHAKE:
             raise ProtocolError(f"{self.bookie} sent an AUTH response without a request")
         handshake.check_response(response.plugin, response.payload, self.bookie)
+        self._latency.on_round_trip((self._loop.time() - self._greeted_at) * 1000)
         self._on_ready(ConnectionEvent.PROVE)
 
     # --- time -----------------------------------------------------------------------------------

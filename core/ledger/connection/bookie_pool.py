@@ -9,10 +9,15 @@ import asyncio
 
 from ...protocol.bookie_id import BookieId, Region, has_incarnation
 from ...protocol.errors import ClosedError
+from ...runtime.primitives.rate_limiter import RateLimiter
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ..config import LedgerConfig
 from .bookie_link import Addresses, BookieLink
+from .region_round_trips import RegionRoundTrips
+
+_DEPARTURES_PER_SECOND = 20
+"""Rate at which the writers of a process leave slow bookies."""
 
 
 class BookiePool:
@@ -29,6 +34,11 @@ class BookiePool:
         self._fast: dict[BookieId, BookieLink] = {}
         self._message: dict[BookieId, BookieLink] = {}
         self._failed_at: dict[BookieId, float] = {}
+        self._slow_at: dict[BookieId, float] = {}
+        self._departures = RateLimiter(_DEPARTURES_PER_SECOND, burst=1)
+        self.round_trips = RegionRoundTrips()
+        self.departure_count = 0
+        """Number of times that a writer left a slow bookie."""
 
     def link(self, bookie: BookieId) -> BookieLink:
         """Returns the link for v2 adds and reads."""
@@ -63,10 +73,24 @@ class BookiePool:
 
     def failed_lately(self) -> list[BookieId]:
         """Returns the bookies that failed within ``failure_memory_ms``, oldest first."""
-        oldest = asyncio.get_running_loop().time() - self._config.failure_memory_ms / 1000
-        for bookie in [b for b, at in self._failed_at.items() if at < oldest]:
-            del self._failed_at[bookie]
-        return list(self._failed_at)
+        return _since(self._failed_at, self._config.failure_memory_ms)
+
+    def may_leave(self, now: float) -> bool:
+        """Returns whether another writer may leave a slow bookie now, and counts it if so."""
+        if self._departures.wait_s(1, now) > 0:
+            return False
+        self._departures.take(1, now)
+        return True
+
+    def on_slow(self, bookie: BookieId) -> None:
+        """Records that a writer left the bookie because it was slow."""
+        self._slow_at.pop(bookie, None)
+        self._slow_at[bookie] = asyncio.get_running_loop().time()
+        self.departure_count += 1
+
+    def slow_lately(self) -> list[BookieId]:
+        """Returns the bookies that were left within ``slow_memory_ms``, oldest first."""
+        return _since(self._slow_at, self._config.slow_memory_ms)
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
         """Returns the bytes (sent, received) by bookie since the start."""
@@ -84,3 +108,11 @@ class BookiePool:
         for links in (self._fast, self._message):
             for link in links.values():
                 link.close(ClosedError("the ledger client was closed"))
+
+
+def _since(times: dict[BookieId, float], memory_ms: int) -> list[BookieId]:
+    """Forgets times longer ago than ``memory_ms``, and returns the other bookies."""
+    oldest = asyncio.get_running_loop().time() - memory_ms / 1000
+    for bookie in [bookie for bookie, at in times.items() if at < oldest]:
+        del times[bookie]
+    return list(times)

@@ -1,4 +1,4 @@
-"""Changes the ensemble of a live writer, one change at a time (rules LED-12 to LED-17).
+"""Changes the ensemble of a live writer, one change at a time (rules LED-12 to LED-17, LED-25).
 
 Failures that occur during a change are merged and handled when it has ended (bug B5). From the
 moment the new fragment's first entry is derived from the LAC until the outcome of the
@@ -8,7 +8,7 @@ long as the current ensemble satisfies P.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -33,7 +33,11 @@ from ...protocol.quorum import Quorum, QuorumView
 from ...runtime.metadata_store import Version
 from ...runtime.tasks import wait_until_done
 from ...wire.ledger_metadata import encode
+from ..connection.round_trip import measure_round_trip_ms
 from ..ensemble_choice import choose_replacements
+from ..replica import Replica
+from ..slow_departure import SlowDeparture
+from .slow_members import is_no_weaker
 from .writer_state import WriterState
 
 
@@ -64,6 +68,7 @@ class EnsembleChanger:
         self._writer = writer
         self._wanted = 0
         self._min_regions: int | None = None
+        self._slow: tuple[Replica, Callable[[SlowDeparture], None]] | None = None
         self._was_refused = False  # the store did not accept the last change
         self._task: asyncio.Task[None] | None = None
 
@@ -75,6 +80,15 @@ class EnsembleChanger:
     def replace(self, mask: int) -> None:
         """Requests other bookies at these indices, if they are still failed when it is handled."""
         self._wanted |= mask
+        self._start()
+
+    def leave(self, replica: Replica, on_left: Callable[[SlowDeparture], None]) -> None:
+        """Requests another bookie instead of a slow one (rule LED-25).
+
+        The request is dropped if an ensemble that is as good and without slow bookies does not
+        exist, or if bookies fail meanwhile. Otherwise ``on_left`` is called once.
+        """
+        self._slow = replica, on_left
         self._start()
 
     def set_min_regions(self, min_regions: int) -> None:
@@ -112,9 +126,8 @@ class EnsembleChanger:
                         backoff = self._context.backoff(wait_ms_max)
                         continue
                 except NotEnoughBookiesError as error:
-                    if not self._is_urgent():  # P holds without it; requested again if it lasts
-                        self._wanted = 0
-                        self._min_regions = None
+                    if self._slow is not None or not self._is_urgent():
+                        self._drop()  # P holds without it; requested again if it lasts
                         return
                     if backoff.is_over:
                         self._writer.fail(error)
@@ -134,12 +147,25 @@ class EnsembleChanger:
     def _has_work(self) -> bool:
         """Drops requests that are obsolete, and returns whether any is left.
 
-        A replica that has recovered needs no change, and a failed writer changes nothing.
+        A replica that has recovered needs no change, and a failed writer changes nothing. A slow
+        bookie stays while bookies have failed or another R is wanted.
         """
-        self._wanted &= self._state.failed_mask
-        if self._min_regions == self._state.view.quorum.min_regions:
+        state = self._state
+        self._wanted &= state.failed_mask
+        if self._min_regions == state.view.quorum.min_regions:
             self._min_regions = None
-        return self._state.failure is None and (self._wanted > 0 or self._min_regions is not None)
+        is_needed = self._wanted > 0 or self._min_regions is not None
+        if self._slow is not None:
+            replica = self._slow[0]
+            if is_needed or state.failed_mask or state.replicas[replica.index] is not replica:
+                self._slow = None
+        return state.failure is None and (is_needed or self._slow is not None)
+
+    def _drop(self) -> None:
+        """Drops all requests."""
+        self._wanted = 0
+        self._min_regions = None
+        self._slow = None
 
     def _is_urgent(self) -> bool:
         """Returns whether P cannot be satisfied without a change.
@@ -157,12 +183,16 @@ class EnsembleChanger:
         if the requests changed while the stores were read.
         """
         candidates = await self._context.candidates(self._state.metadata)
-        wanted = self._wanted, self._min_regions
+        wanted = self._wanted, self._min_regions, self._slow
         bookies, quorum = await self._choose(candidates)
         regions = await self._context.regions_of(bookies)
         if not self._is_urgent():
             await self._check_store()
-        if not self._has_work() or wanted != (self._wanted, self._min_regions):
+        if not self._has_work() or wanted != (
+            self._wanted,
+            self._min_regions,
+            self._slow,
+        ):
             return None
         return self._freeze_and_change(bookies, quorum), regions
 
@@ -192,6 +222,8 @@ class EnsembleChanger:
         NotEnoughBookiesError if nothing can be done.
         """
         present = self._state.view.quorum
+        if self._slow is not None:
+            return await self._choose_faster(self._slow[0], candidates), present
         if self._min_regions is None:
             return await self._choose_for(present, candidates), present
         requested = replace(present, min_regions=self._min_regions)
@@ -216,19 +248,60 @@ class EnsembleChanger:
             quorum, state.view.regions
         ).must_change_ensemble(state.failed_mask):
             wanted |= state.failed_mask
-        known = {info.bookie: info for info in candidates}
-        ensemble = [
-            known.get(replica.bookie, BookieInfo(replica.bookie, replica.region))
-            for replica in state.replicas
-        ]
         return await choose_replacements(
             self._context.placement,
             quorum,
-            ensemble,
+            self._members(candidates),
             wanted,
             [self._context.healthy(candidates), candidates],
             random=self._context.runtime.random,
         )
+
+    async def _choose_faster(
+        self, slow: Replica, candidates: Sequence[BookieInfo]
+    ) -> tuple[BookieId, ...]:
+        """Returns an ensemble without the slow bookie that is at least as good in any other respect.
+
+        The other bookie is nearer now than the slow one is slow, since a path may be slow instead
+        of the bookie. Raises NotEnoughBookiesError if there is none.
+        """
+        view = self._state.view
+        fast = self._context.fast(candidates)
+        bookies = self._context.placement.replace(
+            view.quorum,
+            self._members(candidates),
+            (slow.index,),
+            fast,
+            random=self._context.runtime.random,
+        )
+        regions = list(view.regions)
+        regions[slow.index] = next(i.region for i in fast if i.bookie == bookies[slow.index])
+        if not is_no_weaker(view, QuorumView(view.quorum, regions)):
+            raise NotEnoughBookiesError(f"only weaker ensembles exist without {slow.bookie}")
+        await self._check_is_nearer(bookies[slow.index], slow)
+        return bookies
+
+    async def _check_is_nearer(self, bookie: BookieId, slow: Replica) -> None:
+        """Raises NotEnoughBookiesError unless the bookie responds twice as fast as the slow one."""
+        pool = self._context.pool
+        latency = pool.link(slow.bookie).traffic.latency
+        slow_ms = latency.recent_ms(asyncio.get_running_loop().time()) or 0.0
+        try:
+            round_trip_ms = await measure_round_trip_ms(pool, bookie)
+        except UnavailableError as error:
+            raise NotEnoughBookiesError(f"{bookie} cannot be reached: {error}") from error
+        if 2 * round_trip_ms > slow_ms:
+            raise NotEnoughBookiesError(
+                f"{bookie} responds in {round_trip_ms:.0f} ms, "
+                f"not in half of the {slow_ms:.0f} ms of {slow.bookie}"
+            )
+
+    def _members(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
+        known = {info.bookie: info for info in candidates}
+        return [
+            known.get(replica.bookie, BookieInfo(replica.bookie, replica.region))
+            for replica in self._state.replicas
+        ]
 
     def _freeze_and_change(self, bookies: tuple[BookieId, ...], quorum: Quorum) -> LedgerMetadata:
         state = self._state
@@ -281,10 +354,23 @@ class EnsembleChanger:
                 await backoff.pause()
             first = proposed.last_fragment.first_entry_id
             assert first == state.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
+            before = state.metadata.last_fragment.bookies
             writer.install(proposed, version, regions)
+            self._report_departure(before)
             return True
         finally:
             writer.thaw()
+
+    def _report_departure(self, before: tuple[BookieId, ...]) -> None:
+        """Reports that the slow bookie was left, if the installed ensemble does not have it."""
+        if self._slow is None:
+            return
+        (replica, on_left), state = self._slow, self._state
+        if state.replicas[replica.index] is not replica:
+            self._slow = None
+            after = state.metadata.last_fragment.bookies
+            now = asyncio.get_running_loop().time()
+            on_left(SlowDeparture(state.ledger_id, replica.bookie, before, after, now))
 
     async def _resolve_conflict(
         self, proposed: LedgerMetadata, regions: list[Region | None]
@@ -300,14 +386,16 @@ class EnsembleChanger:
         except (UnavailableError, MetadataError):
             return False
         if stored == proposed:
+            before = state.metadata.last_fragment.bookies
             writer.install(stored, version, regions)
+            self._report_departure(before)
             return True
         if version == state.version:
             return False
         failed = {
             replica.index: replica.bookie
             for replica in state.replicas
-            if self._wanted & replica.bit
+            if self._wanted & replica.bit or (self._slow is not None and replica is self._slow[0])
         }
         match resolve_conflict(state.metadata, stored, failed):
             case ConflictOutcome.CLOSED:

@@ -40,6 +40,7 @@ from .explicit_lac import ExplicitLac
 from .ledger_close import LedgerCloser
 from .replica_health import ReplicaHealth
 from .replication_lag import ReplicationLag
+from .slow_member_watch import SlowMemberWatch
 from .writer_log import log_change, log_failure
 from .writer_state import WriterState
 
@@ -86,6 +87,8 @@ class LedgerWriter:
             state, self.changer, send=self.send, send_missing=self.send_missing, fail=self.fail
         )
         self._lag = ReplicationLag(state, self._health.on_error)
+        self._slow = SlowMemberWatch(state, self.changer)
+        self._slow_check_at = 0.0
         self._closer = LedgerCloser(state, self.changer)
         self._explicit_lac = ExplicitLac(state, self._digest, self._master_key, self.fail)
         context.handles[self] = None
@@ -200,6 +203,8 @@ class LedgerWriter:
                 self._health.offer_probe(state.replicas[index], op)
             else:
                 self.send(state.replicas[index], op)
+        if op.pushed_at >= self._slow_check_at:
+            self._slow_check_at = self._slow.check(op.pushed_at)
         return entry_id
 
     def _trace_of(self, op: AddOp, parents: Sequence[str]) -> AddTrace | None:

@@ -1,6 +1,6 @@
 """Log lines of a ledger writer: a changed ensemble, and the end of the writer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import ClosedError, OwnershipLostError, RhumblineError
@@ -22,6 +22,20 @@ def log_change(
         removed=[bookie for bookie in old if bookie not in fragment.bookies],
         added=[bookie for bookie in fragment.bookies if bookie not in old],
         min_regions=min_regions,
+    )
+
+
+def log_slow_bookie(
+    ledger_id: int, bookie: BookieId, waits_ms: Mapping[BookieId, float | None]
+) -> None:
+    """Log that the writer left a bookie that was slow for too long."""
+    known = [waited for waited in waits_ms.values() if waited is not None]
+    _LOG.warning(
+        "slow bookie left",
+        ledger=ledger_id,
+        bookie=bookie,
+        latency_ms=round(waits_ms[bookie] or 0.0),
+        median_ms=round(sorted(known)[(len(known) - 1) // 2]),
     )
 
 

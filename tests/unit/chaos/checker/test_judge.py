@@ -28,6 +28,7 @@ from rhumbline.chaos.checker.run_record import (
     SegmentVersion,
     StreamVersions,
 )
+from rhumbline.core.ledger.slow_departure import SlowDeparture
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
@@ -362,6 +363,27 @@ def entry_is_denied_at_last(record: RunRecord) -> None:
     record.observed.withdrawals[A, 5, 1] = (120.0, 400.0)
 
 
+def departure(record: RunRecord, at: float, after: tuple[BookieId, ...]) -> None:
+    changed = an_open_ledger().with_fragment(1, after)
+    record.ledgers[5].insert(0, LedgerVersion(0.0, changed))
+    record.slow_departures = [
+        *record.slow_departures,
+        SlowDeparture(5, C, MEMBERS, after, at),
+    ]
+
+
+def slow_bookies_are_left_too_soon(record: RunRecord) -> None:
+    for at, name, region in ((1.0, "d", "west"), (60.0, "e", "west")):
+        record.regions[BookieId(f"{name}@0000000a")] = region
+        departure(record, at, (A, B, BookieId(f"{name}@0000000a")))
+
+
+def slow_bookie_is_left_for_fewer_regions(record: RunRecord) -> None:
+    other = BookieId("d@0000000a")
+    record.regions[other] = record.regions[A]
+    departure(record, 1.0, (A, B, other))
+
+
 DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
@@ -403,6 +425,8 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "L20": (response_of_an_unnamed_bookie_counts,),
     "L21": (recovery_counts_a_replaced_bookie, recovery_stores_too_few_regions),
     "L22": (entry_is_denied, entry_is_denied_at_last),
+    "L23": (slow_bookies_are_left_too_soon,),
+    "L24": (slow_bookie_is_left_for_fewer_regions,),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.slow_departure import SlowDeparture
 from rhumbline.core.metadata.ledger_store import LedgerNumber
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import (
@@ -125,6 +126,10 @@ class FakeBookie:
     region: Region | None
     is_down: bool = False
     is_hung: bool = False
+    delay_s: float = 0.0
+    """The additional time until an add is served."""
+    path_delay_s: float = 0.0
+    """The additional time until any request arrives."""
     script: Callable[[Request], object] | None = None
     entries: dict[tuple[int, int], bytes] = field(default_factory=dict)
     fenced: dict[int, None] = field(default_factory=dict)
@@ -158,7 +163,10 @@ class FakeBookie:
         if not pipe.is_open or self.is_down:
             return
         for frame in pipe.splitter.feed(data):
-            self.on_frame(pipe, frame)
+            if self.path_delay_s:
+                pipe.loop.call_later(self.path_delay_s, self.on_frame, pipe, frame)
+            else:
+                self.on_frame(pipe, frame)
 
     def on_frame(self, pipe: _Pipe, frame: bytes) -> None:
         request: Any = (
@@ -175,6 +183,8 @@ class FakeBookie:
         outcome = self.script(request) if self.script is not None else None
         if outcome is HOLD:
             self.held.append(lambda: self.serve(pipe, request, None))
+        elif self.delay_s and isinstance(request, v2.AddRequest):
+            pipe.loop.call_later(self.delay_s, self.serve, pipe, request, outcome)
         else:
             self.serve(pipe, request, outcome)
 
@@ -238,6 +248,8 @@ class FakeBookie:
             if status != v3.Status.OK:
                 lac_body = last = None
             response = v3.read_lac_response(request, status, lac_body=lac_body, last_entry=last)
+        elif request.HasField("get_bookie_info_request"):
+            response = v3.bookie_info_response(request, v3.Status.OK, free_bytes=1, total_bytes=1)
         else:
             self.serve_read(pipe, request, status)
             return
@@ -435,6 +447,7 @@ class World:
         self.directory = FakeDirectory(self)
         self.evidence: list[Evidence] = []
         self.holes: list[Any] = []
+        self.slow_departures: list[SlowDeparture] = []
         self.runtime = Runtime(FixedClock(), Random(1))
         self.config = config or LedgerConfig()
 
@@ -448,6 +461,7 @@ class World:
             Region(region) if region else None,
             on_evidence=self.evidence.append,
             on_missing_range=self.holes.append,
+            on_slow_departure=self.slow_departures.append,
         )
 
     def closed(self, ledger_id: int) -> LedgerMetadata:

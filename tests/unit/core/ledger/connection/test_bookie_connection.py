@@ -278,6 +278,7 @@ class Op:
         self.entry_id = entry_id
         self.frame = v2.encode_add(master_key(b""), entry(entry_id))
         self.key = self.frame[28:44]
+        self.pushed_at = 0.0
 
 
 @pytest.mark.parametrize("cut", [1, 7, 27, 28, 29, 100, 1000])
