@@ -17,7 +17,8 @@ from .layout_rank import Layout
 from .layouts import BestLayouts, best_layouts
 
 _WEIGHT_OF_MEDIAN_MAX = 3
-"""A bookie's weight is its free space, capped at this many times the median, as in BookKeeper."""
+"""A bookie's weight is its free space, capped at this many times the median, as in BookKeeper. The
+weight of a slow or busy bookie is lower (rule PLC-27)."""
 
 _CACHE_SIZE_MAX = 256
 
@@ -144,7 +145,10 @@ class _RegionChoice:
 def _weights(bookies: Sequence[BookieInfo]) -> list[int]:
     sizes = [info.free_bytes for info in bookies]
     cap = max(1, sorted(sizes)[len(sizes) // 2] * _WEIGHT_OF_MEDIAN_MAX)
-    return [min(max(size, 1), cap) for size in sizes]
+    return [
+        min(max(size, 1), cap) * info.share_percent
+        for size, info in zip(sizes, bookies, strict=True)
+    ]
 
 
 def _explain(quorum: Quorum, candidates: Sequence[BookieInfo]) -> str:

@@ -148,7 +148,7 @@ class LedgerClient:
     ) -> LedgerWriter:
         context = self._context
         allowed = allowed_regions(custom)
-        candidates = in_regions(await context.directory.snapshot(), allowed)
+        candidates = await context.candidates_in(allowed)
         near = context.region if not allowed or context.region in allowed else Region(allowed[0])
         bookies = None
         for eligible in (context.healthy(candidates), candidates):

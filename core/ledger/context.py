@@ -1,7 +1,8 @@
 """The state that the parts of a ledger client share."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..metadata.bookie_directory import BookieDirectory
@@ -15,6 +16,7 @@ from ..runtime.histogram import Histogram
 from ..runtime.primitives.backoff import Backoff
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
+from .bookie_load import shares_percent
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
 from .missing_range import MissingRange
@@ -60,7 +62,20 @@ class LedgerContext:
 
     async def candidates(self, metadata: LedgerMetadata) -> list[BookieInfo]:
         """Returns writable bookies that may hold the ledger. Raises MetadataUnavailableError."""
-        return in_regions(await self.directory.snapshot(), metadata.allowed_regions())
+        return await self.candidates_in(metadata.allowed_regions())
+
+    async def candidates_in(self, allowed: Collection[str]) -> list[BookieInfo]:
+        """Returns the writable bookies of the ``allowed`` regions (all if empty) with shares.
+
+        Raises MetadataUnavailableError.
+        """
+        candidates = in_regions(await self.directory.snapshot(), allowed)
+        now = asyncio.get_running_loop().time()
+        shares = shares_percent(self.pool.loads(candidates, now))
+        return [
+            replace(info, share_percent=shares[info.bookie]) if info.bookie in shares else info
+            for info in candidates
+        ]
 
     def healthy(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
         """Returns the candidates that did not fail within ``failure_memory_ms``."""

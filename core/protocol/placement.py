@@ -17,6 +17,8 @@ class BookieInfo:
     region: Region | None = None
     rack: str | None = None
     free_bytes: int = 0
+    share_percent: int = 100
+    """The share of the free space that counts; lower for a slow or busy bookie (rule PLC-27)."""
 
 
 def in_regions(bookies: Sequence[BookieInfo], allowed: Collection[str]) -> list[BookieInfo]:

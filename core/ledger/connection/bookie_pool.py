@@ -6,12 +6,15 @@ first byte of each frame.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from ...protocol.bookie_id import BookieId, Region, has_incarnation
 from ...protocol.errors import ClosedError
+from ...protocol.placement import BookieInfo
 from ...runtime.primitives.rate_limiter import RateLimiter
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
+from ..bookie_load import BookieLoad
 from ..config import LedgerConfig
 from .bookie_link import Addresses, BookieLink
 from .region_round_trips import RegionRoundTrips
@@ -91,6 +94,23 @@ class BookiePool:
     def slow_lately(self) -> list[BookieId]:
         """Returns the bookies that were left within ``slow_memory_ms``, oldest first."""
         return _since(self._slow_at, self._config.slow_memory_ms)
+
+    def loads(self, bookies: Sequence[BookieInfo], now: float) -> dict[BookieId, BookieLoad]:
+        """Returns the load of those of the bookies to which this process has links (PLC-27)."""
+        slow = dict.fromkeys(self.slow_lately())
+        found: dict[BookieId, BookieLoad] = {}
+        for info in bookies:
+            link = self._fast.get(info.bookie)
+            if link is None:
+                continue
+            latency_ms = link.traffic.latency.recent_ms(now)
+            if latency_ms is not None:
+                distance_ms = self.round_trips.shortest_ms(info.region or info.bookie)
+                latency_ms = max(0.0, latency_ms - distance_ms)
+            connection = link.connection
+            queued = connection.in_flight_bytes if connection is not None else 0
+            found[info.bookie] = BookieLoad(latency_ms, queued, info.bookie in slow)
+        return found
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
         """Returns the bytes (sent, received) by bookie since the start."""

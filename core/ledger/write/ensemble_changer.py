@@ -260,7 +260,7 @@ class EnsembleChanger:
     async def _choose_faster(
         self, slow: Replica, candidates: Sequence[BookieInfo]
     ) -> tuple[BookieId, ...]:
-        """Returns an ensemble without the slow bookie that is at least as good in any other respect.
+        """Returns an ensemble without the slow bookie that is otherwise at least as good.
 
         The other bookie is nearer now than the slow one is slow, since a path may be slow instead
         of the bookie. Raises NotEnoughBookiesError if there is none.
