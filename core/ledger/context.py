@@ -16,9 +16,9 @@ from ..runtime.histogram import Histogram
 from ..runtime.primitives.backoff import Backoff
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
-from .bookie_load import shares_percent
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
+from .measured_load import shares_percent
 from .missing_range import MissingRange
 from .read_policy import ReadPolicy
 from .slow_departure import SlowDeparture

@@ -14,8 +14,8 @@ from ...protocol.placement import BookieInfo
 from ...runtime.primitives.rate_limiter import RateLimiter
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
-from ..bookie_load import BookieLoad
 from ..config import LedgerConfig
+from ..measured_load import MeasuredLoad
 from .bookie_link import Addresses, BookieLink
 from .region_round_trips import RegionRoundTrips
 
@@ -95,10 +95,10 @@ class BookiePool:
         """Returns the bookies that were left within ``slow_memory_ms``, oldest first."""
         return _since(self._slow_at, self._config.slow_memory_ms)
 
-    def loads(self, bookies: Sequence[BookieInfo], now: float) -> dict[BookieId, BookieLoad]:
+    def loads(self, bookies: Sequence[BookieInfo], now: float) -> dict[BookieId, MeasuredLoad]:
         """Returns the load of those of the bookies to which this process has links (PLC-27)."""
         slow = dict.fromkeys(self.slow_lately())
-        found: dict[BookieId, BookieLoad] = {}
+        found: dict[BookieId, MeasuredLoad] = {}
         for info in bookies:
             link = self._fast.get(info.bookie)
             if link is None:
@@ -109,7 +109,7 @@ class BookiePool:
                 latency_ms = max(0.0, latency_ms - distance_ms)
             connection = link.connection
             queued = connection.in_flight_bytes if connection is not None else 0
-            found[info.bookie] = BookieLoad(latency_ms, queued, info.bookie in slow)
+            found[info.bookie] = MeasuredLoad(latency_ms, queued, info.bookie in slow)
         return found
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:

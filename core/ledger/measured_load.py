@@ -12,7 +12,7 @@ _EASE_MS = 10.0
 _EASE_BYTES = 1024 * 1024
 
 
-class BookieLoad(NamedTuple):
+class MeasuredLoad(NamedTuple):
     """The load of one bookie as this process sees it; None: not known."""
 
     latency_ms: float | None
@@ -23,7 +23,7 @@ class BookieLoad(NamedTuple):
     """True if a writer of this process left the bookie lately because it was slow."""
 
 
-def shares_percent(loads: Mapping[BookieId, BookieLoad]) -> dict[BookieId, int]:
+def shares_percent(loads: Mapping[BookieId, MeasuredLoad]) -> dict[BookieId, int]:
     """Return the share of its free space that counts for each bookie, from 6 to 100 percent.
 
     A share is the median of the known bookies divided by the bookie's own value, for latency or for

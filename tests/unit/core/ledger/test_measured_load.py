@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.ledger.bookie_load import SHARE_PERCENT_MIN, BookieLoad, shares_percent
 from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.measured_load import SHARE_PERCENT_MIN, MeasuredLoad, shares_percent
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum
@@ -18,32 +18,32 @@ A, B, C, D = (BookieId(f"{name}@0000000a") for name in "abcd")
 MIB = 1024 * 1024
 
 
-def shares(*loads: BookieLoad) -> list[int]:
+def shares(*loads: MeasuredLoad) -> list[int]:
     return list(shares_percent(dict(zip((A, B, C, D), loads, strict=False))).values())
 
 
 def test_equal_and_unknown_bookies_count_in_full() -> None:
     assert shares_percent({}) == {}
-    assert shares(BookieLoad(None, 0, False)) == [100]
-    assert shares(*[BookieLoad(2.0, 500, False)] * 3) == [100] * 3
-    assert shares(BookieLoad(2.0, 0, False), BookieLoad(None, 0, False)) == [100, 100]
+    assert shares(MeasuredLoad(None, 0, False)) == [100]
+    assert shares(*[MeasuredLoad(2.0, 500, False)] * 3) == [100] * 3
+    assert shares(MeasuredLoad(2.0, 0, False), MeasuredLoad(None, 0, False)) == [100, 100]
 
 
 def test_slow_bookie_gets_less_and_never_nothing() -> None:
-    fast = BookieLoad(0.0, 0, False)
-    assert shares(fast, fast, BookieLoad(30.0, 0, False)) == [100, 100, 25]
-    assert shares(fast, fast, BookieLoad(1.0, 0, False)) == [100, 100, 90]
-    assert shares(fast, fast, BookieLoad(1e9, 0, False))[2] == SHARE_PERCENT_MIN
+    fast = MeasuredLoad(0.0, 0, False)
+    assert shares(fast, fast, MeasuredLoad(30.0, 0, False)) == [100, 100, 25]
+    assert shares(fast, fast, MeasuredLoad(1.0, 0, False)) == [100, 100, 90]
+    assert shares(fast, fast, MeasuredLoad(1e9, 0, False))[2] == SHARE_PERCENT_MIN
 
 
 def test_long_queue_gets_less() -> None:
-    idle = BookieLoad(2.0, 0, False)
-    assert shares(idle, idle, BookieLoad(2.0, 3 * MIB, False)) == [100, 100, 25]
-    assert shares(idle, idle, BookieLoad(30.0, MIB, False))[2] == 30  # by latency
+    idle = MeasuredLoad(2.0, 0, False)
+    assert shares(idle, idle, MeasuredLoad(2.0, 3 * MIB, False)) == [100, 100, 25]
+    assert shares(idle, idle, MeasuredLoad(30.0, MIB, False))[2] == 30  # by latency
 
 
 def test_bookie_that_was_left_gets_the_least() -> None:
-    assert shares(BookieLoad(None, 0, True), BookieLoad(2.0, 0, False)) == [SHARE_PERCENT_MIN, 100]
+    assert shares(MeasuredLoad(None, 0, True), MeasuredLoad(2.0, 0, False)) == [SHARE_PERCENT_MIN, 100]
 
 
 def test_placement_chooses_by_free_space_and_share() -> None:
