@@ -1,4 +1,4 @@
-"""``rhumbline bench`` for several regions: regions, speculation, lost."""
+"""``rhumbline bench`` for several regions: regions, speculation, lost, slow-bookie."""
 
 import tempfile
 from dataclasses import dataclass
@@ -9,8 +9,12 @@ import click
 
 from ...bench.bookies.lost_bookie import REGIONS as LOSS_REGIONS
 from ...bench.bookies.lost_bookie import LossWorkload, measure_loss
+from ...bench.bookies.slow_bookie import EACH as SLOW_EACH
+from ...bench.bookies.slow_bookie import REGIONS as SLOW_REGIONS
+from ...bench.bookies.slow_bookie import SlowWorkload, measure_slow_bookie
 from ...bench.harness.region_processes import RegionProcesses
 from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
+from ...bench.slow_bookie_plot import plot
 from ...bench.speculation import SpeculationWorkload, measure_speculation
 from ...client.system_runtime import run
 from ...client.units import parse_bytes, parse_ms, show_bytes
@@ -273,4 +277,57 @@ def _shown_of_loss(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-REGION_BENCHMARKS = (regions, speculation, lost)
+# --- a slow bookie --------------------------------------------------------------------------------
+
+
+@click.command("slow-bookie")
+@number("--round-trip", 1, 1000, 10, "Milliseconds between any two regions.")
+@number("--factor", 2, 1000, 10, "How many times longer than before the bookie takes.")
+@whole_number("--streams", 1, 10_000, 8, "Streams that are written.")
+@whole_number("--rate", 1, 100_000, 200, "Records of 1 KiB per second, over all streams.")
+@whole_number("--before", 2, 3600, 15, "Seconds until the bookie becomes slow.")
+@whole_number("--slow", 4, 3600, 60, "Seconds for which it is slow.")
+@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Write an SVG plot.")
+@output_options
+def slow_bookie(
+    round_trip: float, factor: float, streams: int, rate: int, before: int, slow: int,
+    plot_file: Path | None, directory: Path | None, json_file: Path | None,
+) -> None:  # fmt: skip
+    """Make one bookie slow: latency of appends over time, if writers stay and if they leave it.
+
+    Three regions of two bookies, 3/3/3/R3, so that each entry waits for a bookie of every region.
+    Afterwards the streams are read back.
+    """
+    work = SlowWorkload(streams, rate, round_trip, factor, before, slow)
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+        root = Path(folder)
+        print_raw(root)
+        with RegionProcesses(root, SLOW_REGIONS, each=SLOW_EACH) as servers:
+            found = run(collect(measure_slow_bookie(servers, work), json_file))
+    click.echo()
+    click.echo(format_table([_shown_of_slow(row) for row in found]))
+    if plot_file is not None:
+        lines = [
+            (f"writers {'leave' if row['w'] == 'leaves' else 'stay with'} the slow bookie",
+             row["p99_ms_by_second"])
+            for row in found
+        ]  # fmt: skip
+        mark = f"one of {len(SLOW_REGIONS) * SLOW_EACH} bookies takes {factor:g} times as long"
+        title = f"99th percentile of appends, {rate}/s over {streams} streams, 3/3/3/R3"
+        plot_file.write_text(plot(title, lines, marked_from=before, mark=mark))
+        click.echo(f"\nplot: {plot_file}")
+
+
+def _shown_of_slow(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "writers": {"stays": "stay", "leaves": "leave"}[row["w"]],
+        "bookie ms": f"{row['latency_ms']} -> {row['latency_ms_slow']}",
+        "p99 ms before": row["p99_ms_before"],
+        "p99 ms at the end": row["p99_ms"],
+        "p50 ms at the end": row["p50_ms"],
+        "ensemble changes": row["ensemble_changes"],
+        "records read back": row["records"],
+    }
+
+
+REGION_BENCHMARKS = (regions, speculation, lost, slow_bookie)

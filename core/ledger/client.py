@@ -231,6 +231,10 @@ class LedgerClient:
         """Access to the copies on single bookies, for repair."""
         return ReplicaCopies(self._context)
 
+    def latency_ms(self, bookie: BookieId, now: float) -> float | None:
+        """Returns the recent time that the bookie takes to store an entry; None if not known."""
+        return self._context.pool.link(bookie).traffic.latency.recent_ms(now)
+
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
         """Returns the bytes (sent, received) by bookie since the start, over all requests."""
         return self._context.pool.traffic()

@@ -72,3 +72,18 @@ def test_lost_bookie_is_replaced_while_writers_continue(tmp_path: Path) -> None:
     assert during["moved_bytes"] >= by_name["fill"]["bytes"], "all copies of the lost bookie"
     assert during["entries_at_risk"] == {"a": 0, "b": 0, "c": 0}
     assert by_name["read-back"]["records"] > 0
+
+
+@pytest.mark.long
+def test_slow_bookie_is_slow_for_writers_that_stay(tmp_path: Path) -> None:
+    rows = rows_of(
+        tmp_path, "slow-bookie", "--before", "3", "--slow", "5", "--rate", "40", "--streams", "4",
+        "--factor", "20",
+    )  # fmt: skip
+    stays, leaves = rows
+    assert [stays["w"], leaves["w"]] == ["stays", "leaves"]
+    assert stays["ensemble_changes"] == 0
+    for row in rows:
+        assert len(row["p99_ms_by_second"]) == 8
+        assert row["records"] > 0
+    assert stays["p50_ms"] >= stays["latency_ms"], "the bookie takes longer than before"
