@@ -32,6 +32,7 @@ _COMMANDS = {
     "node": ("operate.node", "Show, drain and decommission bookies."),
     "region": ("operate.region", "Show regions, drain them, take them offline."),
     "repair": ("operate.repair", "Replace lost copies, and move misplaced ones."),
+    "rebalance": ("operate.rebalance", "Move copies to bookies that hold less."),
     "durability": ("operate.durability", "Show which data the loss of regions would put at risk."),
     "bookie": ("servers.bookie", "Format, run and examine a bookie."),
     "write-proxy": ("servers.proxy", "Run a write proxy: many producers, one owner per stream."),

@@ -33,7 +33,7 @@ class SlowWorkload:
     rate: int
     round_trip_ms: float
     factor: float
-    """How many times longer than before the bookie takes to store an entry."""
+    """The latency of the slow bookie, as a multiple of its latency before."""
     seconds_before: int
     seconds_slow: int
 
@@ -43,16 +43,23 @@ async def measure_slow_bookie(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield a row for writers that stay with the slow bookie, and one for those that leave it."""
     servers.set_round_trip(work.round_trip_ms)
+    extra_ms: float | None = None  # measured once, so that both rows compare the same slowness
     for name, is_on in (("stays", False), ("leaves", True)):
         settings = LedgerConfig() if is_on else LedgerConfig(slow_after_ms=0)
         async with Client(
             servers.metadata, namespace=NAMESPACE, region=REGIONS[0], ledger=settings
         ) as client:
-            yield await _measure(servers, client, name, work)
+            row = await _measure(servers, client, name, work, extra_ms)
+            extra_ms = row["latency_ms_slow"] - row["latency_ms"]
+            yield row
 
 
 async def _measure(
-    servers: RegionProcesses, client: Client, name: str, work: SlowWorkload
+    servers: RegionProcesses,
+    client: Client,
+    name: str,
+    work: SlowWorkload,
+    extra_ms: float | None,
 ) -> dict[str, Any]:
     writing = RegionWorkload(
         name, QUORUM, work.round_trip_ms, work.streams, 1024, work.rate, 0, _WARMUP_SECONDS,
@@ -66,7 +73,7 @@ async def _measure(
     async def observe() -> None:
         for second in range(work.seconds_before + work.seconds_slow):
             if second == work.seconds_before:
-                slowed.update(_slow_down(servers, client, work))
+                slowed.update(_slow_down(servers, client, work, extra_ms))
             await asyncio.sleep(1)
             acks = writers.acks
             slices.append(
@@ -97,14 +104,20 @@ async def _measure(
         _set_delay(servers, slowed["bookie"], work.round_trip_ms / 2)
 
 
-def _slow_down(servers: RegionProcesses, client: Client, work: SlowWorkload) -> dict[str, Any]:
-    """Delay all that one bookie of the second region sends and receives."""
+def _slow_down(
+    servers: RegionProcesses, client: Client, work: SlowWorkload, extra_ms: float | None
+) -> dict[str, Any]:
+    """Delay all that one bookie of the second region sends and receives, by ``extra_ms``.
+
+    None stands for what makes it ``factor`` times as slow as now.
+    """
     members = [b for writer in client.ledgers.writers() for b in writer.metadata.bookies()]
     far = [b for b in members if bookie_name(b).startswith(f"{REGIONS[1]}-")]
     bookie = max(far, key=far.count)
     now = asyncio.get_running_loop().time()
     latency_ms = client.ledgers.latency_ms(bookie, now) or work.round_trip_ms
-    extra_ms = (work.factor - 1) * latency_ms
+    if extra_ms is None:
+        extra_ms = (work.factor - 1) * latency_ms
     _set_delay(servers, bookie_name(bookie), (work.round_trip_ms + extra_ms) / 2)
     return {
         "bookie": bookie_name(bookie),

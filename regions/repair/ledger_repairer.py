@@ -110,6 +110,42 @@ class LedgerRepairer:
         await self._check_tail(metadata, liveness)
         self.counts.ledgers += 1
 
+    async def move(
+        self,
+        ledger_id: int,
+        place: tuple[int, int],
+        bookies: tuple[BookieId, BookieId],
+        liveness: Liveness,
+    ) -> None:
+        """Move one copy of a closed ledger to another bookie (rule RPR-18). Safe to repeat.
+
+        ``place`` is the first entry of the fragment and the index of the member, ``bookies`` are
+        the one that holds the index and the one that should. The same steps as in a repair: the
+        copy is complete before the metadata names it. Raises RepairStuckError if it cannot be moved
+        now, NoSuchLedgerError, and what the metadata store raises.
+        """
+        (first, index), (source, target) = place, bookies
+        metadata, _ = await self._ledgers.read(ledger_id)
+        wanted_r = await LedgerPolicies(self._store).r_of(metadata)
+        ranges = {found.first: found for found in settled_ranges(metadata, wanted_r)}
+        entry_range = ranges.get(first)
+        if metadata.state is not LedgerState.CLOSED or entry_range is None:
+            raise RepairStuckError(f"ledger {ledger_id} has no closed fragment at entry {first}")
+        before = entry_range.fragment.bookies
+        if before[index] != source or target in before:
+            raise RepairStuckError(f"the members of ledger {ledger_id} have changed: {before}")
+        if target not in {info.bookie for info in liveness.candidates}:
+            raise RepairStuckError(f"{target} takes no new data")
+        reader = await self._client.open(ledger_id, metadata.password)
+        try:
+            work = _RangeRepair(metadata, entry_range, liveness, reader, wanted_r)
+            await self._fill(work, (index, target))
+            after = (*before[:index], target, *before[index + 1 :])
+            await self._record(work, after, entry_range.recorded.min_regions)
+        finally:
+            await reader.aclose()
+        self.counts.fragments_moved += 1
+
     async def _check_tail(self, metadata: LedgerMetadata, liveness: Liveness) -> None:
         """Raise RepairStuckError if an open last fragment has lost or leaving members (RPR-15)."""
         if metadata.state is LedgerState.CLOSED:

@@ -20,6 +20,9 @@ from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
+from ..rebalance.order_store import OrderStore
+from ..rebalance.round import RebalanceParts
+from ..rebalance.runner import RebalanceRunner
 from ..steered_directory import SteeredDirectory
 from .auditor import Auditor
 from .config import RepairConfig
@@ -83,6 +86,19 @@ class RepairService:
         self._repairer = LedgerRepairer(
             runtime, client, store, directory, placement, config=self.config
         )
+        self._rebalance = RebalanceRunner(
+            RebalanceParts(
+                runtime,
+                store,
+                client,
+                directory,
+                placement,
+                self._liveness_monitor,
+                self.tasks,
+                OrderStore(store),
+                self.config,
+            )
+        )
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
         self._work_wakeups = [Wakeup() for _ in range(self.config.worker_count)]
@@ -114,6 +130,7 @@ class RepairService:
             "entries_at_risk": {r: e.entries_at_risk for r, e in counts.at_risk.items()},
             "streams_at_risk": {r: len(e.streams_at_risk) for r, e in counts.at_risk.items()},
             "mended": asdict(self._repairer.counts),
+            "rebalance": self._rebalance.statistics(),
             "stuck": len(self._retries),
             "last_error": self.last_error,
         }
@@ -134,6 +151,9 @@ class RepairService:
             owner = f"repair-{self._runtime.random_bytes(8).hex()}"
             try:
                 session_tasks.spawn(self._audit(session, owner), "audit")
+                session_tasks.spawn(
+                    self._rebalance.run(session, owner, lambda: self.is_auditor), "rebalance"
+                )
                 for wakeup in self._work_wakeups:
                     session_tasks.spawn(self._work(session, owner, wakeup), "repair worker")
                 self.is_working = True

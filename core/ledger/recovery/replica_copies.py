@@ -1,4 +1,4 @@
-"""Access to the copies on a single bookie, for repair: list entries, and store copies.
+"""Access to the copies on a single bookie, for repair: list entries, store copies.
 
 Copies are stored by recovery adds. A fenced bookie accepts them, and they do not fence it (bug
 B25), so the ledger's writer is not affected.
@@ -42,6 +42,17 @@ class ReplicaCopies:
         except NoSuchLedgerError:
             return Availability([])
         return availability.decode(found[0])
+
+    async def disk_bytes(self, bookie: BookieId) -> int:
+        """Returns the size of a bookie's disk. Raises UnavailableError, ProtocolError."""
+        found: list[int] = []
+        request = v3.bookie_info_request(0)
+        await self._send_all(
+            bookie,
+            [request],
+            lambda response: found.append(response.get_bookie_info_response.total_bytes),
+        )
+        return found[0]
 
     async def put(
         self, bookie: BookieId, metadata: LedgerMetadata, entries: Sequence[Entry]

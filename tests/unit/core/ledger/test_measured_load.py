@@ -43,7 +43,10 @@ def test_long_queue_gets_less() -> None:
 
 
 def test_bookie_that_was_left_gets_the_least() -> None:
-    assert shares(MeasuredLoad(None, 0, True), MeasuredLoad(2.0, 0, False)) == [SHARE_PERCENT_MIN, 100]
+    assert shares(MeasuredLoad(None, 0, True), MeasuredLoad(2.0, 0, False)) == [
+        SHARE_PERCENT_MIN,
+        100,
+    ]
 
 
 def test_placement_chooses_by_free_space_and_share() -> None:
