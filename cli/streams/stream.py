@@ -1,8 +1,9 @@
-"""``rhumbline stream``: create, ls, describe, append, read, tail, truncate, set-policy, recover,
-delete."""
+"""``rhumbline stream``: create, ls, describe, append, read, tail, truncate, untruncate,
+set-policy, recover, delete."""
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -83,6 +84,7 @@ async def describe(session: CommandSession, name: str) -> None:
             "stream": name,
             "namespace": namespace.name,
             "start": str(known.start),
+            "truncated segments": _describe_truncated(known, time.time_ns() // 1_000_000),
             "segments": len(known.segments),
             "in progress": len(known.segments) - len(done),
             "records": sum(segment.record_count for segment in done),
@@ -214,10 +216,30 @@ async def tail(
 @session_options
 @runs
 async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
-    """Hide all records below DLSN from readers. Permanent after the grace period."""
+    """Hide all records below DLSN from readers.
+
+    `stream untruncate` takes it back until the grace period of the policy (purge grace) has passed.
+    """
     position = Dlsn.parse(dlsn)
     async with session.namespace(moves_data=False) as namespace:
         start = await namespace.truncate(name, position)
+        print_message(f"stream {name} now starts at {start}")
+
+
+@stream.command()
+@click.argument("name")
+@click.argument("dlsn", required=False)
+@session_options
+@runs
+async def untruncate(session: CommandSession, name: str, dlsn: str | None) -> None:
+    """Make the truncated records from DLSN on readable again. [default: all that are left]
+
+    Records come back until their purge begins, when the grace period after the truncation is over.
+    What was purged may still be in an archive, see `archive restore --as`.
+    """
+    position = Dlsn.parse(dlsn) if dlsn else None
+    async with session.namespace(moves_data=False) as namespace:
+        start = await namespace.untruncate(name, position)
         print_message(f"stream {name} now starts at {start}")
 
 
@@ -290,6 +312,16 @@ async def delete(session: CommandSession, name: str, yes: bool) -> None:
         _confirm(known, yes)
         await namespace.delete_stream(name, identity=known.identity)
         print_message(f"stream {name} was deleted")
+
+
+def _describe_truncated(known: StreamDescription, now_ms: int) -> str | None:
+    """Say how many segments are truncated but not purged, and until when they can come back."""
+    count = sum(1 for segment in known.segments if segment.lssn < known.start.lssn)
+    if not count:
+        return None
+    if known.grace_ends_ms is None:
+        return str(count)
+    return f"{count}, purged in {show_ms(max(0, known.grace_ends_ms - now_ms))} at the earliest"
 
 
 def _confirm(known: StreamDescription, yes: bool) -> None:

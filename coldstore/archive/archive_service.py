@@ -65,6 +65,8 @@ class ArchivePass:
     """Number of segments whose ledger was deleted because the archive has them."""
     purged: int = 0
     """Number of truncated segments that were deleted permanently."""
+    expired: int = 0
+    """Number of purged segments whose archive was deleted."""
     faults: dict[str, str] = field(default_factory=dict)
     """Error message by stream; the key "" stands for the service itself."""
 
@@ -145,10 +147,7 @@ class ArchiveService:
         maintained = await self._namespace.maintain(stream)
         result.retired += len(maintained.retired)
         result.purged += len(maintained.purged)
-        if maintained.retired:
-            _LOG.info("ledgers retired", **self._ids(stream), segments=maintained.retired)
-        if maintained.purged:
-            _LOG.info("segments purged", **self._ids(stream), segments=maintained.purged)
+        result.expired += len(maintained.expired)
 
     async def _claim(self, session: Session, stream: str) -> bool:
         path = self._path(stream)

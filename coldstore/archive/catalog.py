@@ -90,6 +90,21 @@ async def archived_lssns(cold: ColdStore, namespace: str, stream: str) -> list[i
     return sorted(found)
 
 
+async def listed_lssns(cold: ColdStore, namespace: str, stream: str) -> list[int]:
+    """Return the LSSNs of a stream's segments of which anything is stored, ascending.
+
+    Parts without a manifest count too: a deletion or an upload was interrupted.
+    """
+    found: dict[int, None] = {}
+    for key in await cold.list(f"{namespace}/{stream}"):
+        parts = key.split("/")
+        if len(parts) == 4 and parts[2].startswith("lssn="):
+            number = parts[2].removeprefix("lssn=")
+            if number.isdecimal():
+                found[int(number)] = None
+    return sorted(found)
+
+
 async def archived_streams(cold: ColdStore, namespace: str) -> list[str]:
     """Return the streams with archived segments, sorted, from a listing alone."""
     split = [key.split("/") for key in await cold.list(namespace)]

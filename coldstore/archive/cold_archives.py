@@ -5,8 +5,10 @@ from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchOb
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
 from .archived_ledger import ArchivedLedger
-from .catalog import read_manifest
+from .catalog import listed_lssns, read_manifest
 from .manifest import Manifest, manifest_key, segment_folder
+
+EXPIRED_PER_CALL_MAX = 1000
 
 
 class ColdArchives:
@@ -42,10 +44,28 @@ class ColdArchives:
                     f"the manifest lists {part.size_bytes} bytes with SHA-256 {part.sha256}"
                 )
 
-    async def delete(self, stream: str, segment: Segment) -> None:
-        """See Archives. Deletes the manifest first, because parts without it are no archive."""
-        await self._cold.delete(manifest_key(self._namespace, stream, segment.lssn))
-        for key in await self._cold.list(segment_folder(self._namespace, stream, segment.lssn)):
+    async def expire(
+        self, stream: str, identity: str, *, below: int, completed_by_ms: int
+    ) -> list[int]:
+        """See Archives. The listing may lack an archive, which a later call then deletes."""
+        expired: list[int] = []
+        for lssn in await listed_lssns(self._cold, self._namespace, stream):
+            if lssn >= below or len(expired) == EXPIRED_PER_CALL_MAX:
+                break
+            manifest = await read_manifest(self._cold, self._namespace, stream, lssn)
+            if manifest is not None:
+                if manifest.stream_identity != identity:
+                    continue  # of a deleted stream that had the same name
+                if manifest.completed_ms > completed_by_ms:
+                    break
+            await self._delete(stream, lssn)
+            expired.append(lssn)
+        return expired
+
+    async def _delete(self, stream: str, lssn: int) -> None:
+        """Delete the manifest first, because parts without it are no archive."""
+        await self._cold.delete(manifest_key(self._namespace, stream, lssn))
+        for key in await self._cold.list(segment_folder(self._namespace, stream, lssn)):
             await self._cold.delete(key)
 
     async def _manifest(self, stream: str, segment: Segment) -> Manifest | None:

@@ -59,6 +59,7 @@ async def restore_stream(
         first.created_ms,
         start=Dlsn(first.lssn, 0, 0),
         first_lssn=first.lssn,
+        purging_lssn=first.lssn,
         marked_lssn=first.lssn,
         is_deleting=True,
     )

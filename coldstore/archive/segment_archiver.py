@@ -22,7 +22,7 @@ from ...core.protocol.errors import (
     UnknownOutcomeError,
 )
 from ...core.protocol.record_set import RecordSet, decode_entry
-from ...core.protocol.segments import Residence, Segment
+from ...core.protocol.segments import FIRST_LSSN, Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
@@ -189,9 +189,15 @@ class SegmentArchiver:
         return manifest
 
     async def _previous_digest(self, stream: str, record: StreamRecord, segment: Segment) -> str:
-        if segment.lssn == record.first_lssn:
+        """Return the digest to link to; the chain begins where no earlier segment is left."""
+        before = None
+        if segment.lssn > FIRST_LSSN:
+            before = await read_manifest(
+                self._cold, self._streams.namespace, stream, segment.lssn - 1
+            )
+        is_own = before is not None and before.stream_identity == record.identity
+        if segment.lssn == record.first_lssn and not is_own:
             return CHAIN_START
-        before = await read_manifest(self._cold, self._streams.namespace, stream, segment.lssn - 1)
         if before is None:
             raise InvalidArgumentError(
                 f"stream {stream}: segment {segment.lssn - 1} must be archived before segment "

@@ -14,6 +14,7 @@ from ..protocol.errors import (
     NoNodeError,
     NoSuchNamespaceError,
     NotEmptyError,
+    TruncatedError,
 )
 from ..protocol.start import Start, check_start
 from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
@@ -178,29 +179,59 @@ class Namespace:
     async def truncate(self, name: str, position: Dlsn) -> Dlsn:
         """Hide all records below ``position`` from readers and return the resulting start.
 
-        The start never moves back, so a repeat is safe (rule STR-21). Raises NoSuchStreamError,
+        The start does not move back, so a repeat is safe. ``untruncate`` takes a truncation back
+        until ``purge_grace_ms`` of the policy has passed (rule STR-21). Raises NoSuchStreamError,
         and InvalidArgumentError if the segment of the position does not exist yet.
         """
-        identity = (await self._streams.record(name))[0].identity
+        before, policy = await self._record_and_policy(name)
         head, _ = await self._streams.head(name)
         if position.lssn > head.last_lssn + 1:
             raise InvalidArgumentError(
                 f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
             )
+        now_ms = self._runtime.clock.wall_ms()
         record = await self._streams.update(
-            name, lambda record: record.truncated(position), identity=identity
+            name,
+            lambda record: record.truncated(position).marked(now_ms, policy.purge_grace_ms),
+            identity=before.identity,
         )
         return record.start
 
-    async def maintain(self, name: str) -> MaintenanceResult:
+    async def untruncate(self, name: str, position: Dlsn | None = None) -> Dlsn:
+        """Make truncated records readable again, and return the resulting start.
+
+        The start moves back to ``position``, or as far as possible if it is None; it never moves
+        forward. Records come back as long as their purge has not begun (rule STR-27). Raises
+        NoSuchStreamError, TruncatedError if records at ``position`` were purged, and
+        InvalidArgumentError if the policy would truncate them again.
+        """
+        record, policy = await self._record_and_policy(name)
+        now_ms = self._runtime.clock.wall_ms()
+        target = record.oldest if position is None else position
+        await self._retention.check_untruncation(name, policy, target, now_ms)
+
+        def restore(found: StreamRecord) -> StreamRecord:
+            if position is not None and position < found.oldest:
+                raise TruncatedError(
+                    f"stream {name}: what is below {found.oldest} was purged", found.oldest
+                )
+            return found.untruncated(max(target, found.oldest))
+
+        return (await self._streams.update(name, restore, identity=record.identity)).start
+
+    async def maintain(self, name: str, *, expires_archives: bool = True) -> MaintenanceResult:
         """Run one pass of retention.
 
-        It truncates by the policy, deletes ledgers of archived segments, and purges segments whose
-        grace period is over. One or many processes should call it periodically. Raises
+        It truncates by the policy, deletes ledgers of archived segments, purges segments whose
+        grace period is over, and deletes old archives of purged segments, for which it lists them.
+        The elected repair process calls it for all streams; any process may. Raises
         NoSuchStreamError.
         """
-        policy = await self._policy_of(name)
-        return await self._retention.maintain(name, policy, self._runtime.clock.wall_ms())
+        record, policy = await self._record_and_policy(name)
+        now_ms = self._runtime.clock.wall_ms()
+        return await self._retention.maintain(
+            name, record, policy, now_ms, expires_archives=expires_archives
+        )
 
     async def delete_stream(self, name: str, *, identity: str | None = None) -> None:
         """Delete a stream with all of its ledgers. Its writer loses it; archives are kept.
@@ -229,15 +260,18 @@ class Namespace:
             stored = await self._streams.segment(name, lssn)
             if stored is not None:
                 segments.append(stored.segment)
+        policy = record.policy or await self.policy()
+        is_marked = record.oldest.lssn < record.marked_lssn
         return StreamDescription(
             name=name,
             created_ms=record.created_ms,
-            policy=record.policy or await self.policy(),
+            policy=policy,
             follows_namespace=record.policy is None,
             start=record.start,
             epoch=head.epoch,
             segments=tuple(segments),
             identity=record.identity,
+            grace_ends_ms=record.marked_ms + policy.purge_grace_ms if is_marked else None,
         )
 
     async def open_writer(self, name: str) -> StreamWriter:
@@ -328,7 +362,10 @@ class Namespace:
         return NamespaceRecord.decode(self.name, value.data), value.version
 
     async def _policy_of(self, name: str) -> StreamPolicy:
+        return (await self._record_and_policy(name))[1]
+
+    async def _record_and_policy(self, name: str) -> tuple[StreamRecord, StreamPolicy]:
         record, _ = await self._streams.record(name)
         if record.is_deleting:
             raise being_deleted_error(name)
-        return record.policy or await self.policy()
+        return record, record.policy or await self.policy()

@@ -110,13 +110,20 @@ class StreamPolicy:
         low=0,
         high=_MS_MAX,
     )
+    archive_retention_ms: int | None = setting(
+        None,
+        "Time after its completion at which the archive of a segment is deleted. A segment that "
+        "the stream still has keeps its archive. none: never.",
+        low=0,
+        high=_MS_MAX,
+    )
     truncates_by_subscriptions: bool = setting(
         False, "Truncate records below the position of the slowest subscription."
     )
     purge_grace_ms: int = setting(
         _HOUR_MS,
-        "Time between the truncation of a segment and the deletion of its data. A mistaken "
-        "truncation can be repaired during that time.",
+        "Time between the truncation of a segment and the deletion of its ledger. A mistaken "
+        "truncation can be taken back during that time (stream untruncate).",
         low=0,
         high=_MS_MAX,
     )

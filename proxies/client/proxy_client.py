@@ -233,6 +233,16 @@ class ProxyNamespace:
         )
         return decode_position(answer.start)
 
+    async def untruncate(self, name: str, position: Dlsn | None = None) -> Dlsn:
+        """Make truncated records readable again, as the core's namespace does."""
+        request = pb.UntruncateStreamRequest(namespace=self.name, stream=name)
+        if position is not None:
+            request.position.CopyFrom(encode_position(position))
+        answer = await self._client.call(
+            methods.UNTRUNCATE_STREAM, request, pb.UntruncateStreamResponse
+        )
+        return decode_position(answer.start)
+
     async def end_stream(self, name: str) -> None:
         """End a stream permanently after all acknowledged records. Safe to repeat.
 

@@ -64,6 +64,14 @@ class Administration:
         )
         return pb.TruncateStreamResponse(start=encode_position(start))
 
+    async def untruncate_stream(
+        self, request: pb.UntruncateStreamRequest
+    ) -> pb.UntruncateStreamResponse:
+        """Take a truncation back. Raises NoSuchStreamError, TruncatedError, InvalidArgumentError."""
+        position = decode_position(request.position) if request.HasField("position") else None
+        start = await self._namespaces(request.namespace).untruncate(request.stream, position)
+        return pb.UntruncateStreamResponse(start=encode_position(start))
+
     async def end_stream(self, request: pb.EndStreamRequest) -> pb.EndStreamResponse:
         """End a stream. Raises NotOwnerError, NoSuchStreamError, and what appending raises."""
         writes = self._require_writes()

@@ -54,6 +54,9 @@ DELETE_STREAM = Method(
 LIST_STREAMS = Method("ListStreams", pb.ListStreamsRequest, pb.ListStreamsResponse)
 DESCRIBE_STREAM = Method("DescribeStream", pb.DescribeStreamRequest, pb.DescribeStreamResponse)
 TRUNCATE_STREAM = Method("TruncateStream", pb.TruncateStreamRequest, pb.TruncateStreamResponse)
+UNTRUNCATE_STREAM = Method(
+    "UntruncateStream", pb.UntruncateStreamRequest, pb.UntruncateStreamResponse
+)
 END_STREAM = Method("EndStream", pb.EndStreamRequest, pb.EndStreamResponse)
 SET_POLICY = Method("SetPolicy", pb.SetPolicyRequest, pb.SetPolicyResponse)
 SET_HOME_REGION = Method("SetHomeRegion", pb.SetHomeRegionRequest, pb.SetHomeRegionResponse)

@@ -69,6 +69,11 @@ class RhumblineStub:
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TruncateStreamRequest.SerializeToString,
                 response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TruncateStreamResponse.FromString,
                 _registered_method=True)
+        self.UntruncateStream = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/UntruncateStream',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UntruncateStreamRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UntruncateStreamResponse.FromString,
+                _registered_method=True)
         self.EndStream = channel.unary_unary(
                 '/rhumbline.v1.Rhumbline/EndStream',
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.EndStreamRequest.SerializeToString,
@@ -156,7 +161,14 @@ class RhumblineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TruncateStream(self, request, context):
-        """Hides all records below a position from readers. Safe to repeat: the start never moves back.
+        """Hides all records below a position from readers. Safe to repeat: the start does not move back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UntruncateStream(self, request, context):
+        """Takes a truncation back, as far as the records were not purged. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -252,6 +264,11 @@ def add_RhumblineServicer_to_server(servicer, server):
                     servicer.TruncateStream,
                     request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TruncateStreamRequest.FromString,
                     response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TruncateStreamResponse.SerializeToString,
+            ),
+            'UntruncateStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.UntruncateStream,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UntruncateStreamRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UntruncateStreamResponse.SerializeToString,
             ),
             'EndStream': grpc.unary_unary_rpc_method_handler(
                     servicer.EndStream,
@@ -478,6 +495,33 @@ class Rhumbline:
             '/rhumbline.v1.Rhumbline/TruncateStream',
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TruncateStreamRequest.SerializeToString,
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TruncateStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UntruncateStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/UntruncateStream',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UntruncateStreamRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UntruncateStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

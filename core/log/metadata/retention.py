@@ -1,18 +1,23 @@
 """Retention: truncates old segments, purges them later, and deletes archived ledgers.
 
-Truncation hides records from readers immediately. Purging deletes the data after a grace period, so
-that a mistaken truncation can be repaired from the data that is still there. The order of a purge
-makes every crash harmless and gives readers a typed error (rule STR-21):
+Truncation hides records from readers immediately, and can be taken back until the purge begins.
+Purging deletes the ledgers after a grace period. The order of a purge makes every crash harmless,
+keeps an untruncation from reaching into it, and gives readers a typed error (rule STR-21):
 
 1. The start of the stream moves past the segment; from here on readers get TruncatedError.
-2. The grace period passes.
-3. The data is deleted (archive, if any, and ledger), then the metadata of the segment.
-4. The ``first_lssn`` of the record moves.
+2. The grace period passes. It begins when the record is marked.
+3. The ``purging_lssn`` of the record moves past the segment: the start can no longer move back.
+4. The ledger is deleted, then the metadata of the segment.
+5. The ``first_lssn`` of the record moves.
+
+Steps 1, 2, 3 and 5 are compare-and-sets on the record, which an untruncation changes too. Whatever
+happens between steps 3 and 5, the next pass continues with step 4.
 
 Archived segments also lose their ledger after ``hot_retention_ms``: the archive is verified, the
 residence is changed, and the ledger is deleted (rule STR-22). This happens in order of LSSN, and a
 ledger is known to be deleted before the next segment changes. A crash therefore leaves at most one
-ledger behind, which the next pass deletes.
+ledger behind, which the next pass deletes. A purge leaves the archive of a segment alone; archives
+of purged segments are deleted after ``archive_retention_ms`` (rule STR-26).
 
 The newest completed segment always keeps its metadata, because the sequence ids and txids of later
 segments are computed from it. All segments from the newest producer snapshot on keep their data
@@ -22,8 +27,10 @@ no control records. Segment numbers are never reused.
 
 from dataclasses import dataclass
 
-from ...protocol.dlsn import Dlsn
+from ...protocol.dlsn import FIRST_DLSN, Dlsn
+from ...protocol.errors import InvalidArgumentError
 from ...protocol.segments import NO_SEGMENT, Residence, Segment
+from ...runtime.event_log import EventLog
 from ..ledger_interface import LedgerProvider, delete_ledger
 from ..policy import StreamPolicy
 from ..read.segment_opener import Archives
@@ -33,6 +40,8 @@ from .subscriptions import SubscriptionStore
 
 SEGMENTS_PER_PASS_MAX = 1000
 
+_LOG = EventLog(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
@@ -41,16 +50,18 @@ class MaintenanceResult:
     start: Dlsn
     """The first active position after the pass."""
     purged: tuple[int, ...] = ()
-    """LSSNs whose data and metadata were deleted."""
+    """LSSNs whose ledger and metadata were deleted."""
     retired: tuple[int, ...] = ()
     """LSSNs whose ledger was deleted; only the archive holds them now."""
+    expired: tuple[int, ...] = ()
+    """LSSNs of purged segments whose archive was deleted."""
 
 
 class Retention:
     """Runs retention for the streams of one namespace.
 
     Any number of processes may run it concurrently, and a repeat is safe. Without ``archives``, no
-    ledger is deleted in favour of its archive, and archived segments are not purged.
+    ledger is deleted in favour of its archive, and no archive is deleted.
     """
 
     def __init__(
@@ -66,58 +77,88 @@ class Retention:
         self._subscriptions = subscriptions
         self._archives = archives
 
-    async def maintain(self, stream: str, policy: StreamPolicy, now_ms: int) -> MaintenanceResult:
+    async def maintain(
+        self,
+        stream: str,
+        record: StreamRecord,
+        policy: StreamPolicy,
+        now_ms: int,
+        *,
+        expires_archives: bool = True,
+    ) -> MaintenanceResult:
         """Run one pass: truncate by the policy, delete archived ledgers, purge after the grace.
 
-        Raises NoSuchStreamError, CorruptionError (an incomplete archive) and the errors of the
-        stores. A repeat after an error continues.
+        ``record`` and ``policy`` are those of the stream, read before. With
+        ``expires_archives``, archives of purged segments are listed and deleted if the policy
+        limits their age. Raises NoSuchStreamError, CorruptionError (an incomplete archive) and the
+        errors of the stores. A repeat after an error continues.
         """
-        record, _ = await self._streams.record(stream)
-        start = max(
+        wanted = max(
             await self._start_by_age(stream, record, policy, now_ms),
-            await self._start_by_subscriptions(stream, record, policy),
+            await self._start_by_subscriptions(stream, policy),
         )
-        # If the identity still matches, everything read since belongs to this stream.
-        record = await self._streams.update(
-            stream,
-            lambda found: found.truncated(start) if start > found.start else found,
-            identity=record.identity,
-        )
+        if wanted > record.start:
+            # If the identity still matches, everything read since belongs to this stream.
+            record = await self._streams.update(
+                stream, lambda found: found.truncated(wanted), identity=record.identity
+            )
         retired = await self._retire(stream, record, policy, now_ms)
-        purged: list[int] = []
-        if record.first_lssn < record.marked_lssn:
-            if now_ms - record.marked_ms < policy.purge_grace_ms:
-                return MaintenanceResult(record.start, retired=retired)
-            purged = await self._purge(stream, record)
-        record = await self._streams.update(
-            stream, lambda found: found.marked(now_ms), identity=record.identity
-        )
-        return MaintenanceResult(record.start, tuple(purged), retired)
+        purged = await self._purge(stream, record, policy, now_ms)
+        if record.start.lssn > record.marked_lssn:
+            record = await self._streams.update(
+                stream,
+                lambda found: found.marked(now_ms, policy.purge_grace_ms),
+                identity=record.identity,
+            )
+        expired: tuple[int, ...] = ()
+        if expires_archives:
+            expired = await self._expire(stream, record, policy, now_ms)
+        return MaintenanceResult(record.start, purged, retired, expired)
 
     # --- truncation -----------------------------------------------------------------------------
 
     async def _start_by_age(
         self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
     ) -> Dlsn:
-        start = record.start
-        if policy.retention_ms is None:
-            return start
-        for _ in range(SEGMENTS_PER_PASS_MAX):
-            stored = await self._streams.segment(stream, start.lssn)
-            if stored is None or not stored.segment.is_completed:
-                break
-            if now_ms - stored.segment.completed_ms < policy.retention_ms:
-                break
-            start = Dlsn(start.lssn + 1, 0, 0)
-        return start
+        """Return the position behind the segments that are too old; FIRST_DLSN if there is none.
 
-    async def _start_by_subscriptions(
-        self, stream: str, record: StreamRecord, policy: StreamPolicy
-    ) -> Dlsn:
+        Without such a segment the result is not the present start: a truncation that is taken back
+        while this pass runs must not be repeated by it.
+        """
+        wanted = FIRST_DLSN
+        if policy.retention_ms is None:
+            return wanted
+        for lssn in range(record.start.lssn, record.start.lssn + SEGMENTS_PER_PASS_MAX):
+            stored = await self._streams.segment(stream, lssn)
+            if stored is None or not is_too_old(stored.segment, policy, now_ms):
+                break
+            wanted = Dlsn(lssn + 1, 0, 0)
+        return wanted
+
+    async def _start_by_subscriptions(self, stream: str, policy: StreamPolicy) -> Dlsn:
         if not policy.truncates_by_subscriptions:
-            return record.start
-        slowest = await self._subscriptions.slowest(stream)
-        return record.start if slowest is None else slowest
+            return FIRST_DLSN
+        return await self._subscriptions.slowest(stream) or FIRST_DLSN
+
+    async def check_untruncation(
+        self, stream: str, policy: StreamPolicy, position: Dlsn, now_ms: int
+    ) -> None:
+        """Verify that the next pass would not truncate what an untruncation brings back.
+
+        Raises InvalidArgumentError that names the setting.
+        """
+        stored = await self._streams.segment(stream, position.lssn)
+        if stored is not None and is_too_old(stored.segment, policy, now_ms):
+            raise InvalidArgumentError(
+                f"stream {stream}: segment {position.lssn} is older than retention_ms="
+                f"{policy.retention_ms} and would be truncated again: change the policy first"
+            )
+        slowest = await self._start_by_subscriptions(stream, policy)
+        if slowest > position:
+            raise InvalidArgumentError(
+                f"stream {stream}: its subscriptions are at {slowest} and would truncate it again: "
+                "set truncates_by_subscriptions=false first"
+            )
 
     # --- deletion of archived ledgers -----------------------------------------------------------
 
@@ -148,6 +189,8 @@ class Retention:
                 break
             await delete_ledger(self._ledgers, moved)
             retired.append(lssn)
+        if retired:
+            _LOG.info("ledgers retired", **self._ids(stream), segments=retired)
         return tuple(retired)
 
     async def _first_with_ledger(self, stream: str, low: int, high: int) -> int:
@@ -163,29 +206,68 @@ class Retention:
 
     # --- purge ----------------------------------------------------------------------------------
 
-    async def _purge(self, stream: str, record: StreamRecord) -> list[int]:
-        newest = await self._newest_completed(stream)
-        if newest is None:
-            return []
-        stop = min(
-            record.marked_lssn,
-            _first_needed(newest, newest.lssn),
-            record.first_lssn + SEGMENTS_PER_PASS_MAX,
-        )
-        purged: list[int] = []
-        for lssn in range(record.first_lssn, stop):
+    async def _purge(
+        self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
+    ) -> tuple[int, ...]:
+        record = await self._begin_purge(stream, record, policy, now_ms)
+        stop = record.purging_lssn
+        purged = tuple(range(record.first_lssn, stop))
+        for lssn in purged:
             stored = await self._streams.segment(stream, lssn)
             if stored is not None:
                 await self._streams.check(stream, record.identity)  # it is still the same stream
-                if not await self._delete_bytes(stream, stored.segment):
-                    break
+                assert stored.segment.is_completed
+                await delete_ledger(self._ledgers, stored.segment)
                 await self._streams.remove_segment(stream, stored)
-            purged.append(lssn)
         if purged:
             await self._streams.update(
-                stream, lambda found: found.purged(purged[-1] + 1), identity=record.identity
+                stream, lambda found: found.purged(stop), identity=record.identity
             )
+            _LOG.info("segments purged", **self._ids(stream), segments=purged)
         return purged
+
+    async def _begin_purge(
+        self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
+    ) -> StreamRecord:
+        """Move ``purging_lssn`` behind marked segments whose grace period has ended."""
+        grace_ms = policy.purge_grace_ms
+        if record.oldest.lssn >= record.marked_lssn or not record.has_grace_ended(now_ms, grace_ms):
+            return record
+        newest = await self._newest_completed(stream)
+        if newest is None:
+            return record
+        limit = min(_first_needed(newest, newest.lssn), record.oldest.lssn + SEGMENTS_PER_PASS_MAX)
+
+        def begin(found: StreamRecord) -> StreamRecord:
+            stop = min(found.marked_lssn, limit)
+            if stop <= found.oldest.lssn or not found.has_grace_ended(now_ms, grace_ms):
+                return found  # an untruncation came first
+            return found.purging(stop)
+
+        return await self._streams.update(stream, begin, identity=record.identity)
+
+    # --- archives -------------------------------------------------------------------------------
+
+    async def _expire(
+        self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
+    ) -> tuple[int, ...]:
+        if policy.archive_retention_ms is None or self._archives is None:
+            return ()
+        expired = await self._archives.expire(
+            stream,
+            record.identity,
+            below=record.first_lssn,
+            completed_by_ms=now_ms - policy.archive_retention_ms,
+        )
+        if expired:
+            _LOG.info("archives expired", **self._ids(stream), segments=expired)
+        return tuple(expired)
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _ids(self, stream: str) -> dict[str, str]:
+        """Return the fields of log lines about a stream."""
+        return {"namespace": self._streams.namespace, "stream": stream}
 
     async def _newest_completed(self, stream: str) -> Segment | None:
         lssn = (await self._streams.head(stream))[0].last_lssn
@@ -198,14 +280,14 @@ class Retention:
             lssn -= 1
         return None
 
-    async def _delete_bytes(self, stream: str, segment: Segment) -> bool:
-        assert segment.is_completed
-        if segment.residence is not Residence.HOT:
-            if self._archives is None:
-                return False
-            await self._archives.delete(stream, segment)
-        await delete_ledger(self._ledgers, segment)
-        return True
+
+def is_too_old(segment: Segment, policy: StreamPolicy, now_ms: int) -> bool:
+    """True if ``retention_ms`` truncates the segment."""
+    return (
+        policy.retention_ms is not None
+        and segment.is_completed
+        and now_ms - segment.completed_ms >= policy.retention_ms
+    )
 
 
 def _first_needed(newest: Segment, otherwise: int) -> int:

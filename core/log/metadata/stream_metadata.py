@@ -63,29 +63,66 @@ class StreamRecord:
     policy: StreamPolicy | None = None
     """The policy; None: that of the namespace."""
     start: Dlsn = FIRST_DLSN
-    """The first active position. Readers see nothing below it, and it only moves forward."""
+    """The first active position. Readers see nothing below it. It moves forward, and back only
+    until the purge of the truncated segments begins."""
     first_lssn: int = FIRST_LSSN
     """The first segment that was not purged; never above the segment of ``start``."""
+    purging_lssn: int = FIRST_LSSN
+    """Segments below this one are being purged, or were: ``start`` never moves back to them."""
     marked_lssn: int = FIRST_LSSN
-    """Segments below this one were truncated at ``marked_ms`` or earlier."""
+    """Segments below this one were truncated at ``marked_ms`` and ever since."""
     marked_ms: int = 0
     """Time of day in ms at which the grace period of the marked segments began."""
     is_deleting: bool = False
     """True once a deletion has begun. A repeated deletion continues it."""
 
+    @property
+    def oldest(self) -> Dlsn:
+        """The lowest position to which an untruncation can move the start."""
+        return Dlsn(max(self.first_lssn, self.purging_lssn), 0, 0)
+
     def truncated(self, start: Dlsn) -> "StreamRecord":
         """Return the record with its start moved forward to ``start``, never back."""
         return self if start <= self.start else replace(self, start=start)
 
-    def marked(self, now_ms: int) -> "StreamRecord":
-        """Return the record with all truncated segments marked at ``now_ms``."""
-        if self.start.lssn <= self.marked_lssn:
+    def untruncated(self, start: Dlsn) -> "StreamRecord":
+        """Return the record with its start moved back to ``start``, never forward.
+
+        A segment that is active again loses its mark, so that a later truncation has a grace period
+        of its own.
+        """
+        assert start >= self.oldest, "what is being purged stays truncated"
+        if start >= self.start:
+            return self
+        return replace(self, start=start, marked_lssn=min(self.marked_lssn, start.lssn))
+
+    def has_grace_ended(self, now_ms: int, grace_ms: int) -> bool:
+        """True if the marked segments may be purged, as far as time is concerned."""
+        return now_ms - self.marked_ms >= grace_ms
+
+    def marked(self, now_ms: int, grace_ms: int) -> "StreamRecord":
+        """Return the record with all truncated segments marked at ``now_ms``.
+
+        It is unchanged while the grace period of other segments runs, because there is one mark.
+        """
+        is_pending = self.oldest.lssn < self.marked_lssn
+        if self.start.lssn <= self.marked_lssn or (
+            is_pending and not self.has_grace_ended(now_ms, grace_ms)
+        ):
             return self
         return replace(self, marked_lssn=self.start.lssn, marked_ms=now_ms)
 
+    def purging(self, lssn: int) -> "StreamRecord":
+        """Return the record with the purge of the segments below ``lssn`` begun.
+
+        They must be marked, and their grace period must have ended.
+        """
+        assert lssn <= self.marked_lssn <= self.start.lssn, "only truncated segments are purged"
+        return replace(self, purging_lssn=max(lssn, self.oldest.lssn))
+
     def purged(self, first_lssn: int) -> "StreamRecord":
-        """Return the record without the segments below ``first_lssn``, which must be truncated."""
-        assert first_lssn <= self.marked_lssn <= self.start.lssn, "only truncated segments go"
+        """Return the record without the segments below ``first_lssn``, whose purge had begun."""
+        assert first_lssn <= self.purging_lssn <= self.start.lssn, "a purge is announced first"
         return replace(self, first_lssn=max(first_lssn, self.first_lssn))
 
     def encode(self) -> bytes:
@@ -100,13 +137,21 @@ class StreamRecord:
                 "first_lssn": self.first_lssn,
                 "marked": [self.marked_lssn, self.marked_ms],
                 "is_deleting": self.is_deleting,
+                **self._purge_fields(),
             },
         )
+
+    def _purge_fields(self) -> dict[str, int]:
+        """Return the field of a purge in progress; without one it is absent."""
+        is_purging = self.purging_lssn > self.first_lssn
+        return {"purging_lssn": self.purging_lssn} if is_purging else {}
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "StreamRecord":
         """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
-        fields = decode_metadata_record(f"stream {name}", data, version=_FORMAT, fields=_STREAM)
+        fields = decode_metadata_record(
+            f"stream {name}", data, version=_FORMAT, fields=_STREAM, optional={"purging_lssn": 0}
+        )
         policy = fields["policy"]
         try:
             start = Dlsn.parse(fields["start"])
@@ -119,6 +164,7 @@ class StreamRecord:
             policy=None if policy is None else StreamPolicy.from_fields(policy),
             start=start,
             first_lssn=fields["first_lssn"],
+            purging_lssn=max(fields["first_lssn"], fields["purging_lssn"]),
             marked_lssn=marked_lssn,
             marked_ms=marked_ms,
             is_deleting=fields["is_deleting"],
@@ -133,6 +179,7 @@ _STREAM: dict[str, type | tuple[type, ...]] = {
     "first_lssn": int,
     "marked": list,
     "is_deleting": bool,
+    "purging_lssn": int,
 }
 
 

@@ -3,6 +3,7 @@
 ``coldstore`` implements the ``Archives`` protocol; streams know archives only through it.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ...protocol.errors import ConfigurationError, NoSuchLedgerError
@@ -29,8 +30,14 @@ class Archives(Protocol):
         """
         ...
 
-    async def delete(self, stream: str, segment: Segment) -> None:
-        """Delete the archive of the segment permanently. Safe to repeat."""
+    async def expire(
+        self, stream: str, identity: str, *, below: int, completed_by_ms: int
+    ) -> Sequence[int]:
+        """Delete archives of the stream with ``identity`` that are old enough, and return LSSNs.
+
+        Those are archives of segments below ``below`` that were completed at ``completed_by_ms`` or
+        before. A call deletes a bounded number. Safe to repeat.
+        """
         ...
 
 

@@ -1,6 +1,7 @@
 """Readers get the same records, positions and sequence ids from the archive as from ledgers."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from rhumbline.coldstore.archive import archived_ledger
 from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.coldstore.archive.catalog import list_manifests
+from rhumbline.coldstore.archive.restore import check_chain
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
@@ -172,21 +175,63 @@ async def test_recent_segments_and_producer_snapshots_stay_hot(world: LogWorld) 
 
 
 @in_world
-async def test_truncated_archives_are_purged_after_the_grace_period(world: LogWorld) -> None:
+async def test_a_purge_keeps_the_archive_until_its_own_retention_ends(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     await archive_segments(world, cold)
     await world.namespace.maintain("s")
     await world.namespace.truncate("s", Dlsn(3, 0, 0))
     assert (await world.namespace.maintain("s")).purged == ()
-    assert await cold.list("test/s/lssn=0000000000000000001")
     world.clock.now_ms += 3_600_000
-    assert (await world.namespace.maintain("s")).purged == (1, 2)
-    assert not await cold.list("test/s/lssn=0000000000000000001")
-    assert await cold.list("test/s/lssn=0000000000000000003")
+    done = await world.namespace.maintain("s")
+    assert (done.purged, done.expired) == ((1, 2), ())
+    assert [m.lssn for m in await list_manifests(cold)] == [1, 2, 3, 4]
     with pytest.raises(TruncatedError):
         await read_records(world, Dlsn(1, 0, 0))
     assert len(await read_records(world)) == 60
+
+    completed_ms = [m.completed_ms for m in await list_manifests(cold)]
+    age_ms = world.clock.now_ms - completed_ms[1]
+    policy = (await world.namespace.describe("s")).policy
+    longer = replace(policy, archive_retention_ms=age_ms + 1)
+    await world.namespace.set_stream_policy("s", longer)
+    assert (await world.namespace.maintain("s")).expired == tuple(
+        n for n in (1, 2) if completed_ms[n - 1] < completed_ms[1]
+    )
+    await world.namespace.set_stream_policy("s", replace(policy, archive_retention_ms=0))
+    await world.namespace.maintain("s")
+    assert [m.lssn for m in await list_manifests(cold)] == [3, 4], "what the stream has is kept"
+    assert not await cold.list("test/s/lssn=0000000000000000001")
+    assert len(await read_records(world)) == 60
+
+
+@in_world
+async def test_archives_of_an_earlier_stream_of_the_name_do_not_expire(world: LogWorld) -> None:
+    await fill_stream(world)
+    cold = DictColdStore()
+    await archive_segments(world, cold)
+    assert world.archives is not None
+    late_ms = world.clock.now_ms
+    assert await world.archives.expire("s", "other", below=9, completed_by_ms=late_ms) == []
+    identity = (await world.namespace.describe("s")).identity
+    partial = next(key for key in cold.objects if "lssn=0000000000000000002/manifest" in key)
+    del cold.objects[partial]  # an interrupted deletion: parts without a manifest
+    expired = await world.archives.expire("s", identity, below=4, completed_by_ms=late_ms)
+    assert expired == [1, 2, 3]
+    assert [m.lssn for m in await list_manifests(cold)] == [4]
+    assert not await cold.list("test/s/lssn=0000000000000000002")
+
+
+@in_world
+async def test_the_chain_of_archives_continues_over_purged_segments(world: LogWorld) -> None:
+    await fill_stream(world)
+    cold = DictColdStore()
+    await archive_segments(world, cold, upto=3)
+    await world.namespace.truncate("s", Dlsn(3, 0, 0))
+    world.clock.now_ms += 3_600_000
+    assert (await world.namespace.maintain("s")).purged == (1, 2)
+    await archive_segments(world, cold)
+    check_chain(await list_manifests(cold))
 
 
 @in_world

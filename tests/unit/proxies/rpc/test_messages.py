@@ -19,6 +19,7 @@ UNUSUAL = StreamPolicy(
     keepalive_ms=1_500,
     retention_ms=99_999,
     hot_retention_ms=0,
+    archive_retention_ms=7,
     truncates_by_subscriptions=True,
     purge_grace_ms=11,
     regions=("eu", "us"),

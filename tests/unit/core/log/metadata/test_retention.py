@@ -1,6 +1,7 @@
 """Tests of truncation by age and by subscriptions, and of purging (rule STR-21)."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -151,34 +152,53 @@ async def test_interrupted_purge_continues_at_any_step(world: LogWorld) -> None:
 
 
 class ListedArchives:
-    """A fake archive that records deletions."""
+    """A fake archive that records the calls that delete archives."""
 
     def __init__(self) -> None:
-        self.deleted: list[tuple[str, int]] = []
+        self.calls: list[tuple[str, str, int, int]] = []
 
     async def open(self, stream: str, segment: Segment) -> ReadableLedger:
         raise NoSuchLedgerError(f"{stream} segment {segment.lssn}")
 
     async def check(self, stream: str, segment: Segment) -> None:
-        raise AssertionError("no ledger is deleted in this test")
+        raise AssertionError("no ledger is retired in this test")
 
-    async def delete(self, stream: str, segment: Segment) -> None:
-        self.deleted.append((stream, segment.lssn))
+    async def expire(
+        self, stream: str, identity: str, *, below: int, completed_by_ms: int
+    ) -> Sequence[int]:
+        self.calls.append((stream, identity, below, completed_by_ms))
+        return [1, 2]
 
 
 @in_world
-async def test_archived_segment_is_not_purged_without_its_archive(world: LogWorld) -> None:
+async def test_archived_segment_is_purged_without_access_to_its_archive(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
     streams = world.namespace._streams
     stored = await streams.segment("s", 1)
     assert stored is not None
     moved = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
     assert await streams.replace_segment("s", stored, moved)
-    for _ in range(2):
-        assert (await world.namespace.maintain("s")).purged == ()
+    await world.namespace.maintain("s")
+    assert (await world.namespace.maintain("s")).purged == (1, 2, 3, 4, 5)
+    assert sorted(world.ledgers.ledgers) == [6]
+
+
+@in_world
+async def test_archives_of_purged_segments_have_a_retention_of_their_own(world: LogWorld) -> None:
+    policy = StreamPolicy(retention_ms=1, purge_grace_ms=0, archive_retention_ms=7 * HOUR_MS)
+    await write_records(world, policy)
     world.archives = archives = ListedArchives()
-    assert (await world.open_namespace().maintain("s")).purged == (1, 2, 3, 4, 5)
-    assert archives.deleted == [("s", 1)]
+    namespace = world.open_namespace()
+    assert (await namespace.maintain("s", expires_archives=False)).expired == ()
+    assert archives.calls == []
+    assert (await namespace.maintain("s")).expired == (1, 2)
+    identity = (await namespace.describe("s")).identity
+    assert archives.calls == [("s", identity, 1, world.clock.now_ms - 7 * HOUR_MS)], (
+        "the first segment that was left when the pass began"
+    )
+    await namespace.set_stream_policy("s", StreamPolicy(retention_ms=1))
+    assert (await namespace.maintain("s")).expired == ()
+    assert len(archives.calls) == 1
 
 
 @in_world

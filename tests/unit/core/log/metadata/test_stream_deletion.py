@@ -264,8 +264,7 @@ def test_overtaken_changes_do_not_affect_the_next_stream(name: str) -> None:
     async def body(world: LogWorld, call: int) -> None:
         await create_filled_stream(world, StreamPolicy(purge_grace_ms=0))
         if name == "maintain":
-            await world.namespace.truncate("s", Dlsn(3, 0, 0))
-            await world.namespace.maintain("s")  # marks what the next pass purges
+            await world.namespace.truncate("s", Dlsn(3, 0, 0))  # what the pass purges
         slow, store = administrator(world)
         error = await run_overtaken(world, CHANGES[name](slow), store, call)
         assert error is None or isinstance(error, NoSuchStreamError)
@@ -281,7 +280,6 @@ def test_late_changes_do_not_affect_the_next_stream(name: str) -> None:
         await create_filled_stream(world, StreamPolicy(purge_grace_ms=0))
         if name == "maintain":
             await world.namespace.truncate("s", Dlsn(3, 0, 0))
-            await world.namespace.maintain("s")
         slow, store = administrator(world)
         store.outcomes = [OK] * (call - 1) + [LATE]
         await CHANGES[name](slow)
