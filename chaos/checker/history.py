@@ -118,6 +118,21 @@ class Truncation(NamedTuple):
 
     at_ms: float
     position: Dlsn
+    called_ms: float | None = None
+    """When it was called; None: no untruncation was in progress meanwhile."""
+
+
+@dataclass(slots=True)
+class Untruncation:
+    """A call that takes a truncation back."""
+
+    called_ms: float
+    position: Dlsn | None
+    """The wanted start; None: as far back as possible."""
+    ended_ms: float | None = None
+    """When the call returned or was refused; None: it may still take effect at any later time."""
+    start: Dlsn | None = None
+    """The start that it returned; None if it failed."""
 
 
 @dataclass(slots=True)
@@ -169,6 +184,7 @@ class History:
         self.end_queries: list[EndQuery] = []
         self.endings: list[StreamEnding] = []
         self.truncations: list[Truncation] = []
+        self.untruncations: list[Untruncation] = []
         self.sequence_gaps: list[SequenceGap] = []
         self.admin_calls: list[AdminCall] = []
         """The administrative calls for the stream's name, whichever stream had it."""

@@ -29,7 +29,7 @@ def acknowledged_records_are_delivered(record: RunRecord) -> Iterator[str]:
             if read.start is not None and append.dlsn < read.start:
                 continue
             payload = found.get(append.dlsn)
-            if payload is None and record.is_removed(append.dlsn):
+            if payload is None and record.is_removed(append.dlsn, since_ms=read.called_ms):
                 continue
             if payload is None:
                 yield f"{append} was not delivered to {read.reader}"

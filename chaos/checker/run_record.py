@@ -78,7 +78,12 @@ class StreamVersions:
 
     def start_at(self, at_ms: float) -> Dlsn:
         """Return the first active position at a moment."""
-        return max((start for ms, start in self.starts if ms <= at_ms), default=FIRST_DLSN)
+        return next((start for ms, start in reversed(self.starts) if ms <= at_ms), FIRST_DLSN)
+
+    def starts_in(self, from_ms: float, to_ms: float) -> list[Dlsn]:
+        """Return the first active positions at all moments of a period."""
+        changes = [start for ms, start in self.starts if from_ms < ms <= to_ms]
+        return [self.start_at(from_ms), *changes]
 
 
 class EntryCopy(NamedTuple):
@@ -169,17 +174,26 @@ class RunRecord:
     """The versions of the main stream's metadata."""
     streams: dict[str, StreamVersions] = field(default_factory=dict)
     """The versions of the metadata of all streams of the run, by a name for violations."""
+    purge_grace_ms: int | None = None
+    """The grace period of all streams of the run; None: it is not known, or not kept because the
+    clocks differed."""
     compare_and_sets: Sequence[CompareAndSet] = ()
     late_adds: Sequence[LateAdd] = ()
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""
 
-    def is_removed(self, dlsn: Dlsn, at_ms: float = float("inf")) -> bool:
-        """True if ``dlsn`` was truncated at that time, or the stream was being deleted."""
+    def is_removed(
+        self, dlsn: Dlsn, at_ms: float = float("inf"), *, since_ms: float | None = None
+    ) -> bool:
+        """True if ``dlsn`` was truncated at that time, or the stream was being deleted.
+
+        With ``since_ms``: at some time from then on.
+        """
         deleting_ms = self.stored.deleting_ms
         is_deleted = deleting_ms is not None and deleting_ms <= at_ms
-        return is_deleted or dlsn < self.stored.start_at(at_ms)
+        starts = self.stored.starts_in(at_ms if since_ms is None else since_ms, at_ms)
+        return is_deleted or dlsn < max(starts)
 
     def orphans(self) -> list[int]:
         """Return the ledgers that exist at the end and that no segment of any stream ever named.

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
-from .history import TOKEN, AppendOutcome, DeliveredRecord, RecordedAppend, RecordedRead
+from .history import (
+    TOKEN,
+    AppendOutcome,
+    DeliveredRecord,
+    RecordedAppend,
+    RecordedRead,
+    Untruncation,
+)
 from .ledger_invariants import satisfies_p
 from .run_record import RunRecord, SegmentVersion, StreamVersions, invariant
 
@@ -126,19 +133,29 @@ def _needs(stream: StreamVersions, lssn: int, at_ms: float) -> bool:
 
 
 @invariant("G12")
-def truncation_only_moves_forward(record: RunRecord) -> Iterator[str]:
-    """The first active position never goes back and is not below an acknowledged truncation. A
-    reader gets nothing below it, skips nothing above it, gets TruncatedError only if its position
-    was truncated, and no other lasting error."""
+def truncation_is_undone_by_request_only(record: RunRecord) -> Iterator[str]:
+    """The first active position goes back only by a call that takes a truncation back, to where
+    that call wants it. Acknowledged truncations and untruncations took place. A reader gets nothing
+    below the position, skips nothing above it, gets TruncatedError only if its position was
+    truncated, and no other lasting error."""
     for (_, before), (at_ms, after) in pairwise(record.stored.starts):
-        if after < before:
+        if after < before and not any(
+            _may_move_back(call, at_ms, after) for call in record.history.untruncations
+        ):
             yield f"at {at_ms:.1f} ms the first active position went from {before} to {after}"
     for cut in record.history.truncations:
-        if record.stored.start_at(cut.at_ms) < cut.position:
+        called_ms = cut.at_ms if cut.called_ms is None else cut.called_ms
+        highest = max(record.stored.starts_in(called_ms, cut.at_ms))
+        if highest < cut.position:
             yield (
-                f"it was truncated to {cut.position} at {cut.at_ms:.1f} ms, but begins at "
-                f"{record.stored.start_at(cut.at_ms)}"
+                f"it was truncated to {cut.position} at {cut.at_ms:.1f} ms, but begins at {highest}"
             )
+    for call in record.history.untruncations:
+        if call.start is not None and call.ended_ms is not None:
+            lowest = min(record.stored.starts_in(call.called_ms, call.ended_ms))
+            wanted = call.start if call.position is None else max(call.start, call.position)
+            if lowest > wanted:
+                yield f"{call} returned {call.start}, but the stream began at {lowest}"
     acked = sorted(
         append.dlsn
         for append in record.history.appends_with_outcome(AppendOutcome.OK)
@@ -151,12 +168,19 @@ def truncation_only_moves_forward(record: RunRecord) -> Iterator[str]:
             yield from _skipped(record, read, acked)
 
 
+def _may_move_back(call: Untruncation, at_ms: float, start: Dlsn) -> bool:
+    """True if ``call`` may have moved the start back to ``start`` at that time."""
+    if at_ms < call.called_ms or (call.ended_ms is not None and call.ended_ms < at_ms):
+        return False
+    return call.position is None or call.position == start
+
+
 def _wrong_errors(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     if read.failed_ms is None:
         return
     if read.failure in LASTING:
         yield f"{read.reader} got {read.failure} at {_position(read)}"
-    start = record.stored.start_at(read.failed_ms)
+    start = max(record.stored.starts_in(read.called_ms, read.failed_ms))
     if read.failure == "TruncatedError" and start <= _position(read):
         yield f"{read.reader} at {_position(read)} got TruncatedError, but {start} is active"
     was_made = any(at_ms <= read.called_ms for at_ms, _ in record.stored.starts)
@@ -173,12 +197,20 @@ def _position(read: RecordedRead) -> Dlsn:
 
 
 def _read_below_the_start(record: RunRecord, read: RecordedRead) -> Iterator[str]:
-    start = record.stored.start_at(read.called_ms)
-    if read.records and read.records[0].dlsn < start:
+    if not read.records:
+        return
+    start = min(_starts_at_opening(record, read))
+    if read.records[0].dlsn < start:
         yield (
             f"{read.reader} was opened at {read.called_ms:.1f} ms and got {read.records[0].dlsn}; "
             f"what is below {start} had been truncated"
         )
+
+
+def _starts_at_opening(record: RunRecord, read: RecordedRead) -> list[Dlsn]:
+    """Return the first active positions that the reader may have seen when it was opened."""
+    assert read.ready_ms is not None
+    return record.stored.starts_in(read.called_ms, read.ready_ms)
 
 
 def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterator[str]:
@@ -187,7 +219,7 @@ def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterat
     first = read.records[0].dlsn
     if read.seeks_txid is None:
         assert read.ready_ms is not None
-        first = min(first, read.start or record.stored.start_at(read.ready_ms))
+        first = min(first, read.start or max(_starts_at_opening(record, read)))
     got = {delivered.dlsn for delivered in read.records}
     last = read.records[-1].dlsn
     for dlsn in acked[bisect_left(acked, first) :]:
@@ -195,6 +227,61 @@ def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterat
             break
         if dlsn not in got:
             yield f"{read.reader} came from {first} to {last} and was not given {dlsn}"
+
+
+@invariant("G19")
+def purges_wait_and_are_final(record: RunRecord) -> Iterator[str]:
+    """A segment is purged only after it was truncated for the whole grace period, without a break.
+    It is never active again: no untruncation reaches a segment that was deleted."""
+    for lssn, at_ms, what in _purges(record):
+        truncated_ms = _truncated_since(record.stored, lssn, at_ms)
+        waited_ms = at_ms - truncated_ms
+        grace_ms = record.purge_grace_ms
+        if grace_ms is not None and waited_ms < grace_ms - _CLOCK_MS:
+            yield (
+                f"{what} of segment {lssn} was deleted at {at_ms:.1f} ms, {waited_ms:.1f} ms after "
+                f"its truncation, with a grace period of {grace_ms} ms"
+            )
+        for active_ms, start in record.stored.starts:
+            if active_ms > at_ms and start.lssn <= lssn:
+                yield (
+                    f"at {active_ms:.1f} ms the stream began at {start}, but the {what} of segment "
+                    f"{lssn} was deleted at {at_ms:.1f} ms"
+                )
+                break
+
+
+_CLOCK_MS = 1.0
+"""Wall clocks are read in whole milliseconds."""
+
+
+def _purges(record: RunRecord) -> Iterator[tuple[int, float, str]]:
+    """Yield (LSSN, virtual ms, deleted part) of each deletion by a purge."""
+    deleting_ms = record.stored.deleting_ms
+    until_ms = float("inf") if deleting_ms is None else deleting_ms
+    for lssn, versions in record.segments.items():
+        for version in versions:
+            if version.segment is None and version.at_ms < until_ms:
+                yield lssn, version.at_ms, "metadata"
+        stored = [version.segment for version in versions if version.segment is not None]
+        if not stored or stored[-1].is_archive_only:
+            continue
+        for ledger in record.ledgers.get(stored[-1].ledger_id, ()):
+            if ledger.metadata is None and ledger.at_ms < until_ms:
+                yield lssn, ledger.at_ms, "ledger"
+
+
+def _truncated_since(stored: StreamVersions, lssn: int, at_ms: float) -> float:
+    """Return since when, at ``at_ms``, the whole segment has been truncated; ``at_ms`` if not."""
+    since = None
+    for ms, start in stored.starts:
+        if ms > at_ms:
+            break
+        if start.lssn <= lssn:
+            since = None
+        elif since is None:
+            since = ms
+    return at_ms if since is None else since
 
 
 @invariant("G13")
@@ -272,7 +359,7 @@ def txids_rise_and_seeks_find_them(record: RunRecord) -> Iterator[str]:
     for read in record.history.reads:
         if read.seeks_txid is not None and read.records and read.ready_ms is not None:
             first, wanted = read.records[0], read.seeks_txid
-            start = record.stored.start_at(read.ready_ms)
+            start = max(_starts_at_opening(record, read))
             before_it = positions[
                 bisect_left(positions, start) : bisect_left(positions, first.dlsn)
             ]

@@ -15,6 +15,7 @@ REPAIR = RepairConfig(
     recovery_grace_ms=3_000,
     retry_ms_min=300,
     retry_ms_max=3_000,
+    retention_interval_ms=700,
     session_ttl_ms=2_000,
 )
 

@@ -347,6 +347,7 @@ class SeedRun:
             segments=stored.segments,
             stored=stored,
             streams={STREAM: stored},
+            purge_grace_ms=self._purge_grace_ms(),
             compare_and_sets=self.world.metadata.compare_and_sets,
             regions=dict(self.cluster.regions),
             lost=frozenset(self.cluster.lost),
@@ -358,6 +359,12 @@ class SeedRun:
             slow_hold_ms=self.plan.settings.ledger.slow_hold_ms,
             observed=replace(self.answer_recorder.observed, durable=self.cluster.durable),
         )
+
+    def _purge_grace_ms(self) -> int | None:
+        """Return the grace period; None if a clock is wrong, because clocks measure it."""
+        if any(fault.kind == "skew" for fault in self.plan.faults):
+            return None
+        return self.plan.settings.policy.purge_grace_ms
 
     def fill_result(self, result: RunResult) -> None:
         """Fill in the counters and the coverage of a result."""

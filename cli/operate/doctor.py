@@ -4,21 +4,32 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import click
 
 from ...client.connect import Client
+from ...client.units import show_ms
 from ...core.bookie.start_record import decode
 from ...core.ledger.connection.bookie_link import address_for
+from ...core.log.metadata.ledger_policies import own_policy
+from ...core.log.metadata.oldest_segments import OverdueData
 from ...core.log.namespace import list_namespaces
+from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.errors import ConfigurationError, RhumblineError
+from ...core.protocol.errors import ConfigurationError, NoSuchStreamError, RhumblineError
 from ...core.protocol.quorum import Quorum
 from ...placement.region_aware import RegionAwarePlacement
+from ...regions.repair.task_store import TaskStore
 from ..options import CommandSession, runs, session_options
 from ..output import print_rows
 
 _CONNECT_SECONDS_MAX = 5
+_STREAMS_MAX = 1000
+"""Number of streams of each namespace that are examined for data that should be gone."""
+_LATE_MS = 600_000
+"""A warning follows when data is overdue by more than its grace period and this time, because a
+segment may wait for the grace period of an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +41,20 @@ class Finding:
     detail: str
 
 
+class _Late(NamedTuple):
+    """The data of a stream that is overdue for deletion."""
+
+    overdue_ms: int
+    stream: str
+    data: OverdueData
+    policy: StreamPolicy
+
+
 @click.command()
 @session_options
 @runs
 async def doctor(session: CommandSession) -> None:
-    """Check settings, metadata store, bookies and namespaces.
+    """Check settings, metadata store, bookies, namespaces and the deletion of old data.
 
     Exits with 1 if there is a fault.
     """
@@ -46,6 +66,7 @@ async def doctor(session: CommandSession) -> None:
             findings.append(await _region(client))
             findings += [finding async for finding in _bookies(client)]
             findings += [finding async for finding in _namespaces(client)]
+            findings.append(await _retention(client))
     except RhumblineError as error:
         findings.append(Finding("cluster", "fault", str(error)))
     rows = [
@@ -123,3 +144,33 @@ async def _check_writable(client: Client, name: str, quorum: Quorum) -> Finding:
     except RhumblineError as error:
         return Finding(f"namespace {name}", "fault", f"cannot be written: {error}")
     return Finding(f"namespace {name}", "ok", f"{quorum} can be written")
+
+
+async def _retention(client: Client) -> Finding:
+    """Check that old data is deleted: a process does it, and nothing is overdue for long."""
+    wanting, late = 0, list[_Late]()
+    for name in await list_namespaces(client.store):
+        namespace = client.namespace(name)
+        default = await namespace.policy()
+        for stream in await namespace.streams(limit=_STREAMS_MAX):
+            try:
+                policy = await own_policy(client.store, name, stream) or default
+                overdue = await namespace.find_overdue(stream)
+            except NoSuchStreamError:
+                continue  # deleted meanwhile
+            wanting += policy.wants_retention
+            if overdue is not None:
+                late.append(_Late(overdue.overdue_ms, f"{name}/{stream}", overdue, policy))
+    detail, is_late = f"{wanting} streams want old data deleted; none is overdue", False
+    if late:
+        first = max(late, key=lambda one: one.overdue_ms)
+        detail = (
+            f"{wanting} streams want old data deleted; the oldest byte that should be gone is "
+            f"{show_ms(first.overdue_ms)} overdue: {first.stream}, segment {first.data.lssn}, by "
+            f"{first.data.reason}"
+        )
+        is_late = first.overdue_ms > first.policy.purge_grace_ms + _LATE_MS
+    if (wanting or late) and await TaskStore(client.store).auditor() is None:
+        detail += "; no repair process runs, which deletes it: start `rhumbline repair run`"
+        is_late = True
+    return Finding("retention", "warning" if is_late else "ok", detail)

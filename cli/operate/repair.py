@@ -22,6 +22,7 @@ def repair() -> None:
 @repair.command()
 @setting_option("repair.lost_after_ms", "--lost-after")
 @setting_option("repair.audit_interval_ms", "--audit-interval")
+@setting_option("repair.retention_interval_ms", "--retention-interval")
 @setting_option("repair.worker_count", "--workers")
 @setting_option("repair.bytes_per_second", "--bytes-per-second")
 @click.option(
@@ -33,6 +34,9 @@ def repair() -> None:
 @runs
 async def run(session: CommandSession, host: str, status_port: int) -> None:
     """Audit the cluster (one process at a time) and repair ledgers, until Ctrl-C or SIGTERM.
+
+    The auditing process also runs retention: it truncates and purges the streams of all namespaces
+    by their policies. With cluster.cold it deletes hot copies and old archives too.
 
     The defaults of the options are in section [repair] of the settings. /stat on the status port
     shows the progress and, in the auditing process, the entries at risk by region.
@@ -49,6 +53,7 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
                 client.directory,
                 client.placement,
                 session.settings.repair,
+                open_namespace=client.namespace,
             )
 
             def statistics() -> dict[str, Any]:

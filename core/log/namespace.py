@@ -22,6 +22,7 @@ from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
 from .ledger_interface import ConfirmEnd, LedgerProvider
 from .log_context import LogContext
+from .metadata.oldest_segments import OverdueData, find_overdue
 from .metadata.paths import ROOT, check_name, namespace_path
 from .metadata.retention import MaintenanceResult, Retention
 from .metadata.stream_deletion import StreamDeletion
@@ -124,7 +125,9 @@ class Namespace:
         self._opener = SegmentOpener(self._streams, ledgers, archives)
         self.subscriptions = SubscriptionStore(store, name)
         """The named reader positions of the streams."""
-        self._retention = Retention(self._streams, ledgers, self.subscriptions, archives=archives)
+        self._retention = Retention(
+            self._streams, ledgers, self.subscriptions, runtime.clock, archives=archives
+        )
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
         self._context = context or LogContext()
@@ -189,13 +192,10 @@ class Namespace:
             raise InvalidArgumentError(
                 f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
             )
-        now_ms = self._runtime.clock.wall_ms()
         record = await self._streams.update(
-            name,
-            lambda record: record.truncated(position).marked(now_ms, policy.purge_grace_ms),
-            identity=before.identity,
+            name, lambda record: record.truncated(position), identity=before.identity
         )
-        return record.start
+        return (await self._retention.mark(name, record, policy)).start
 
     async def untruncate(self, name: str, position: Dlsn | None = None) -> Dlsn:
         """Make truncated records readable again, and return the resulting start.
@@ -206,9 +206,8 @@ class Namespace:
         InvalidArgumentError if the policy would truncate them again.
         """
         record, policy = await self._record_and_policy(name)
-        now_ms = self._runtime.clock.wall_ms()
         target = record.oldest if position is None else position
-        await self._retention.check_untruncation(name, policy, target, now_ms)
+        await self._retention.check_untruncation(name, policy, target)
 
         def restore(found: StreamRecord) -> StreamRecord:
             if position is not None and position < found.oldest:
@@ -228,10 +227,18 @@ class Namespace:
         NoSuchStreamError.
         """
         record, policy = await self._record_and_policy(name)
-        now_ms = self._runtime.clock.wall_ms()
         return await self._retention.maintain(
-            name, record, policy, now_ms, expires_archives=expires_archives
+            name, record, policy, expires_archives=expires_archives
         )
+
+    async def find_overdue(self, name: str) -> OverdueData | None:
+        """Return the data of a stream that retention should have deleted first; None if none.
+
+        Raises NoSuchStreamError.
+        """
+        record, policy = await self._record_and_policy(name)
+        now_ms = self._runtime.clock.wall_ms()
+        return await find_overdue(self._streams, name, record, policy, now_ms)
 
     async def delete_stream(self, name: str, *, identity: str | None = None) -> None:
         """Delete a stream with all of its ledgers. Its writer loses it; archives are kept.

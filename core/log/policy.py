@@ -147,6 +147,14 @@ class StreamPolicy:
                 f"the policy allows only {', '.join(self.regions)}"
             )
 
+    @property
+    def wants_retention(self) -> bool:
+        """True if the policy wants data deleted without further requests."""
+        return self.truncates_by_subscriptions or any(
+            limit is not None
+            for limit in (self.retention_ms, self.hot_retention_ms, self.archive_retention_ms)
+        )
+
     def to_fields(self) -> dict[str, Any]:
         """Return the policy as plain values for a metadata record."""
         return plain_fields(self)

@@ -67,7 +67,10 @@ class Administration:
     async def untruncate_stream(
         self, request: pb.UntruncateStreamRequest
     ) -> pb.UntruncateStreamResponse:
-        """Take a truncation back. Raises NoSuchStreamError, TruncatedError, InvalidArgumentError."""
+        """Take a truncation back.
+
+        Raises NoSuchStreamError, TruncatedError, InvalidArgumentError.
+        """
         position = decode_position(request.position) if request.HasField("position") else None
         start = await self._namespaces(request.namespace).untruncate(request.stream, position)
         return pb.UntruncateStreamResponse(start=encode_position(start))

@@ -57,6 +57,18 @@ class RepairConfig:
         "Maximum pause, before jitter, before a retry of a ledger whose repair is stuck.",
         low=1,
     )
+    retention_interval_ms: int = setting(
+        60_000,
+        "Interval between passes of retention over all streams, in the auditing process: "
+        "truncation by age and by subscriptions, and purging.",
+        low=1,
+    )
+    archive_expiry_interval_ms: int = setting(
+        3_600_000,
+        "Interval between passes that also delete old archives of purged segments. Such a pass "
+        "lists the archives of each stream whose policy limits their age, and needs cluster.cold.",
+        low=1,
+    )
     session_ttl_ms: int = setting(
         10_000,
         "TTL of the session in the metadata store. When the process has been out of contact for "

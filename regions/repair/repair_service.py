@@ -1,16 +1,18 @@
 """Repair in one process: a candidate for the auditor's role, and workers (rule RPR-14).
 
-Any number of processes may run it: one of them audits, all of them repair. If a process ends, the
-others take over its role and its tasks.
+Any number of processes may run it: one of them audits and runs retention, all of them repair. If a
+process ends, the others take over its role and its tasks.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.ledger.client import LedgerClient
 from ...core.log.metadata.ledger_policies import LedgerPolicies
+from ...core.log.namespace import Namespace
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
 from ...core.protocol.placement import PlacementPolicy
@@ -30,6 +32,7 @@ from .errors import NoCopyError
 from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
+from .retention_runner import RetentionRunner
 from .task_store import TaskStore
 
 _LOG = EventLog(__name__)
@@ -57,7 +60,13 @@ class RepairService:
         directory: SteeredDirectory,
         placement: PlacementPolicy,
         config: RepairConfig | None = None,
+        *,
+        open_namespace: Callable[[str], Namespace] | None = None,
     ) -> None:
+        """``open_namespace`` opens the namespaces whose retention the elected process runs.
+
+        By default they have no archives.
+        """
         self.config = config or RepairConfig()
         self.tasks = TaskStore(store)
         self.is_auditor = False
@@ -99,6 +108,11 @@ class RepairService:
                 self.config,
             )
         )
+        self._retention = RetentionRunner(
+            store,
+            open_namespace or (lambda name: Namespace(runtime, store, client, name)),
+            self.config,
+        )
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
         self._work_wakeups = [Wakeup() for _ in range(self.config.worker_count)]
@@ -131,6 +145,7 @@ class RepairService:
             "streams_at_risk": {r: len(e.streams_at_risk) for r, e in counts.at_risk.items()},
             "mended": asdict(self._repairer.counts),
             "rebalance": self._rebalance.statistics(),
+            "retention": self._retention.statistics(),
             "stuck": len(self._retries),
             "last_error": self.last_error,
         }
@@ -154,6 +169,7 @@ class RepairService:
                 session_tasks.spawn(
                     self._rebalance.run(session, owner, lambda: self.is_auditor), "rebalance"
                 )
+                session_tasks.spawn(self._retention.run(lambda: self.is_auditor), "retention")
                 for wakeup in self._work_wakeups:
                     session_tasks.spawn(self._work(session, owner, wakeup), "repair worker")
                 self.is_working = True

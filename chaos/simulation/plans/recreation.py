@@ -310,6 +310,7 @@ class RecreationRun(SeedRun):
             regions=whole.regions,
             lost=whole.lost,
             lying_bookies=whole.lying_bookies,
+            purge_grace_ms=whole.purge_grace_ms,
         )
 
     def _states(self) -> dict[str, int]:

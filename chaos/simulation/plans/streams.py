@@ -214,24 +214,36 @@ class StreamApplications(Applications):
         return True
 
     async def read_everything(self, host: SimHost, until: Dlsn) -> None:
-        """Read the stream from its start to ``until`` as a complete read."""
+        """Read the stream from its start to ``until`` as a complete read.
+
+        A read that retention overtakes begins again at the new start.
+        """
         async with self.cluster.client(host) as client:
-            read = self.history.begin_read(f"final {host.name}", None)
-            reader = await client.namespace.open_reader(STREAM, EARLIEST)
-            read.ready_ms = self.history.now_ms()
-            try:
-                while True:
-                    try:
-                        if not await self._take_batch(reader, read, until=until):
-                            break
-                    except (StreamIdleError, ReaderStalledError):
-                        continue  # a short idle limit is configured; V5 has its own limit
-                read.is_complete = True
-            except RhumblineError as error:
-                self.history.fail_read(read, error)
-                raise
-            finally:
-                await reader.aclose()
+            while not await self._read_once(host, client, until):
+                pass
+
+    async def _read_once(self, host: SimHost, client: SimClient, until: Dlsn) -> bool:
+        """Return False if what was read was truncated meanwhile."""
+        read = self.history.begin_read(f"final {host.name}", None)
+        reader = await client.namespace.open_reader(STREAM, EARLIEST)
+        read.ready_ms = self.history.now_ms()
+        try:
+            while True:
+                try:
+                    if not await self._take_batch(reader, read, until=until):
+                        break
+                except (StreamIdleError, ReaderStalledError):
+                    continue  # a short idle limit is configured; V5 has its own limit
+            read.is_complete = True
+        except TruncatedError as error:
+            self.history.fail_read(read, error)
+            return False
+        except RhumblineError as error:
+            self.history.fail_read(read, error)
+            raise
+        finally:
+            await reader.aclose()
+        return True
 
 
 class StreamsRun(SeedRun):
@@ -310,6 +322,7 @@ class StreamsRun(SeedRun):
             regions=whole.regions,
             lost=whole.lost,
             lying_bookies=whole.lying_bookies,
+            purge_grace_ms=whole.purge_grace_ms,
         )
 
     def _states(self) -> dict[str, int]:

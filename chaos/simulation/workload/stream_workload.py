@@ -12,9 +12,21 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from random import Random
 
 from ....core.protocol.dlsn import Dlsn
-from ....core.protocol.errors import EndOfStreamError, NoSuchStreamError, RhumblineError
+from ....core.protocol.errors import (
+    EndOfStreamError,
+    NoSuchStreamError,
+    RefusedError,
+    RhumblineError,
+)
 from ....core.protocol.start import EARLIEST, LATEST, AtTxid, Start
-from ...checker.history import EndQuery, History, RecordedRead, StreamEnding, Truncation
+from ...checker.history import (
+    EndQuery,
+    History,
+    RecordedRead,
+    StreamEnding,
+    Truncation,
+    Untruncation,
+)
 from ..cluster import STREAM, SimClient, SimCluster
 from ..world.sim_world import SimHost
 from .stream_actions import StreamActions, append_one, read_to_the_end, take
@@ -45,6 +57,7 @@ class StreamWorkload(StreamActions):
         "seek": 4,
         "read_from": 3,
         "truncate": 1,
+        "untruncate": 1,
         "maintain": 2,
         "use_short_stream": 3,
     }
@@ -107,8 +120,24 @@ class StreamWorkload(StreamActions):
             position, _ = self.known[random.randrange(len(self.known) * 2 // 3 + 1)]
             if random.random() < 0.5:
                 position = Dlsn(position.lssn, 0, 0)
+            called_ms = self._history.now_ms()
             await client.namespace.truncate(STREAM, position)
-            self._history.truncations.append(Truncation(self._history.now_ms(), position))
+            self._history.truncations.append(
+                Truncation(self._history.now_ms(), position, called_ms)
+            )
+
+    async def _untruncate(self, host: SimHost, client: SimClient, random: Random) -> None:
+        position: Dlsn | None = None
+        if self.known and random.random() < 0.7:
+            position, _ = random.choice(self.known)
+        call = Untruncation(self._history.now_ms(), position)
+        self._history.untruncations.append(call)
+        try:
+            call.start = await client.namespace.untruncate(STREAM, position)
+        except RefusedError:
+            call.ended_ms = self._history.now_ms()
+            raise
+        call.ended_ms = self._history.now_ms()
 
     async def _maintain(self, host: SimHost, client: SimClient, random: Random) -> None:
         done = await client.namespace.maintain(STREAM)

@@ -29,11 +29,13 @@ from dataclasses import dataclass
 
 from ...protocol.dlsn import FIRST_DLSN, Dlsn
 from ...protocol.errors import InvalidArgumentError
-from ...protocol.segments import NO_SEGMENT, Residence, Segment
+from ...protocol.segments import Residence
+from ...runtime.clock import Clock
 from ...runtime.event_log import EventLog
 from ..ledger_interface import LedgerProvider, delete_ledger
 from ..policy import StreamPolicy
 from ..read.segment_opener import Archives
+from .oldest_segments import first_needed, first_with_ledger, is_too_old, newest_completed
 from .stream_metadata import StreamRecord
 from .stream_store import StreamStore
 from .subscriptions import SubscriptionStore
@@ -69,9 +71,11 @@ class Retention:
         streams: StreamStore,
         ledgers: LedgerProvider,
         subscriptions: SubscriptionStore,
+        clock: Clock,
         *,
         archives: Archives | None = None,
     ) -> None:
+        self._clock = clock
         self._streams = streams
         self._ledgers = ledgers
         self._subscriptions = subscriptions
@@ -82,7 +86,6 @@ class Retention:
         stream: str,
         record: StreamRecord,
         policy: StreamPolicy,
-        now_ms: int,
         *,
         expires_archives: bool = True,
     ) -> MaintenanceResult:
@@ -93,6 +96,7 @@ class Retention:
         limits their age. Raises NoSuchStreamError, CorruptionError (an incomplete archive) and the
         errors of the stores. A repeat after an error continues.
         """
+        now_ms = self._clock.wall_ms()
         wanted = max(
             await self._start_by_age(stream, record, policy, now_ms),
             await self._start_by_subscriptions(stream, policy),
@@ -104,16 +108,25 @@ class Retention:
             )
         retired = await self._retire(stream, record, policy, now_ms)
         purged = await self._purge(stream, record, policy, now_ms)
-        if record.start.lssn > record.marked_lssn:
-            record = await self._streams.update(
-                stream,
-                lambda found: found.marked(now_ms, policy.purge_grace_ms),
-                identity=record.identity,
-            )
+        record = await self.mark(stream, record, policy)
         expired: tuple[int, ...] = ()
         if expires_archives:
             expired = await self._expire(stream, record, policy, now_ms)
         return MaintenanceResult(record.start, purged, retired, expired)
+
+    async def mark(self, stream: str, record: StreamRecord, policy: StreamPolicy) -> StreamRecord:
+        """Begin the grace period of what the record shows as truncated. Safe to repeat.
+
+        The clock is read after the record, so that the period does not begin before the truncation
+        was carried out, even if the request for that took long.
+        """
+        if record.start.lssn <= record.marked_lssn:
+            return record
+        return await self._streams.update(
+            stream,
+            lambda found: found.marked(self._clock.wall_ms(), policy.purge_grace_ms),
+            identity=record.identity,
+        )
 
     # --- truncation -----------------------------------------------------------------------------
 
@@ -140,15 +153,13 @@ class Retention:
             return FIRST_DLSN
         return await self._subscriptions.slowest(stream) or FIRST_DLSN
 
-    async def check_untruncation(
-        self, stream: str, policy: StreamPolicy, position: Dlsn, now_ms: int
-    ) -> None:
+    async def check_untruncation(self, stream: str, policy: StreamPolicy, position: Dlsn) -> None:
         """Verify that the next pass would not truncate what an untruncation brings back.
 
         Raises InvalidArgumentError that names the setting.
         """
         stored = await self._streams.segment(stream, position.lssn)
-        if stored is not None and is_too_old(stored.segment, policy, now_ms):
+        if stored is not None and is_too_old(stored.segment, policy, self._clock.wall_ms()):
             raise InvalidArgumentError(
                 f"stream {stream}: segment {position.lssn} is older than retention_ms="
                 f"{policy.retention_ms} and would be truncated again: change the policy first"
@@ -167,11 +178,11 @@ class Retention:
     ) -> tuple[int, ...]:
         if policy.hot_retention_ms is None or self._archives is None:
             return ()
-        newest = await self._newest_completed(stream)
+        newest = await newest_completed(self._streams, stream)
         if newest is None:
             return ()
-        stop = _first_needed(newest, newest.lssn + 1)
-        first = await self._first_with_ledger(stream, record.first_lssn, stop)
+        stop = first_needed(newest, newest.lssn + 1)
+        first = await first_with_ledger(self._streams, stream, record.first_lssn, stop)
         before = await self._streams.segment(stream, first - 1)
         if before is not None and before.segment.is_archive_only:
             # A crash may have left this ledger behind.
@@ -192,17 +203,6 @@ class Retention:
         if retired:
             _LOG.info("ledgers retired", **self._ids(stream), segments=retired)
         return tuple(retired)
-
-    async def _first_with_ledger(self, stream: str, low: int, high: int) -> int:
-        """Return the first LSSN in [low, high) that has a ledger; ``high`` if there is none."""
-        while low < high:
-            middle = (low + high) // 2
-            stored = await self._streams.segment(stream, middle)
-            if stored is None or stored.segment.is_archive_only:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     # --- purge ----------------------------------------------------------------------------------
 
@@ -233,10 +233,10 @@ class Retention:
         grace_ms = policy.purge_grace_ms
         if record.oldest.lssn >= record.marked_lssn or not record.has_grace_ended(now_ms, grace_ms):
             return record
-        newest = await self._newest_completed(stream)
+        newest = await newest_completed(self._streams, stream)
         if newest is None:
             return record
-        limit = min(_first_needed(newest, newest.lssn), record.oldest.lssn + SEGMENTS_PER_PASS_MAX)
+        limit = min(first_needed(newest, newest.lssn), record.oldest.lssn + SEGMENTS_PER_PASS_MAX)
 
         def begin(found: StreamRecord) -> StreamRecord:
             stop = min(found.marked_lssn, limit)
@@ -268,28 +268,3 @@ class Retention:
     def _ids(self, stream: str) -> dict[str, str]:
         """Return the fields of log lines about a stream."""
         return {"namespace": self._streams.namespace, "stream": stream}
-
-    async def _newest_completed(self, stream: str) -> Segment | None:
-        lssn = (await self._streams.head(stream))[0].last_lssn
-        while lssn > 0:
-            stored = await self._streams.segment(stream, lssn)
-            if stored is None:
-                break
-            if stored.segment.is_completed:
-                return stored.segment
-            lssn -= 1
-        return None
-
-
-def is_too_old(segment: Segment, policy: StreamPolicy, now_ms: int) -> bool:
-    """True if ``retention_ms`` truncates the segment."""
-    return (
-        policy.retention_ms is not None
-        and segment.is_completed
-        and now_ms - segment.completed_ms >= policy.retention_ms
-    )
-
-
-def _first_needed(newest: Segment, otherwise: int) -> int:
-    """Return the first segment that the deduplication table needs; ``otherwise`` if none."""
-    return otherwise if newest.producers_lssn == NO_SEGMENT else newest.producers_lssn

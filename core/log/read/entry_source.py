@@ -239,6 +239,7 @@ class EntrySource:
             await self._check_not_removed()
             head, _ = await self._streams.head(self._stream)
             if head.last_lssn < self.lssn:
+                await self._check_not_ended()
                 await wakeup
             elif await self._streams.segment(self._stream, self.lssn) is None:
                 await self._check_not_removed()
@@ -246,6 +247,17 @@ class EntrySource:
         finally:
             timer.cancel()
             watch.close()
+
+    async def _check_not_ended(self) -> None:
+        """Raise EndOfStreamError if the segment before a missing one ends the stream.
+
+        A reader that comes from that segment knows already. One that begins here, because all
+        records were truncated, has not seen it.
+        """
+        if self._previous is None and self.lssn > FIRST_LSSN:
+            await self._read_previous()
+            if self._previous is not None and self._previous.ends_stream:
+                raise EndOfStreamError(f"stream {self._stream} ends at segment {self.lssn - 1}")
 
     # --- errors ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from rhumbline.chaos.checker.history import (
     SequenceGap,
     StreamEnding,
     Truncation,
+    Untruncation,
 )
 from rhumbline.chaos.checker.judge import CHECKS, judge
 from rhumbline.chaos.checker.run_record import (
@@ -142,6 +143,46 @@ def ledger_in_use_is_deleted(record: RunRecord) -> None:
 def truncation_goes_back(record: RunRecord) -> None:
     truncate(record, 1_000.0, Dlsn(1, 2, 0))
     truncate(record, 1_100.0, Dlsn(1, 1, 0))
+
+
+def untruncation_goes_further_than_it_was_called_to(record: RunRecord) -> None:
+    truncate(record, 1_000.0, Dlsn(1, 2, 0))
+    truncate(record, 1_100.0, Dlsn(1, 1, 0))
+    record.history.untruncations.append(Untruncation(1_050.0, Dlsn(1, 1, 1)))
+
+
+def late_untruncation_after_its_end(record: RunRecord) -> None:
+    truncate(record, 1_000.0, Dlsn(1, 2, 0))
+    truncate(record, 1_100.0, Dlsn(1, 1, 0))
+    record.history.untruncations.append(Untruncation(1_010.0, Dlsn(1, 1, 0), 1_090.0))
+
+
+def untruncation_did_not_take_place(record: RunRecord) -> None:
+    truncate(record, 1_000.0, Dlsn(1, 2, 0))
+    call = Untruncation(1_050.0, Dlsn(1, 1, 0), 1_090.0, Dlsn(1, 1, 0))
+    record.history.untruncations.append(call)
+
+
+def purge_before_the_grace_ended(record: RunRecord) -> None:
+    record.purge_grace_ms = 500
+    truncate(record, 1_000.0, Dlsn(2, 0, 0))
+    record.ledgers[5].append(LedgerVersion(1_490.0, None))
+
+
+def purge_after_an_interrupted_truncation(record: RunRecord) -> None:
+    record.purge_grace_ms = 500
+    truncate(record, 1_000.0, Dlsn(2, 0, 0))
+    truncate(record, 1_200.0, Dlsn(1, 1, 0))
+    record.history.untruncations.append(Untruncation(1_150.0, None, 1_250.0, Dlsn(1, 1, 0)))
+    truncate(record, 1_300.0, Dlsn(2, 0, 0))
+    record.segments[1].append(SegmentVersion(1_700.0, None))
+
+
+def untruncation_of_what_was_purged(record: RunRecord) -> None:
+    truncate(record, 1_000.0, Dlsn(2, 0, 0))
+    record.ledgers[5].append(LedgerVersion(1_500.0, None))
+    truncate(record, 1_600.0, Dlsn(1, 1, 0))
+    record.history.untruncations.append(Untruncation(1_550.0, None, 1_650.0, Dlsn(1, 1, 0)))
 
 
 def truncation_that_was_acknowledged_is_not_there(record: RunRecord) -> None:
@@ -389,11 +430,19 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
     "G12": (
         truncation_goes_back,
+        untruncation_goes_further_than_it_was_called_to,
+        late_untruncation_after_its_end,
+        untruncation_did_not_take_place,
         truncation_that_was_acknowledged_is_not_there,
         reader_gets_what_was_truncated,
         reader_skips,
         reader_gets_a_missing_ledger_error,
         reader_gets_a_truncation_error_without_truncation,
+    ),
+    "G19": (
+        purge_before_the_grace_ended,
+        purge_after_an_interrupted_truncation,
+        untruncation_of_what_was_purged,
     ),
     "G13": (
         acknowledged_behind_the_end,
@@ -455,6 +504,24 @@ def test_each_defect_is_found(name: str, add_defect: Callable[[RunRecord], None]
     record = a_record()
     add_defect(record)
     assert name in violated_ids(record)
+
+
+def test_purge_after_a_truncation_that_was_once_taken_back_violates_nothing() -> None:
+    record = a_record()
+    record.purge_grace_ms = 500
+    truncate(record, 1_000.0, Dlsn(2, 0, 0))
+    truncate(record, 1_200.0, Dlsn(1, 1, 0))
+    record.history.untruncations.append(
+        Untruncation(1_150.0, Dlsn(1, 1, 0), 1_250.0, Dlsn(1, 1, 0))
+    )
+    late = RecordedRead("late", Dlsn(1, 0, 1), called_ms=1_150.0, failed_ms=1_260.0)
+    late.failure = "TruncatedError"
+    record.history.reads.append(late)
+    truncate(record, 1_300.0, Dlsn(2, 0, 0))
+    record.history.truncations.append(Truncation(1_310.0, Dlsn(2, 0, 0), 1_280.0))
+    record.ledgers[5].append(LedgerVersion(1_800.0, None))
+    record.segments[1].append(SegmentVersion(1_801.0, None))
+    assert violated_ids(record) == set()
 
 
 def test_legal_behaviour_violates_nothing() -> None:

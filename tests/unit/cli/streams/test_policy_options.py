@@ -81,6 +81,7 @@ def test_every_field_of_a_policy_has_an_option() -> None:
         "--keepalive": "10s",
         "--retention": "7d",
         "--hot-retention": "1d",
+        "--archive-retention": "365d",
         "--truncates-by-subscriptions": "true",
         "--purge-grace": "2h",
         "--regions": "eu,us",

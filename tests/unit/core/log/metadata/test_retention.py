@@ -213,3 +213,17 @@ async def test_reader_in_a_purged_segment_gets_truncated_error(world: LogWorld) 
             await asyncio.wait_for(anext(reader), 60)
     assert isinstance(failure.value.first_active, Dlsn)
     await reader.aclose()
+
+
+@in_world
+async def test_reader_of_an_ended_stream_ends_after_everything_was_truncated(
+    world: LogWorld,
+) -> None:
+    """Regression: it waited for ever (simulator plan streams, seed 4, with elected retention)."""
+    writer = await world.writer("s", StreamPolicy(retention_ms=1, purge_grace_ms=0))
+    await writer.append(b"0")
+    await writer.end_stream()
+    world.clock.now_ms += HOUR_MS
+    assert (await world.namespace.maintain("s")).start == Dlsn(2, 0, 0)
+    async with await world.namespace.open_reader("s", EARLIEST) as reader:
+        assert await asyncio.wait_for(reader.next_batch(), 60) is None

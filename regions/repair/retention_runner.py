@@ -1,0 +1,143 @@
+"""Runs retention for every stream of every namespace, in the elected process (rule RPR-18).
+
+Truncation, purging and the deletion of hot copies and archives are safe in any number of processes.
+The election only keeps them from doing the same work.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...core.log.namespace import LIST_LIMIT, Namespace, list_namespaces
+from ...core.protocol.errors import (
+    MetadataError,
+    NoSuchNamespaceError,
+    NoSuchStreamError,
+    RhumblineError,
+)
+from ...core.runtime.event_log import EventLog, LogLimit
+from ...core.runtime.metadata_store import MetadataStore
+from .config import RepairConfig
+
+_LOG = EventLog(__name__)
+
+
+@dataclass(slots=True)
+class RetentionCounts:
+    """Counters for metrics, since the start unless noted otherwise."""
+
+    passes: int = 0
+    streams: int = 0
+    """Streams of the last pass."""
+    purged: int = 0
+    """Segments that were deleted permanently."""
+    retired: int = 0
+    """Segments that lost their hot copy."""
+    expired: int = 0
+    """Archives that were deleted."""
+    failures: int = 0
+    """Streams for which a pass failed."""
+    overdue_ms: int = 0
+    """Age of the oldest byte that should have been gone when the last pass was over."""
+    pass_ms: int = 0
+    """Duration of the last pass."""
+
+
+class RetentionRunner:
+    """The retention of all namespaces, run by one process."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        open_namespace: Callable[[str], Namespace],
+        config: RepairConfig,
+    ) -> None:
+        self.counts = RetentionCounts()
+        self._store = store
+        self._open_namespace = open_namespace
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._log_limit = LogLimit()
+        self._expiry_due = 0.0
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counters for metrics."""
+        return asdict(self.counts)
+
+    async def run(self, is_elected: Callable[[], bool]) -> None:
+        """Run passes until cancelled, while the process is elected. Errors are logged."""
+        while True:
+            if is_elected():
+                try:
+                    await self.run_once(is_elected)
+                except RhumblineError as error:
+                    self._log_failure("", "", error)
+            await asyncio.sleep(self._config.retention_interval_ms / 1000)
+
+    async def run_once(self, is_elected: Callable[[], bool] = lambda: True) -> None:
+        """Run one pass over all streams, and stop it when the role is lost.
+
+        A stream that fails does not stop the others. Raises MetadataError.
+        """
+        begun = self._loop.time()
+        expires_archives = begun >= self._expiry_due
+        stream_count, overdue_ms = 0, 0
+        async for namespace in self._namespaces():
+            async for stream in self._streams(namespace):
+                if not is_elected():
+                    return
+                stream_count += 1
+                overdue_ms = max(
+                    overdue_ms, await self._maintain(namespace, stream, expires_archives)
+                )
+        if expires_archives:
+            self._expiry_due = begun + self._config.archive_expiry_interval_ms / 1000
+        counts = self.counts
+        counts.passes += 1
+        counts.streams, counts.overdue_ms = stream_count, overdue_ms
+        counts.pass_ms = round((self._loop.time() - begun) * 1000)
+
+    async def _namespaces(self) -> AsyncIterator[Namespace]:
+        after: str | None = None
+        while page := await list_namespaces(self._store, after=after):
+            for name in page:
+                yield self._open_namespace(name)
+            after = page[-1]
+
+    async def _streams(self, namespace: Namespace) -> AsyncIterator[str]:
+        after: str | None = None
+        while page := await namespace.streams(after=after, limit=LIST_LIMIT):
+            for name in page:
+                yield name
+            after = page[-1]
+
+    async def _maintain(self, namespace: Namespace, stream: str, expires_archives: bool) -> int:
+        """Maintain a stream; return for how long its oldest data is overdue, in ms."""
+        counts = self.counts
+        try:
+            done = await namespace.maintain(stream, expires_archives=expires_archives)
+            counts.purged += len(done.purged)
+            counts.retired += len(done.retired)
+            counts.expired += len(done.expired)
+            overdue = await namespace.find_overdue(stream)
+        except (NoSuchStreamError, NoSuchNamespaceError):
+            return 0  # deleted meanwhile
+        except MetadataError:
+            raise
+        except RhumblineError as error:
+            counts.failures += 1
+            self._log_failure(namespace.name, stream, error)
+            return 0
+        return overdue.overdue_ms if overdue else 0
+
+    def _log_failure(self, namespace: str, stream: str, error: RhumblineError) -> None:
+        dropped = self._log_limit.admit(self._loop.time())
+        if dropped is not None:
+            _LOG.warning(
+                "retention failed",
+                namespace=namespace or None,
+                stream=stream or None,
+                error=error,
+                dropped=dropped or None,
+            )
