@@ -31,7 +31,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench mutants proxies-many soak reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench mutants proxies-many soak retention reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -142,6 +142,9 @@ proxies-many: setup-test ## proxies end again and again, for real and simulated:
 
 soak: setup-test ## torment one real bookie: make soak MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s
+
+retention: setup-test ## write under a TTL and watch the disks of real bookies: make retention MINUTES=10
+	RETENTION_MINUTES=$(MINUTES) $(PYTEST) tests/integration/test_retention_keeps_disk_use_flat.py -s
 
 reference: $(SELF) ## write the reference pages of commands, settings, gRPC and state machines
 	$(BIN)/python -m rhumbline.cli.reference docs/reference

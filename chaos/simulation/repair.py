@@ -25,7 +25,7 @@ def repair_host(region: str) -> str:
     return f"repair-{region}"
 
 
-async def run_repair(cluster: SimCluster, host: SimHost) -> None:
+async def run_repair(cluster: SimCluster, host: SimHost, config: RepairConfig = REPAIR) -> None:
     """Run the repair service: audit if elected, and repair under-replicated ledgers."""
     async with cluster.client(host) as client:
         service = RepairService(
@@ -34,7 +34,7 @@ async def run_repair(cluster: SimCluster, host: SimHost) -> None:
             client.ledgers,
             client.directory,
             RegionAwarePlacement(),
-            REPAIR,
+            config,
         )
         service.start()
         await asyncio.Event().wait()

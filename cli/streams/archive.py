@@ -24,7 +24,7 @@ from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ..options import Command, CommandSession, runs, session_options
 from ..output import ProgressBar, print_message, print_rows
 from ..waiting import wait_count_options, wait_until
-from .policy_options import default_quorum
+from .policy_options import PolicyOptions, default_quorum, policy_options
 
 with needs_extra("an archive", "arrow"):
     from ...coldstore.archive.archive_service import (
@@ -36,11 +36,18 @@ with needs_extra("an archive", "arrow"):
     )
     from ...coldstore.archive.catalog import list_manifests, scan_manifests
     from ...coldstore.archive.cold_archives import ColdArchives
-    from ...coldstore.archive.restore import restore_stream
+    from ...coldstore.archive.copy_archive import copy_archive
+    from ...coldstore.archive.restore import (
+        archived_policy,
+        check_chain,
+        check_name_is_free,
+        restore_stream,
+    )
     from ...coldstore.archive.segment_archiver import SegmentArchiver
     from ...coldstore.archive.verify import verify_next
 
 _LISTED_MAX = 1000
+_IDENTITY_BYTES = 16
 
 
 @click.group()
@@ -103,9 +110,10 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
 async def serve(
     session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None
 ) -> None:
-    """Archive completed segments continuously; delete hot copies and old segments by policy.
+    """Archive completed segments continuously; delete hot copies and old archives by policy.
 
-    Several processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time.
+    It also truncates and purges the namespace's streams, as the repair process does. Several
+    processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time.
     """
     rate = parse_bytes(bytes_per_second) if bytes_per_second else None
     rate_limiter = RateLimiter(rate, burst=rate or 0)
@@ -134,9 +142,10 @@ async def serve(
 
 
 def _report(done: ArchivePass) -> None:
-    if done.archived or done.retired or done.purged:
+    if done.archived or done.retired or done.purged or done.expired:
         print_message(
-            f"archived {done.archived}, retired {done.retired}, purged {done.purged} segments"
+            f"archived {done.archived}, retired {done.retired}, purged {done.purged} segments, "
+            f"deleted {done.expired} old archives"
         )
     for stream, fault in done.faults.items():
         print_message(f"{stream or 'metadata store'}: {fault}")
@@ -144,15 +153,31 @@ def _report(done: ArchivePass) -> None:
 
 @archive.command()
 @click.argument("streams", nargs=-1)
+@click.option(
+    "--as",
+    "new_name",
+    metavar="NAME",
+    help="Name of the new stream, if STREAMS is one stream. Its archive is copied.",
+)
+@click.option("--segments", "wanted_segments", metavar="FIRST-LAST",
+              help="Restore only these segments, for example 3-7.")  # fmt: skip
 @_cold_option
+@policy_options
 @session_options
 @runs
-async def restore(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
+async def restore(
+    session: CommandSession, streams: tuple[str, ...], new_name: str | None,
+    wanted_segments: str | None, cold: str | None, policy: PolicyOptions,
+) -> None:  # fmt: skip
     """Create STREAMS (default: all) of the namespace from their archive alone.
 
-    For a new cluster: the streams must not exist. Every record keeps its DLSN. Reading them needs
-    cluster.cold; records that are appended later follow the archived ones.
+    A stream must not exist. With --as NAME, a truncated, purged or deleted range comes back as a
+    new stream beside the old one. Every record keeps its DLSN. The policy is that of the stream
+    when it was archived, without truncation by age or by subscriptions; options change it. Reading
+    needs cluster.cold; records that are appended later follow the archived ones.
     """
+    if (new_name or wanted_segments) and len(streams) != 1:
+        raise click.UsageError("--as and --segments need one stream")
     store = _opened(session, cold)
     try:
         async with session.client() as client:
@@ -169,11 +194,16 @@ async def restore(session: CommandSession, streams: tuple[str, ...], cold: str |
             with ProgressBar() as progress:
                 for stream in sorted(wanted):
                     progress.show(f"restoring {stream}", len(rows), len(wanted))
-                    manifests = [manifest for manifest in found if manifest.stream == stream]
-                    await restore_stream(client.store, known, manifests)
+                    manifests = _selected(found, stream, wanted_segments)
+                    chosen = archived_policy(manifests)
+                    if policy.is_any_given:
+                        chosen = policy.apply_to(chosen or await client.namespace().policy())
+                    if new_name:
+                        manifests = await _copied(client, store, manifests, new_name)
+                    await restore_stream(client.store, known, manifests, chosen)
                     rows.append(
                         {
-                            "stream": stream,
+                            "stream": new_name or stream,
                             "segments": len(manifests),
                             "records": sum(manifest.record_count for manifest in manifests),
                         }
@@ -181,6 +211,32 @@ async def restore(session: CommandSession, streams: tuple[str, ...], cold: str |
     finally:
         await store.close()
     print_rows(rows, session.output, empty=f"no archives of {name} in {store.uri}")
+
+
+def _selected(found: list[Manifest], stream: str, segments: str | None) -> list[Manifest]:
+    """Return the manifests of a stream, in order: all of them, or those of ``FIRST-LAST``."""
+    manifests = [manifest for manifest in found if manifest.stream == stream]
+    if segments is None:
+        return manifests
+    first, _, last = segments.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal():
+        raise InvalidArgumentError(f"--segments {segments}: write FIRST-LAST, for example 3-7")
+    numbers = range(int(first), int(last or first) + 1)
+    chosen = [manifest for manifest in manifests if manifest.lssn in numbers]
+    if len(chosen) < len(numbers) or not chosen:
+        have = ", ".join(str(manifest.lssn) for manifest in manifests)
+        raise InvalidArgumentError(f"--segments {segments}: the archive of {stream} has {have}")
+    return chosen
+
+
+async def _copied(
+    client: Client, store: ColdStore, manifests: list[Manifest], name: str
+) -> list[Manifest]:
+    """Copy archives to a new name, unless a stream has it. Repeated: continue."""
+    check_chain(manifests)
+    await check_name_is_free(StreamStore(client.store, client.namespace().name), name)
+    identity = client.runtime.random_bytes(_IDENTITY_BYTES).hex()
+    return await copy_archive(store, manifests, stream=name, identity=identity)
 
 
 @archive.command()

@@ -70,6 +70,9 @@ class Manifest:
     parts: tuple[Part, ...]
     doubt: str = ""
     """Not empty if an operator decided the segment's end: what may be missing (rule REC-19)."""
+    policy: dict[str, Any] | None = None
+    """The policy of the stream when the segment was archived, as metadata records store it; None:
+    unknown."""
 
     def __post_init__(self) -> None:
         last = -1
@@ -102,6 +105,8 @@ class Manifest:
         fields = asdict(self)
         if not self.doubt:
             del fields["doubt"]
+        if self.policy is None:
+            del fields["policy"]
         return json.dumps({"format": FORMAT, **fields}, indent=1).encode()
 
     @classmethod

@@ -4,8 +4,8 @@ The restored segments have no ledger and are read from the archive (rule STR-22)
 them. During the restore the stream is marked as being deleted, so that no writer opens it. A
 repeated restore continues where the previous attempt stopped.
 
-Archives do not hold everything. The following is not restored: the policy, subscriptions, a
-truncation within the archived segments, and the deduplication table. A numbered producer can
+Archives do not hold everything. The following is not restored: subscriptions, a truncation within
+the archived segments, and the deduplication table. A numbered producer can
 therefore duplicate a record that it sent before the loss, but no record that it sends afterwards.
 """
 
@@ -15,12 +15,14 @@ from itertools import pairwise
 
 from ...core.log.metadata.stream_metadata import StreamHead, StreamRecord
 from ...core.log.metadata.stream_store import StreamStore
+from ...core.log.policy import StreamPolicy
 from ...core.metadata import idempotent_writes
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
     NodeExistsError,
+    NoSuchStreamError,
     StreamExistsError,
 )
 from ...core.protocol.segments import FIRST_LSSN, NO_LEDGER, Residence, Segment
@@ -39,14 +41,40 @@ def check_chain(manifests: Sequence[Manifest]) -> None:
             )
 
 
-async def restore_stream(
-    store: MetadataStore, streams: StreamStore, manifests: Sequence[Manifest]
-) -> None:
-    """Restore the stream of ``manifests``: all manifests of its archive, in order. Safe to repeat.
+def archived_policy(manifests: Sequence[Manifest]) -> StreamPolicy | None:
+    """Return the policy of the stream, as the newest manifest has it; None if none has it.
 
-    Raises StreamExistsError, CorruptionError (the chain is broken), InvalidArgumentError (the
-    archive is of another namespace; archives are read under their own namespace) and the errors of
-    the metadata store.
+    It does not truncate by age or by subscriptions: what was restored would be deleted again.
+    """
+    known = [manifest.policy for manifest in manifests if manifest.policy is not None]
+    if not known:
+        return None
+    policy = StreamPolicy.from_fields(known[-1])
+    return replace(policy, retention_ms=None, truncates_by_subscriptions=False)
+
+
+async def check_name_is_free(streams: StreamStore, stream: str) -> None:
+    """Raise StreamExistsError if there is a stream of the name whose restore is not in progress."""
+    try:
+        record, _ = await streams.record(stream)
+        head, _ = await streams.head(stream)
+    except NoSuchStreamError:
+        return
+    if not record.is_deleting or head.is_deleting:
+        raise StreamExistsError(f"stream {stream} exists already")
+
+
+async def restore_stream(
+    store: MetadataStore,
+    streams: StreamStore,
+    manifests: Sequence[Manifest],
+    policy: StreamPolicy | None = None,
+) -> None:
+    """Restore the stream of ``manifests``, which are consecutive and in order. Safe to repeat.
+
+    Without ``policy`` it follows the policy of its namespace. Raises StreamExistsError,
+    CorruptionError (the chain is broken), InvalidArgumentError (the archive is of another
+    namespace; archives are read under their own namespace) and the errors of the metadata store.
     """
     check_chain(manifests)
     first, last = manifests[0], manifests[-1]
@@ -57,6 +85,7 @@ async def restore_stream(
     restoring = StreamRecord(
         first.stream_identity,
         first.created_ms,
+        policy,
         start=Dlsn(first.lssn, 0, 0),
         first_lssn=first.lssn,
         purging_lssn=first.lssn,

@@ -17,9 +17,6 @@ from ...core.protocol.errors import (
     CorruptionError,
     GapError,
     InvalidArgumentError,
-    NoSuchObjectError,
-    UnavailableError,
-    UnknownOutcomeError,
 )
 from ...core.protocol.record_set import RecordSet, decode_entry
 from ...core.protocol.segments import FIRST_LSSN, Residence, Segment
@@ -28,6 +25,7 @@ from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from .catalog import read_manifest
+from .cold_objects import put_object
 from .content_digest import ContentDigest
 from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
 from .part import PartWriter
@@ -37,7 +35,6 @@ PART_PAYLOAD_BYTES = 64 << 20
 """A part ends at the first entry boundary at which its payloads reach this size."""
 
 _READ_ENTRIES = 500
-_ATTEMPTS_MAX = 5
 
 
 @dataclass(slots=True)
@@ -184,6 +181,7 @@ class SegmentArchiver:
             previous_digest=CHAIN_START,  # commit sets the link
             parts=tuple(parts),
             doubt=segment.doubt,
+            policy=(await self._streams.policy_of(record)).to_fields(),
         )
         await verify_segment(self._cold, manifest, rate_limiter=self._rate_limiter)
         return manifest
@@ -243,13 +241,13 @@ class SegmentArchiver:
     async def _put_part(self, key: str, name: str, writer: PartWriter) -> Part:
         data = writer.finish()
         await self._rate_limiter.acquire(len(data))
-        await self._put(key, data)
+        await put_object(self._cold, key, data)
         return writer.describe(name, data)
 
     async def _publish(self, manifest: Manifest) -> Manifest:
         """Create the manifest, or return the one that another archiver published first."""
         key = manifest_key(manifest.namespace, manifest.stream, manifest.lssn)
-        if await self._put(key, manifest.encode()):
+        if await put_object(self._cold, key, manifest.encode()):
             return manifest
         winner = await read_manifest(self._cold, manifest.namespace, manifest.stream, manifest.lssn)
         if winner is None or winner.content_digest != manifest.content_digest:
@@ -267,17 +265,3 @@ class SegmentArchiver:
             name = key.removeprefix(f"{folder}/")
             if name.startswith("part-") and name not in named:
                 await self._cold.delete(key)
-
-    async def _put(self, key: str, data: bytes) -> bool:
-        """Call ``put_if_absent``; after an unknown outcome, compare the object with ``data``."""
-        for _ in range(_ATTEMPTS_MAX):
-            try:
-                return await self._cold.put_if_absent(key, data)
-            except UnknownOutcomeError:
-                try:
-                    return await self._cold.get(key) == data
-                except NoSuchObjectError:
-                    continue
-        raise UnavailableError(
-            f"cold store: the outcome of writing {key} is unknown after {_ATTEMPTS_MAX} attempts"
-        )

@@ -32,8 +32,9 @@ from ...runtime.metadata_store import (
     Version,
     Watch,
 )
+from ..policy import StreamPolicy
 from .paths import StreamPaths, namespace_path, page_start, streams_path
-from .stream_metadata import StreamHead, StreamRecord
+from .stream_metadata import NamespaceRecord, StreamHead, StreamRecord
 
 CONTENTION_MAX = 64
 """Maximum attempts of a change: concurrent changes and lost replies require retries."""
@@ -125,6 +126,13 @@ class StreamStore:
             return await self._store.get(namespace_path(self.namespace))
         except NoNodeError as error:
             raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first") from error
+
+    async def policy_of(self, record: StreamRecord) -> StreamPolicy:
+        """Return the policy of a stream, its own or that of the namespace."""
+        if record.policy is not None:
+            return record.policy
+        data = (await self._namespace()).data
+        return NamespaceRecord.decode(self.namespace, data).policy
 
     async def update(
         self,

@@ -1,0 +1,25 @@
+"""Writes objects of an archive whose outcome is always known."""
+
+from ...core.protocol.errors import NoSuchObjectError, UnavailableError, UnknownOutcomeError
+from ...core.runtime.cold_store import ColdStore
+
+_ATTEMPTS_MAX = 5
+
+
+async def put_object(cold: ColdStore, key: str, data: bytes) -> bool:
+    """Call ``put_if_absent``; after an unknown outcome, compare the object with ``data``.
+
+    Return False if the key exists with other content or was not created by this call. Raises
+    UnavailableError if the outcome stays unknown.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            return await cold.put_if_absent(key, data)
+        except UnknownOutcomeError:
+            try:
+                return await cold.get(key) == data
+            except NoSuchObjectError:
+                continue
+    raise UnavailableError(
+        f"cold store: the outcome of writing {key} is unknown after {_ATTEMPTS_MAX} attempts"
+    )
