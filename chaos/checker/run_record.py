@@ -177,6 +177,8 @@ class RunRecord:
     purge_grace_ms: int | None = None
     """The grace period of all streams of the run; None: it is not known, or not kept because the
     clocks differed."""
+    is_truncated_by_calls: bool = False
+    """True if nothing but recorded calls truncates the main stream: no policy does."""
     compare_and_sets: Sequence[CompareAndSet] = ()
     late_adds: Sequence[LateAdd] = ()
     slow_departures: Sequence[SlowDeparture] = ()

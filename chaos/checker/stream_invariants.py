@@ -11,6 +11,7 @@ from itertools import pairwise
 from ...core.protocol.dlsn import Dlsn
 from .history import (
     TOKEN,
+    AdminCall,
     AppendOutcome,
     DeliveredRecord,
     RecordedAppend,
@@ -135,14 +136,10 @@ def _needs(stream: StreamVersions, lssn: int, at_ms: float) -> bool:
 @invariant("G12")
 def truncation_is_undone_by_request_only(record: RunRecord) -> Iterator[str]:
     """The first active position goes back only by a call that takes a truncation back, to where
-    that call wants it. Acknowledged truncations and untruncations took place. A reader gets nothing
-    below the position, skips nothing above it, gets TruncatedError only if its position was
-    truncated, and no other lasting error."""
-    for (_, before), (at_ms, after) in pairwise(record.stored.starts):
-        if after < before and not any(
-            _may_move_back(call, at_ms, after) for call in record.history.untruncations
-        ):
-            yield f"at {at_ms:.1f} ms the first active position went from {before} to {after}"
+    that call wants it, and forward only by a truncation or by policy. Acknowledged truncations and
+    untruncations took place. A reader gets nothing below the position, skips nothing above it, gets
+    TruncatedError only if its position was truncated, and no other lasting error."""
+    yield from _moves_without_a_call(record)
     for cut in record.history.truncations:
         called_ms = cut.at_ms if cut.called_ms is None else cut.called_ms
         highest = max(record.stored.starts_in(called_ms, cut.at_ms))
@@ -173,6 +170,25 @@ def _may_move_back(call: Untruncation, at_ms: float, start: Dlsn) -> bool:
     if at_ms < call.called_ms or (call.ended_ms is not None and call.ended_ms < at_ms):
         return False
     return call.position is None or call.position == start
+
+
+def _moves_without_a_call(record: RunRecord) -> Iterator[str]:
+    for (_, before), (at_ms, after) in pairwise(record.stored.starts):
+        move = f"at {at_ms:.1f} ms the first active position went from {before} to {after}"
+        calls = record.history.untruncations
+        if after < before and not any(_may_move_back(call, at_ms, after) for call in calls):
+            yield move
+        if (
+            after > before
+            and record.is_truncated_by_calls
+            and not any(_may_truncate(call, at_ms, after) for call in record.history.admin_calls)
+        ):
+            yield f"{move}, and no call truncated it"
+
+
+def _may_truncate(call: AdminCall, at_ms: float, start: Dlsn) -> bool:
+    is_in_progress = call.called_ms <= at_ms and (call.ended_ms is None or call.ended_ms >= at_ms)
+    return call.kind == "truncate" and call.position == start and is_in_progress
 
 
 def _wrong_errors(record: RunRecord, read: RecordedRead) -> Iterator[str]:

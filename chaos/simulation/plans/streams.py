@@ -303,6 +303,10 @@ class StreamsRun(SeedRun):
         for short in self.stream_workload.short_streams.values():
             record.streams[short.name] = self._stream_versions(short.name)
         record.late_adds = self.late_adds
+        policy = self.plan.settings.policy
+        record.is_truncated_by_calls = (
+            policy.retention_ms is None and not policy.truncates_by_subscriptions
+        )
         return record
 
     def _record_of(self, name: str) -> RunRecord:

@@ -20,6 +20,7 @@ from ....core.protocol.errors import (
 )
 from ....core.protocol.start import EARLIEST, LATEST, AtTxid, Start
 from ...checker.history import (
+    AdminCall,
     EndQuery,
     History,
     RecordedRead,
@@ -34,6 +35,9 @@ from .stream_actions import StreamActions, append_one, read_to_the_end, take
 _OPERATION_S_MAX = 20.0
 _SHORT_READ_S = 3.0
 """Time limit of a short read."""
+
+_PASS_S = 0.1
+"""Time for which a pass of retention lasts, or a little more."""
 
 SHORT_STREAMS_MAX = 4
 
@@ -121,15 +125,33 @@ class StreamWorkload(StreamActions):
             if random.random() < 0.5:
                 position = Dlsn(position.lssn, 0, 0)
             called_ms = self._history.now_ms()
+            call = AdminCall("truncate", called_ms, position=position)
+            self._history.admin_calls.append(call)
             await client.namespace.truncate(STREAM, position)
-            self._history.truncations.append(
-                Truncation(self._history.now_ms(), position, called_ms)
-            )
+            call.ended_ms = self._history.now_ms()
+            self._history.truncations.append(Truncation(call.ended_ms, position, called_ms))
 
     async def _untruncate(self, host: SimHost, client: SimClient, random: Random) -> None:
+        """Take a truncation back, half of the time during a pass of retention."""
         position: Dlsn | None = None
         if self.known and random.random() < 0.7:
             position, _ = random.choice(self.known)
+        if random.random() < 0.5:
+            await self._take_back(client, position)
+            return
+        outcomes = await asyncio.gather(
+            self._maintain(host, client, random),
+            self._take_back(client, position, random.random() * _PASS_S),
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _take_back(
+        self, client: SimClient, position: Dlsn | None, after_s: float = 0
+    ) -> None:
+        await asyncio.sleep(after_s)
         call = Untruncation(self._history.now_ms(), position)
         self._history.untruncations.append(call)
         try:

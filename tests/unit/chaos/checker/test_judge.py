@@ -157,6 +157,11 @@ def late_untruncation_after_its_end(record: RunRecord) -> None:
     record.history.untruncations.append(Untruncation(1_010.0, Dlsn(1, 1, 0), 1_090.0))
 
 
+def truncation_that_no_call_made(record: RunRecord) -> None:
+    record.is_truncated_by_calls = True
+    truncate(record, 1_000.0, Dlsn(1, 1, 0))
+
+
 def untruncation_did_not_take_place(record: RunRecord) -> None:
     truncate(record, 1_000.0, Dlsn(1, 2, 0))
     call = Untruncation(1_050.0, Dlsn(1, 1, 0), 1_090.0, Dlsn(1, 1, 0))
@@ -433,6 +438,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         untruncation_goes_further_than_it_was_called_to,
         late_untruncation_after_its_end,
         untruncation_did_not_take_place,
+        truncation_that_no_call_made,
         truncation_that_was_acknowledged_is_not_there,
         reader_gets_what_was_truncated,
         reader_skips,
@@ -509,6 +515,11 @@ def test_each_defect_is_found(name: str, add_defect: Callable[[RunRecord], None]
 def test_purge_after_a_truncation_that_was_once_taken_back_violates_nothing() -> None:
     record = a_record()
     record.purge_grace_ms = 500
+    record.is_truncated_by_calls = True
+    record.history.admin_calls += [
+        AdminCall("truncate", 990.0, position=Dlsn(2, 0, 0), ended_ms=1_010.0),
+        AdminCall("truncate", 1_280.0, position=Dlsn(2, 0, 0)),
+    ]
     truncate(record, 1_000.0, Dlsn(2, 0, 0))
     truncate(record, 1_200.0, Dlsn(1, 1, 0))
     record.history.untruncations.append(

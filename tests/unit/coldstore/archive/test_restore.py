@@ -186,7 +186,7 @@ async def test_copy_continues_after_an_error_at_any_step(world: LogWorld) -> Non
     await fill_stream(world)
     cold = DictColdStore()
     source = await archive_segments(world, cold)
-    put, steps = cold.put_if_absent, 0
+    put, steps, left = cold.put_if_absent, 0, 0
     known = dict(cold.objects)
 
     async def failing(key: str, data: bytes) -> bool:
