@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ...core.protocol.errors import CorruptionError, InvalidArgumentError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
+from ..stores.known_outcome import put_object
 from .catalog import listed_lssns, read_manifest
-from .cold_objects import put_object
 from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
 
 

@@ -24,8 +24,8 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
+from ..stores.known_outcome import put_object
 from .catalog import read_manifest
-from .cold_objects import put_object
 from .content_digest import ContentDigest
 from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
 from .part import PartWriter

@@ -1,4 +1,4 @@
-"""Writes objects of an archive whose outcome is always known."""
+"""Writes objects so that the outcome is known in the end."""
 
 from ...core.protocol.errors import NoSuchObjectError, UnavailableError, UnknownOutcomeError
 from ...core.runtime.cold_store import ColdStore
