@@ -1,4 +1,4 @@
-"""Runs retention for every stream of every namespace, in the elected process (rule RPR-18).
+"""Runs retention for every stream of every namespace, in the elected process (rule RPR-20).
 
 Truncation, purging and the deletion of hot copies and archives are safe in any number of processes.
 The election only keeps them from doing the same work.

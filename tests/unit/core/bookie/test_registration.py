@@ -175,7 +175,9 @@ async def test_session_of_a_failed_registration_is_closed(
     await initialise_cluster(store, Random(1))
     directory = BookieDirectory(store)
     config = BookieConfig(session_ttl_ms=7_000, registration_retry_ms=700)
-    membership = RegistrationKeeper(directory, config, Registration(ME, "h", 1, {}), tasks)
+    membership = RegistrationKeeper(
+        directory, config, Registration(ME, "h", 1, {}), tasks, Random(1)
+    )
     sessions = Sessions(directory, monkeypatch)
 
     async def fail(*_: object, **__: object) -> None:
@@ -242,7 +244,9 @@ async def test_bookie_that_never_joined_leaves_nothing() -> None:
     tasks = Tasks()
     store = MemoryStore()
     directory = BookieDirectory(store)
-    membership = RegistrationKeeper(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
+    membership = RegistrationKeeper(
+        directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks, Random(1)
+    )
     store.disconnect()
     await membership.leave()
     assert (membership.is_registered, membership.lost_count) == (False, 0)

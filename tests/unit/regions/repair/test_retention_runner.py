@@ -1,4 +1,4 @@
-"""The elected process runs retention for all streams of all namespaces (rule RPR-18)."""
+"""The elected process runs retention for all streams of all namespaces (rule RPR-20)."""
 
 import asyncio
 
