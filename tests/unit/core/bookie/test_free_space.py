@@ -43,7 +43,8 @@ def monitor_of(
 
 
 @pytest.mark.parametrize(
-    ("total", "limit", "reserve"), [(1 << 30, 1_000, 200), (10_000, 500, 125), (18_000, 900, 200)]
+    ("total", "limit", "reserve"),
+    [(1 << 30, 1_000, 200), (10_000, 500, 125), (18_000, 900, 200), (10_392, 519, 129)],
 )
 async def test_limits_are_lowered_on_a_small_disk_and_have_a_margin(
     total: int, limit: int, reserve: int

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rhumbline.core.bookie.index import tiered_index
 from rhumbline.core.bookie.index.entry_index import IndexedEntry, MemoryIndex
 from rhumbline.core.bookie.index.index_blocks import IndexBlock
 from rhumbline.core.bookie.index.index_directory import IndexDirectory, index_path
@@ -385,6 +386,16 @@ async def test_ledgers_in_the_same_files_share_one_list_of_them() -> None:
     await files.add(2, [(3, 0)])
     assert files.index._files_with(2, 0) == found
     assert files.index._files_with(2, 0) is not found, "a change drops the lists"
+
+
+async def test_lists_of_files_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiered_index, "_FILE_LISTS_MAX", 2)
+    files = Files()
+    for number in range(1, 6):
+        await files.add(number, [(number, 0)])
+    for number, count in ((1, 1), (2, 2), (3, 1), (4, 2), (5, 1), (5, 1)):
+        assert [file.number for file in files.index._files_with(number, 0)] == [number]
+        assert len(files.index._lists) == count
 
 
 async def test_file_that_replaces_another_has_only_its_own_ledgers() -> None:

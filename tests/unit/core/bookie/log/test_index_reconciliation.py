@@ -8,9 +8,14 @@ import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.index.index_directory import index_path
-from rhumbline.core.bookie.log.index_reconciliation import rank_of
+from rhumbline.core.bookie.identity import read_identity
+from rhumbline.core.bookie.index.index_directory import IndexDirectory, index_path
+from rhumbline.core.bookie.ledger_records import LedgerRecords
+from rhumbline.core.bookie.log.file_set import FileSet
+from rhumbline.core.bookie.log.index_reconciliation import adopt_sorted_files, rank_of
+from rhumbline.core.bookie.log.log_format import SORTED_KIND
 from rhumbline.core.bookie.log.sorted_file import SortedFile
+from rhumbline.core.bookie.log.startup import OpenedFiles
 from rhumbline.core.bookie.maintenance.limbo_recovery import end_limbo
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World
@@ -191,3 +196,20 @@ async def test_log_without_header_and_without_index_file_begins_limbo() -> None:
 def test_logs_are_newer_than_sorted_files_of_any_age() -> None:
     known = SortedFile(90, 1_000, 500, 3)
     assert (rank_of(90, known), rank_of(4, None)) == ((0, 3), (1, 4))
+
+
+async def test_files_after_one_that_the_manifest_names_are_adopted_too() -> None:
+    disk = MemoryDisk()
+    world, _ = await filled(disk)
+    bookie_id = (await read_identity(disk)).bookie_id
+    files = FileSet(disk, 0)
+    first, *others = await files.numbers(SORTED_KIND)
+    opened_files = OpenedFiles(LedgerRecords())
+    opened_files.sorted[first] = known = SortedFile(first, 1_000, 500, 1)
+    await adopt_sorted_files(files, IndexDirectory(disk, bookie_id), bookie_id, opened_files)
+    assert list(opened_files.sorted) == [first, *others]
+    assert opened_files.sorted[first] is known
+    assert list(opened_files.data_files) == others
+    assert [file.age for file in opened_files.sorted.values()] == list(range(1, len(others) + 2))
+    await files.aclose()
+    await world.aclose()

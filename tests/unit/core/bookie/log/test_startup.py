@@ -9,6 +9,7 @@ from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH
 from rhumbline.core.bookie.log.log_format import FILE_HEADER_BYTES, GROUP_MAGIC
 from rhumbline.core.bookie.maintenance.limbo_recovery import end_limbo
+from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry, one_bookie
@@ -276,4 +277,14 @@ async def test_limbo_survives_restarts() -> None:
     assert (await wire.read(1, 77))[0] == Code.IO
     await wire.aclose()
     await again.aclose()
+    await world.aclose()
+
+
+async def test_only_log_without_a_header_is_a_missing_log() -> None:
+    world, killed, _ = await killed_and_closed(1)
+    (path,) = log_paths(killed)
+    killed.files[path][:FILE_HEADER_BYTES] = bytes(FILE_HEADER_BYTES)
+    with pytest.raises(CorruptionError, match="the write log of this bookie is missing"):
+        await world.open(killed, SMALL)
+    assert path in killed.files
     await world.aclose()

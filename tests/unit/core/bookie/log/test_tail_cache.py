@@ -37,3 +37,18 @@ def test_cache_keeps_what_fills_it_exactly_and_drops_the_oldest_for_one_more_byt
     assert cache.get(400, 11) is None
     cache.put(500, b"y")
     assert cache.get(500, 1) == b"y"
+
+
+def test_positions_of_dropped_bodies_are_removed_many_at_once() -> None:
+    cache = TailCache(0)
+    for number in range(1, 65):
+        cache.put(number, b"x")
+        assert len(cache._starts) == number
+    cache.put(65, b"x")
+    assert cache._starts == []
+    cache = TailCache(1_000)
+    for number in range(2_000):
+        cache.put(number, b"x")
+    assert len(cache._starts) == 2_000
+    cache.put(2_000, b"x")
+    assert cache._starts == list(range(1_001, 2_001))

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from rhumbline.core.bookie.log.log_format import FILE_HEADER_BYTES, LOG_KIND
 from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.maintenance.duty_cycle import DutyCycle
+from rhumbline.core.bookie.maintenance.scrubber import restore_entry
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
@@ -121,3 +123,18 @@ async def test_there_is_a_pause_for_each_thousand_rows_of_cost() -> None:
         for cost, pauses in ((999, 0), (1, 1), (1_000, 2), (2_500, 3), (999, 3), (2, 4)):
             await compactor._spend(cost)
             assert duty.count == pauses
+
+
+async def test_verification_before_a_copy_pauses_after_each_mebibyte() -> None:
+    async with one_bookie(replace(SMALL, log_file_bytes=8 << 20)) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        storage = bookie.storage
+        for number in range(1, 31):
+            await restore_entry(storage, entry(1, number, bytes(100_000)))
+        storage.log.roll_next()
+        await storage.write_manifest()
+        (log,) = storage.sealed_logs
+        compactor = Compactor(storage, duty := CountingDuty())
+        end = storage.data_files[log].end
+        await compactor._read(LOG_KIND, log, FILE_HEADER_BYTES, end)
+        assert duty.count == 2, "after 11 groups, and after 11 more"
