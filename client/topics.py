@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ..core.log.metadata.stream_description import StreamDescription
 from ..core.log.policy import StreamPolicy
 from ..core.log.topics.consumer_group import GroupConfig, GroupMember
 from ..core.log.topics.partitions import Partitioner
@@ -13,6 +14,7 @@ from ..core.log.topics.topics import (
     delete_topic,
     open_topic,
     open_topic_writer,
+    set_topic_policy,
 )
 from ..core.protocol.start import EARLIEST, Start
 from .connect import Client
@@ -38,6 +40,19 @@ class Topics:
     async def get(self, name: str) -> Topic:
         """Return the topic of this name. Raises NoSuchStreamError."""
         return await open_topic(self._client.store, self._client.namespace(self._namespace), name)
+
+    async def set_policy(self, name: str, policy: StreamPolicy | None) -> None:
+        """Set the policy of all partitions, effective at their next segments. Safe to repeat.
+
+        None: they follow the policy of the namespace. Raises NoSuchStreamError.
+        """
+        namespace = self._client.namespace(self._namespace)
+        await set_topic_policy(namespace, await self.get(name), policy)
+
+    async def describe(self, name: str) -> list[StreamDescription]:
+        """Describe the stream of each partition, with its policy. Raises NoSuchStreamError."""
+        namespace = self._client.namespace(self._namespace)
+        return [await namespace.describe(stream) for stream in (await self.get(name)).streams]
 
     async def delete(self, name: str) -> None:
         """Delete a topic, its streams and groups. Raises NoSuchStreamError, NotEmptyError."""

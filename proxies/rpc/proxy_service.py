@@ -87,6 +87,7 @@ class ProxyService:
             methods.LIST_STREAMS: admin.list_streams,
             methods.DESCRIBE_STREAM: admin.describe_stream,
             methods.TRUNCATE_STREAM: admin.truncate_stream,
+            methods.UNTRUNCATE_STREAM: admin.untruncate_stream,
             methods.END_STREAM: admin.end_stream,
             methods.SET_POLICY: admin.set_policy,
             methods.SET_HOME_REGION: admin.set_home_region,

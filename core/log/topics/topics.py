@@ -112,6 +112,15 @@ async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> T
     return Topic(name, fields["partitions"])
 
 
+async def set_topic_policy(namespace: Namespace, topic: Topic, policy: StreamPolicy | None) -> None:
+    """Set the policy of all streams of a topic; None: they follow the namespace. Safe to repeat.
+
+    Raises NoSuchStreamError.
+    """
+    for stream in topic.streams:
+        await namespace.set_stream_policy(stream, policy)
+
+
 async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) -> None:
     """Delete a topic with its streams and groups. A repeat after an error continues.
 

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import EndOfStreamError, NoSuchStreamError, StreamExistsError
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
@@ -97,6 +98,8 @@ def test_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None:
         pb.TruncateStreamRequest(**STREAM, position=pb.Position(lssn=2)), timeout=10
     )
     assert truncated.start == pb.Position(lssn=2)
+    back = stub.UntruncateStream(pb.UntruncateStreamRequest(**STREAM), timeout=10)
+    assert back.start == pb.Position(lssn=1)
     stub.DeleteStream(pb.DeleteStreamRequest(**STREAM), timeout=10)
 
 
@@ -140,6 +143,10 @@ async def test_thin_client_administers_streams(proxy: ClusterProxy) -> None:
             await writer.end_stream()
             assert [record async for record in reader] == []
         await namespace.end_stream("a")
+        assert await namespace.truncate("a", Dlsn(2, 0, 0)) == Dlsn(2, 0, 0)
+        assert await namespace.untruncate("a", Dlsn(1, 0, 0)) == Dlsn(1, 0, 0)
+        with pytest.raises(NoSuchStreamError):
+            await namespace.untruncate("missing")
         writer = await namespace.open_writer("a")
         with pytest.raises(EndOfStreamError):
             await writer.append(b"late")
