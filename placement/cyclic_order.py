@@ -35,9 +35,8 @@ def stepped_order(quorum: Quorum, counts: Mapping[str | None, int]) -> Layout:
     reaches every ``level_bound`` except one: that of windows with two copies of each of R regions.
     """
     e, wq = quorum.ensemble_size, quorum.write_quorum
-    rounds = gcd(e, wq)
-    steps = e // rounds
-    places = [(start + step * wq) % e for start in range(rounds) for step in range(steps)]
+    places = stepped_places(quorum)
+    steps = e // gcd(e, wq)
     names = sorted(counts, key=lambda name: (-counts[name], str(name)))
     whole = [name for name in names for _ in range(counts[name] // steps * steps)]
     rest = {name: counts[name] % steps for name in names}
@@ -51,6 +50,14 @@ def stepped_order(quorum: Quorum, counts: Mapping[str | None, int]) -> Layout:
     for place, name in zip(places, sequence, strict=True):
         layout[place] = name
     return tuple(layout)
+
+
+def stepped_places(quorum: Quorum) -> list[int]:
+    """Return all indices, each WQ after the one before, in as many rounds as that needs."""
+    e, wq = quorum.ensemble_size, quorum.write_quorum
+    rounds = gcd(e, wq)
+    steps = e // rounds
+    return [(start + step * wq) % e for start in range(rounds) for step in range(steps)]
 
 
 def find_order(

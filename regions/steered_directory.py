@@ -5,7 +5,6 @@ from ..core.metadata.cluster_layout import ROOT
 from ..core.protocol.bookie_id import BookieId
 from ..core.protocol.placement import BookieInfo
 from ..core.runtime.metadata_store import MetadataStore
-from ..core.wire.registration import RACK
 from .states import PlacementStateStore
 
 
@@ -42,4 +41,4 @@ class SteeredDirectory(BookieDirectory):
     def rack_of(self, bookie: BookieId) -> str | None:
         """Return the rack of a bookie from the cached registrations; None if it is not cached."""
         known = self._registrations.get(bookie)
-        return None if known is None else known.properties.get(RACK)
+        return None if known is None else known.location[1]

@@ -25,7 +25,16 @@ from ..runtime.event_log import EventLog
 from ..runtime.runtime import Runtime
 from ..runtime.state_machine import StateMachine
 from ..runtime.tasks import Tasks, wait_until_done
-from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, HOLDER, RACK, REGION, Registration
+from ..wire.registration import (
+    ADDRESS_PREFIX,
+    FREE_BYTES,
+    HOLDER,
+    HOST,
+    RACK,
+    REGION,
+    ZONE,
+    Registration,
+)
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
 from .identity import Identity, check_identity, read_identity, repair_identity
@@ -266,9 +275,13 @@ class Bookie:
     def _registration(self, host: str) -> Registration:
         properties = {
             REGION: self._identity.region,
-            RACK: self._identity.rack,
+            RACK: self._config.rack or self._identity.rack,
             FREE_BYTES: str(self._space.free_bytes),
         }
+        if self._config.zone:
+            properties[ZONE] = self._config.zone
+        if self._config.host:
+            properties[HOST] = self._config.host
         if self._holder:
             properties[HOLDER] = self._holder
         for viewer, address in self._config.advertised_addresses:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ..protocol.bookie_id import check_region
 from ..runtime.settings import check_settings, setting
 
 KIB = 1024
@@ -28,6 +29,25 @@ class BookieConfig:
 
     advertised_addresses: tuple[tuple[str, str], ...] = setting(
         (), "Pairs (region, host:port): the address under which clients of that region connect."
+    )
+
+    zone: str | None = setting(
+        None,
+        "Zone of the bookie in its region, such as a data centre: copies of an entry are placed in "
+        "different zones if possible.",
+        check=check_region,
+    )
+
+    rack: str | None = setting(
+        None,
+        "Rack of the bookie. Default: the rack that was given when it was formatted.",
+        check=check_region,
+    )
+
+    host: str | None = setting(
+        None,
+        "Name of the machine; bookies with the same name fail together. Default: the registered "
+        "host name or address.",
     )
 
     log_file_bytes: int = setting(

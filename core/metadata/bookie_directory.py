@@ -30,7 +30,7 @@ from ..runtime.tasks import run_all
 from ..wire import cookie as cookies
 from ..wire import registration as registrations
 from ..wire.cookie import Cookie
-from ..wire.registration import HOLDER, RACK, Registration
+from ..wire.registration import HOLDER, Registration
 from . import idempotent_writes
 from .cluster_layout import READ_ONLY_NAME, ROOT, Paths, instance_id
 
@@ -300,12 +300,9 @@ class BookieDirectory:
             registration = await self.registration(bookie)
         except (BookieUnavailableError, CorruptionError):
             return None
-        return BookieInfo(
-            bookie,
-            await self.region_of(bookie),
-            registration.properties.get(RACK),
-            registration.free_bytes,
-        )
+        zone, rack, host = registration.location
+        region = await self.region_of(bookie)
+        return BookieInfo(bookie, region, rack, registration.free_bytes, zone, host)
 
     # --- regions --------------------------------------------------------------------------------
 

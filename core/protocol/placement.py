@@ -1,4 +1,10 @@
-"""Placement policies: the interface that chooses the bookies of a ledger (rules PLC-15, PLC-16)."""
+"""Placement policies: the interface that chooses the bookies of a ledger (rules PLC-15, PLC-16).
+
+A bookie's location is a path of labels, one for each of ``LEVELS``. A *domain* of a level is a path
+up to that level: bookies in one domain may fail together. A copy *shares* a domain if another copy
+of its write set lies in it (rule PLC-27). Which regions an acknowledgement needs is decided by the
+quorum predicate alone.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,6 +13,15 @@ from typing import Protocol
 
 from .bookie_id import BookieId, Region
 from .quorum import Quorum
+
+LEVELS = ("region", "zone", "rack", "host")
+"""The levels of a location, the widest first."""
+
+SPREAD_LEVELS = LEVELS[1:]
+"""The levels below the region, at which copies are spread as far as possible."""
+
+Path = tuple[str | None, ...]
+"""The label of each level; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +34,13 @@ class BookieInfo:
     free_bytes: int = 0
     share_percent: int = 100
     """The share of the free space that counts; lower for a slow or busy bookie (rule PLC-27)."""
+    zone: str | None = None
+    host: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The bookie's location: one label for each of ``LEVELS``."""
+        return self.region, self.zone, self.rack, self.host
 
 
 def in_regions(bookies: Sequence[BookieInfo], allowed: Collection[str]) -> list[BookieInfo]:
@@ -58,3 +80,47 @@ class PlacementPolicy(Protocol):
         weakened. ``candidates`` may contain members, which are not chosen again.
         """
         ...
+
+
+def shared_copies(quorum: Quorum, paths: Sequence[Path]) -> tuple[int, ...]:
+    """Return for each of ``SPREAD_LEVELS`` how many copies share a domain; smaller is better.
+
+    A write set of WQ copies in d domains counts WQ - d; the sum is over all E write sets, which are
+    equal if E = WQ.
+    """
+    return tuple(
+        _shared(quorum, [path[: depth + 2] for path in paths])
+        for depth in range(len(SPREAD_LEVELS))
+    )
+
+
+def _shared(quorum: Quorum, domains: Sequence[Path]) -> int:
+    """Sum over the domains how far the write sets of neighbouring members overlap.
+
+    Two members of a domain that follow each other around the cycle, ``gap`` indices apart, are in
+    WQ - gap write sets together.
+    """
+    e, wq = quorum.ensemble_size, quorum.write_quorum
+    first: dict[Path, int] = {}
+    last: dict[Path, int] = {}
+    shared = 0
+    for index, domain in enumerate(domains):
+        if domain in last:
+            shared += max(0, wq - (index - last[domain]))
+        else:
+            first[domain] = index
+        last[domain] = index
+    return shared + sum(max(0, wq - (e - last[domain] + first[domain])) for domain in first)
+
+
+def fewest_domains(quorum: Quorum, paths: Sequence[Path]) -> tuple[int, ...]:
+    """Return for each of ``LEVELS`` the number of domains of the write set that has the fewest."""
+    e, wq = quorum.ensemble_size, quorum.write_quorum
+    cycle = (*paths, *paths)
+    return tuple(
+        min(
+            len({path[: depth + 1] for path in cycle[start : start + wq]})
+            for start in range(e if e > wq else 1)
+        )
+        for depth in range(len(LEVELS))
+    )

@@ -4,8 +4,9 @@ The value is BookKeeper's BookieServiceInfoFormat. Clients connect to the first 
 ``bookie-rpc``. An empty value is the legacy form, in which the bookie id is the address. A value
 that does not parse makes a Java client hang at start, so no other format is ever written.
 
-Rhumbline adds these properties, which Java clients ignore: ``rack``; ``region`` (for display only:
-quorums use the persistent region node, rule PLC-10); ``free_bytes``; ``holder`` (the lock that the
+Rhumbline adds these properties, which Java clients ignore: ``zone``, ``rack`` and ``host``, the
+location in its region; ``region`` (for display only: quorums use the persistent region node, rule
+PLC-10); ``free_bytes``; ``holder`` (the lock that the
 process holds); ``address.<region>``, the ``host:port`` for clients in that region.
 """
 
@@ -25,7 +26,9 @@ PROTOCOL = "bookie-rpc"
 ENDPOINT_ID = "bookie"
 PORT_MAX = 65535
 
+ZONE = "zone"
 RACK = "rack"
+HOST = "host"
 REGION = "region"
 FREE_BYTES = "free_bytes"
 HOLDER = "holder"
@@ -57,6 +60,15 @@ class Registration:
     def address(self) -> BookieAddress:
         """The address for clients in regions without an address of their own."""
         return BookieAddress(self.host, self.port)
+
+    @property
+    def location(self) -> tuple[str | None, str | None, str]:
+        """The zone, rack and host; zone and rack are None if they are not registered.
+
+        The host is by default the one of the address, so bookies on one machine share it.
+        """
+        properties = self.properties
+        return properties.get(ZONE), properties.get(RACK), properties.get(HOST, self.host)
 
     @property
     def free_bytes(self) -> int:

@@ -346,3 +346,15 @@ async def test_files_are_scrubbed_at_intervals_and_damaged_ones_are_rewritten() 
     ]
     await bookie.aclose()
     await world.aclose()
+
+
+async def test_the_registration_holds_the_location_of_the_settings() -> None:
+    async with one_bookie(BookieConfig(advertised_host="machine-1")) as (world, bookie, _):
+        registration = await world.directory.registration(bookie.bookie_id)
+        assert registration.location == (None, "r1", "machine-1")
+    config = BookieConfig(zone="z2", rack="r9", host="machine-2", advertised_host="10.0.0.1")
+    async with one_bookie(config) as (world, bookie, _):
+        registration = await world.directory.registration(bookie.bookie_id)
+        assert registration.location == ("z2", "r9", "machine-2")
+        (info,) = await world.directory.snapshot()
+        assert info.path == ("east", "z2", "r9", "machine-2")

@@ -439,9 +439,9 @@ def test_a_snapshot_has_regions_racks_and_free_space() -> None:
         )  # this one counts, not the one in the registration
         await world.observer.record_region(TWO, US)
         assert await world.mine.snapshot() == [
-            BookieInfo(apache),
-            BookieInfo(ONE, EU),
-            BookieInfo(TWO, US, "r2", 5),
+            BookieInfo(apache, host="h1"),
+            BookieInfo(ONE, EU, host="h1"),
+            BookieInfo(TWO, US, "r2", 5, host="h1"),
         ]
         with pytest.raises(CorruptionError):
             await world.mine.registration(BookieId("bad@00000003"))

@@ -1,0 +1,197 @@
+"""The failure domains of the bookies that may be chosen, as a tree with one level per label.
+
+The tree counts the bookies that are free, and remembers which write sets each domain is in. Taking
+a bookie of a leaf for an ensemble index says at once how many copies then share a domain, because
+a write set that a domain is in already gains no further domain by it.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from ...core.protocol.placement import LEVELS, SPREAD_LEVELS, BookieInfo, Path
+from ...core.protocol.quorum import Quorum
+from .bookie_weights import bookie_weights
+
+Shared = tuple[int, ...]
+"""Copies that share a domain, for each of the levels below the region."""
+
+NOTHING_SHARED: Shared = (0,) * len(SPREAD_LEVELS)
+
+
+class Domain:
+    """A domain of one level: its free bookies, and the write sets that it is in, as a mask."""
+
+    __slots__ = (
+        "_shape",
+        "bookies",
+        "children",
+        "copies",
+        "covered",
+        "free",
+        "parent",
+        "path",
+        "weight",
+    )
+
+    def __init__(self, parent: "Domain | None", path: Path) -> None:
+        self.parent = parent
+        self.path = path
+        self.children: dict[str | None, Domain] = {}
+        self.bookies: list[tuple[BookieInfo, int]] = []
+        self.free = 0
+        self.weight = 0
+        self.covered = 0
+        self.copies = 0
+        self._shape: tuple[object, ...] | None = None
+
+    def child(self, label: str | None) -> "Domain":
+        """Return the domain of this label below this one; it is created if it does not exist."""
+        found = self.children.get(label)
+        if found is None:
+            found = self.children[label] = Domain(self, (*self.path, label))
+        return found
+
+    def shape(self, size_max: int) -> tuple[object, ...]:
+        """Return a value that is equal for unused domains in which nothing but labels differs.
+
+        Call it before a bookie is taken, or for an unused domain; it is remembered.
+        """
+        if self._shape is None:
+            if self.children:
+                below = [child.shape(size_max) for child in self.children.values()]
+                self._shape = tuple(sorted(below, key=repr))
+            else:
+                self._shape = (min(self.free, size_max),)
+        return self._shape
+
+
+class DomainTree:
+    """The domains of all candidates and of the members that stay."""
+
+    def __init__(
+        self, quorum: Quorum, candidates: Sequence[BookieInfo], members: Sequence[Path | None]
+    ) -> None:
+        """``members`` are the locations of the members by index; None where one is wanted."""
+        e, wq = quorum.ensemble_size, quorum.write_quorum
+        self.quorum = quorum
+        self.root = Domain(None, ())
+        self.windows = [sum(1 << (index - back) % e for back in range(wq)) for index in range(e)]
+        by_region: dict[str | None, list[BookieInfo]] = {}
+        for info in sorted(candidates, key=lambda info: info.bookie):
+            by_region.setdefault(info.region, []).append(info)
+        for region in sorted(by_region, key=str):
+            self._add(by_region[region])
+        self.kept = NOTHING_SHARED
+        for index, path in enumerate(members):
+            if path is not None:
+                leaf = self.leaf(path)
+                self.kept = added(self.kept, self.cost(leaf, index))
+                self._occupy(leaf, index)
+
+    def _add(self, bookies: Sequence[BookieInfo]) -> None:
+        for info, weight in zip(bookies, bookie_weights(bookies), strict=True):
+            domain = self.root
+            for label in info.path:
+                domain = domain.child(label)
+                domain.free += 1
+                domain.weight += weight
+            domain.bookies.append((info, weight))
+
+    def leaf(self, path: Path) -> Domain:
+        """Return the narrowest domain of a location."""
+        domain = self.root
+        for label in path:
+            domain = domain.child(label)
+        return domain
+
+    def cost(self, leaf: Domain, index: int) -> Shared:
+        """Return how many more copies share a domain if the leaf occupies the index."""
+        window = self.windows[index]
+        found = []
+        domain = leaf
+        for _ in SPREAD_LEVELS:
+            found.append((domain.covered & window).bit_count())
+            assert domain.parent is not None
+            domain = domain.parent
+        return tuple(reversed(found))
+
+    def take(self, leaf: Domain, index: int) -> tuple[int, ...]:
+        """Take a bookie of the leaf for an index. Returns what ``give_back`` needs."""
+        domain = leaf
+        while domain.parent is not None:
+            domain.free -= 1
+            domain = domain.parent
+        return self._occupy(leaf, index)
+
+    def give_back(self, leaf: Domain, before: tuple[int, ...]) -> None:
+        """Undo the last ``take``."""
+        domain = leaf
+        for covered in before:
+            domain.covered = covered
+            domain.copies -= 1
+            domain.free += 1
+            assert domain.parent is not None
+            domain = domain.parent
+
+    def _occupy(self, leaf: Domain, index: int) -> tuple[int, ...]:
+        window = self.windows[index]
+        before = []
+        domain = leaf
+        while domain.parent is not None:
+            before.append(domain.covered)
+            domain.covered |= window
+            domain.copies += 1
+            domain = domain.parent
+        return tuple(before)
+
+    def contents(self) -> tuple[tuple[Path, int], ...]:
+        """Return the locations and how many bookies there are at each, at most E."""
+        e = self.quorum.ensemble_size
+        level = [self.root]
+        for _ in LEVELS:
+            level = [child for domain in level for child in domain.children.values()]
+        return tuple((leaf.path, min(len(leaf.bookies), e)) for leaf in level)
+
+    def draw(self, paths: Sequence[Path | None], random: Random) -> list[BookieInfo | None]:
+        """Draw a bookie at each location by weight, each at most once."""
+        left: dict[Path, list[tuple[BookieInfo, int]]] = {}
+        found: list[BookieInfo | None] = []
+        for path in paths:
+            if path is None:
+                found.append(None)
+                continue
+            rest = left.get(path)
+            if rest is None:
+                rest = left[path] = list(self.leaf(path).bookies)
+            weights = [weight for _, weight in rest]
+            found.append(rest.pop(random.choices(range(len(rest)), weights)[0])[0])
+        return found
+
+    def bound(self) -> Shared:
+        """Return a lower bound of the copies that share a domain, for each level.
+
+        A domain with k copies is in at most min(E, k * WQ) write sets, and has at most as many
+        copies as it has bookies.
+        """
+        e, wq = self.quorum.ensemble_size, self.quorum.write_quorum
+        level = list(self.root.children.values())
+        found = []
+        for kept in self.kept:
+            level = [child for domain in level for child in domain.children.values()]
+            found.append(max(kept, _fewest_shared(e, wq, [d.copies + d.free for d in level])))
+        return tuple(found)
+
+
+def _fewest_shared(e: int, wq: int, sizes: Sequence[int]) -> int:
+    """Spread E copies over domains of these sizes so that k * WQ exceeds E by the least sum."""
+    free = e // wq  # copies of a domain that need not share a write set
+    left = e - sum(min(size, free) for size in sizes)
+    if left <= 0:
+        return 0
+    larger = sum(1 for size in sizes if size > free)
+    return min(left, larger) * ((free + 1) * wq - e) + max(0, left - larger) * wq
+
+
+def added(a: Shared, b: Shared) -> Shared:
+    """Return the sum at each level."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
