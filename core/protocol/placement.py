@@ -2,7 +2,7 @@
 
 A bookie's location is a path of labels, one for each of ``LEVELS``. A *domain* of a level is a path
 up to that level: bookies in one domain may fail together. A copy *shares* a domain if another copy
-of its write set lies in it (rule PLC-27). Which regions an acknowledgement needs is decided by the
+of its write set lies in it (rule PLC-28). Which regions an acknowledgement needs is decided by the
 quorum predicate alone.
 """
 
@@ -32,10 +32,10 @@ class BookieInfo:
     region: Region | None = None
     rack: str | None = None
     free_bytes: int = 0
-    share_percent: int = 100
-    """The share of the free space that counts; lower for a slow or busy bookie (rule PLC-27)."""
     zone: str | None = None
     host: str | None = None
+    share_percent: int = 100
+    """The share of the free space that counts; lower for a slow or busy bookie (rule PLC-27)."""
 
     @property
     def path(self) -> Path:

@@ -1,1 +1,1 @@
-"""The bookies of an ensemble, spread over zones, racks and hosts in each write set (PLC-27)."""
+"""The bookies of an ensemble, spread over zones, racks and hosts in each write set (PLC-28)."""

@@ -1,4 +1,4 @@
-"""The weights by which placement draws among bookies that are equally well located (PLC-15, PLC-27)."""
+"""The weights by which placement draws among bookies that are equally well placed (rule PLC-15)."""
 
 from collections.abc import Sequence
 

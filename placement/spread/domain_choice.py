@@ -1,4 +1,4 @@
-"""The leaves of a domain tree that one index of an ensemble may take, best ones first (PLC-27)."""
+"""The leaves of a domain tree that one index of an ensemble may take, best ones first (PLC-28)."""
 
 from collections.abc import Collection, Iterator
 from random import Random

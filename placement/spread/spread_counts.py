@@ -1,4 +1,4 @@
-"""The copies in each region that share the fewest domains, for E = WQ (rules PLC-15, PLC-27).
+"""The copies in each region that share the fewest domains, for E = WQ (rules PLC-15, PLC-28).
 
 If E = WQ, there is one write set, so only the number of copies in each region matters. Each further
 copy in a region shares at least as much as the one before, so moving one copy at a time from one

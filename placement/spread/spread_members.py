@@ -1,4 +1,4 @@
-"""The members of an ensemble: bookies in the best regions that share the fewest domains (PLC-27).
+"""The members of an ensemble: bookies in the best regions that share the fewest domains (PLC-28).
 
 Regions come first: robust, not fragile, more regions. Ensembles that are equal in this are compared
 by the copies that share a zone, a rack and a host, and only then by evenness and nearness. A layout

@@ -1,4 +1,4 @@
-"""Search for the domains of the members, given their regions or what these must reach (PLC-27).
+"""Search for the domains of the members, given their regions or what these must reach (PLC-28).
 
 The search fills index after index, with the domain first that shares the fewest copies, and drops
 what cannot become better than the best ensemble so far. Domains that differ in nothing but their

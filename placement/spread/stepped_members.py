@@ -1,4 +1,4 @@
-"""Members that are placed WQ indices apart, domain by domain, for E > WQ (rules PLC-15, PLC-27).
+"""Members that are placed WQ indices apart, domain by domain, for E > WQ (rules PLC-15, PLC-28).
 
 A copy lies in the WQ write sets that end at its index, so copies that are WQ apart cover the cycle
 end to end. The members are sorted by region, zone, rack and host and take such indices in turn, so

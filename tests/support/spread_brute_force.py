@@ -1,7 +1,7 @@
 """Whether an ensemble is the best one, decided by trying all others; apart from the product's code.
 
 Ensembles are compared by the rank of rule PLC-15 for regions (level and number of regions), then
-by the copies that share a zone, a rack and a host (rule PLC-27), then by evenness and nearness.
+by the copies that share a zone, a rack and a host (rule PLC-28), then by evenness and nearness.
 Definitions are followed literally: every write set is looked at as a set. An ensemble is given up
 early only if the members that it has already are as bad as the claimed best one. Domains of equal
 content are tried once as long as they are unused; if E = WQ, the order of the members is too.

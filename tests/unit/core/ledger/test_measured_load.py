@@ -51,9 +51,9 @@ def test_bookie_that_was_left_gets_the_least() -> None:
 
 def test_placement_chooses_by_free_space_and_share() -> None:
     bookies = [
-        BookieInfo(A, Region("a"), None, 1000, 100),
-        BookieInfo(B, Region("a"), None, 1000, 25),
-        BookieInfo(C, Region("a"), None, 2000, 100),
+        BookieInfo(A, Region("a"), None, 1000, share_percent=100),
+        BookieInfo(B, Region("a"), None, 1000, share_percent=25),
+        BookieInfo(C, Region("a"), None, 2000, share_percent=100),
     ]
     random = Random(1)
     placement = RegionAwarePlacement()
