@@ -3,17 +3,21 @@
 import asyncio
 from dataclasses import replace
 from random import Random
+from typing import cast
 
 import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.index_directory import index_path
+from rhumbline.core.bookie.ledger_records import LedgerRecord
 from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.log.file_set import file_path
 from rhumbline.core.bookie.log.log_format import LOG_KIND
 from rhumbline.core.bookie.log.tail_cache import TailCache
+from rhumbline.core.bookie.server.long_poll import ParkedPoll
 from rhumbline.core.bookie.storage import Storage
+from rhumbline.core.bookie.storage_listener import StorageListener
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -370,3 +374,40 @@ async def test_start_with_intact_index_files_writes_none_and_reads_no_older_log(
         location = await again.locate(2, entry_id)
         assert await again.read(2, entry_id, location) == entry(2, entry_id, bytes(700))
     await again.aclose()
+
+
+async def test_orderly_shutdown_writes_the_index_files_of_sealed_logs() -> None:
+    disk, storage = await new_storage()
+    await fill_ledgers(storage, {1: [100] * 3})
+    storage.log.roll_next()
+    await storage.write_manifest()
+    sealed = list(storage.sealed_logs)
+    assert len(sealed) == 1
+    assert not [number for number in sealed if index_path(number) in disk.files]
+    await storage.aclose()
+    assert [number for number in sealed if index_path(number) in disk.files] == sealed
+
+
+class NotingListener(StorageListener):
+    """Notes the ledgers whose LAC has risen."""
+
+    def __init__(self) -> None:
+        self.advanced: list[int] = []
+
+    def ledgers_advanced(self, ledgers: list[LedgerRecord]) -> None:
+        self.advanced += [ledger.ledger_id for ledger in ledgers]
+
+
+async def test_risen_lac_is_reported_only_to_those_who_wait() -> None:
+    _, storage = await new_storage()
+    storage.listener = listener = NotingListener()
+    ledger = storage.create_ledger(4, KEY, is_proven=True)
+    storage.raise_lac(ledger, 3)
+    assert (ledger.lac, listener.advanced) == (3, [])
+    ledger.polls = {cast("ParkedPoll", object()): None}
+    for lac in (2, 3):
+        storage.raise_lac(ledger, lac)
+        assert (ledger.lac, listener.advanced) == (3, [])
+    storage.raise_lac(ledger, 5)
+    assert (ledger.lac, listener.advanced) == (5, [4])
+    await storage.aclose()
