@@ -84,7 +84,7 @@ class _Log:
 
 
 async def open_files(
-    files: FileSet, bookie: BookieId, boot_id: str, *, was_used: bool = False
+    files: FileSet, bookie: BookieId, boot_id: str, *, was_used: bool
 ) -> OpenedFiles:
     """Replays the newest logs and finds the other files in use.
 

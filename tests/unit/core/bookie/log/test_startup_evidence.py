@@ -303,7 +303,7 @@ async def test_torn_group_is_damage_if_it_may_have_been_complete() -> None:
     ):
         opened = await image.open(boot=boot)
         assert (opened.damages, opened.torn_bytes) == (expected, size)
-        opened = await open_files(FileSet(torn, 0), ME, boot)
+        opened = await open_files(FileSet(torn, 0), ME, boot, was_used=False)
         cut = [Damage(3, start, start + size - 1, down)] if boot == "boot-2" else []
         assert (opened.damages, opened.torn_bytes) == (cut, size - 1)
     image.states.boot_id = ""
