@@ -7,10 +7,11 @@ the copies over racks.
 from collections import Counter
 from collections.abc import Collection, Sequence
 from random import Random
+from typing import Any
 
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.errors import NotEnoughBookiesError
-from ..core.protocol.placement import BookieInfo
+from ..core.protocol.placement import SPREAD_LEVELS, BookieInfo, crowded_levels
 from ..core.protocol.quorum import Quorum
 from .completions import best_completions
 from .layouts import BestLayouts, best_layouts
@@ -25,18 +26,34 @@ class RegionAwarePlacement:
 
     A search takes at most 5 ms of the event loop with E = 64, ten regions and 1,000 bookies.
     ``inexact_searches`` counts those that ended before all layouts were ruled out: their layouts
-    are legal, but possibly not the best ones.
+    are legal, but possibly not the best ones. ``crowded`` counts by level the ensembles in which a
+    write set lies in fewer zones, racks or hosts than there are (rule PLC-27).
     """
 
     def __init__(self) -> None:
         self.searches = 0
         self.inexact_searches = 0
+        self.crowded = dict.fromkeys(SPREAD_LEVELS, 0)
         self._members = MemberChoice()
         self._layouts: dict[tuple[object, ...], BestLayouts] = {}
 
-    def statistics(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, Any]:
         """Return the counters by name."""
-        return {"searches": self.searches, "inexact_searches": self.inexact_searches}
+        return {
+            "searches": self.searches,
+            "inexact_searches": self.inexact_searches,
+            "crowded": dict(self.crowded),
+        }
+
+    def _count_crowded(
+        self,
+        quorum: Quorum,
+        chosen: Sequence[BookieInfo],
+        candidates: Sequence[BookieInfo],
+    ) -> None:
+        members = [info.path for info in chosen]
+        for level in crowded_levels(quorum, members, (info.path for info in candidates)):
+            self.crowded[level] += 1
 
     def new_ensemble(
         self,
@@ -61,6 +78,7 @@ class RegionAwarePlacement:
         budget = SearchBudget(STEPS_MAX)
         chosen = self._members.new(quorum, layouts, candidates, near, random, budget)
         self.inexact_searches += budget.was_exceeded
+        self._count_crowded(quorum, chosen, candidates)
         return tuple(info.bookie for info in chosen)
 
     def replace(
@@ -88,6 +106,7 @@ class RegionAwarePlacement:
         budget = SearchBudget(STEPS_MAX)
         chosen = self._members.replacements(quorum, layouts, members, fixed, spare, random, budget)
         self.inexact_searches += not layouts.is_exhaustive or budget.was_exceeded
+        self._count_crowded(quorum, chosen, candidates)
         return tuple(info.bookie for info in chosen)
 
 

@@ -18,8 +18,11 @@ from ..protocol.ensemble_change import (
     replaced_indices,
 )
 from ..protocol.errors import NotEnoughBookiesError
-from ..protocol.placement import BookieInfo, PlacementPolicy
+from ..protocol.placement import BookieInfo, PlacementPolicy, crowded_levels
 from ..protocol.quorum import Quorum, QuorumView
+from ..runtime.event_log import EventLog
+
+_LOG = EventLog(__name__)
 
 
 async def choose_replacements(
@@ -30,6 +33,7 @@ async def choose_replacements(
     candidates: Sequence[Sequence[BookieInfo]],
     *,
     random: Random,
+    ledger: int | None = None,
 ) -> tuple[BookieId, ...]:
     """Returns a legal ensemble in which as many of the ``wanted`` indices (a mask) as possible are
     replaced.
@@ -54,9 +58,12 @@ async def choose_replacements(
     for failed in choices:
         for eligible in candidates:
             try:
-                return placement.replace(quorum, ensemble, failed, eligible, random=random)
+                found = placement.replace(quorum, ensemble, failed, eligible, random=random)
             except NotEnoughBookiesError as error:
                 refused = refused or error
+                continue
+            _log_crowded(quorum, ensemble, found, everyone, ledger)
+            return found
         if quorum.ensemble_size > EVERY_SUBSET_MAX:
             await asyncio.sleep(0)  # each search is bounded; others run in between
     if refused is None:  # nothing can be replaced: let placement say what is missing
@@ -64,6 +71,31 @@ async def choose_replacements(
         failed = tuple(i for i in range(quorum.ensemble_size) if mask >> i & 1)
         return placement.replace(quorum, ensemble, failed, everyone, random=random)
     raise refused
+
+
+def _log_crowded(
+    quorum: Quorum,
+    ensemble: Sequence[BookieInfo],
+    bookies: Sequence[BookieId],
+    candidates: Sequence[BookieInfo],
+    ledger: int | None,
+) -> None:
+    """Log that new members had to be placed in domains that their write sets use already.
+
+    The locations of members that are down are not known, and do not count.
+    """
+    known = {info.bookie: info.path for info in (*ensemble, *candidates)}
+    before = [info.bookie for info in ensemble]
+    added = [bookies[index] for index in replaced_indices(before, bookies)]
+    if not added:
+        return
+    levels = crowded_levels(
+        quorum,
+        [known[bookie] for bookie in bookies],
+        [known[info.bookie] for info in (*ensemble, *candidates) if info.host is not None],
+    )
+    if levels:
+        _LOG.warning("copies placed together", ledger=ledger, added=added, levels=levels)
 
 
 async def choose_live_ensemble(
@@ -74,6 +106,7 @@ async def choose_live_ensemble(
     candidates: Sequence[BookieInfo],
     *,
     random: Random,
+    ledger: int | None = None,
 ) -> tuple[BookieId, ...]:
     """Returns an ensemble whose members without the failed ones that remain satisfy P.
 
@@ -83,7 +116,7 @@ async def choose_live_ensemble(
     need = f"{quorum} needs {quorum.ack_quorum} live bookies in {quorum.min_regions} regions"
     try:
         bookies = await choose_replacements(
-            placement, quorum, ensemble, failed, [candidates], random=random
+            placement, quorum, ensemble, failed, [candidates], random=random, ledger=ledger
         )
     except NotEnoughBookiesError as error:
         raise NotEnoughBookiesError(f"{need} for each entry: {error}") from error

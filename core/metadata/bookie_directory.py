@@ -295,6 +295,17 @@ class BookieDirectory:
             found.extend(info for info in await run_all(works, "look at bookie") if info)
         return found
 
+    def last_known(self, bookie: BookieId, region: Region | None) -> BookieInfo:
+        """Return a bookie with the location that this process last read, if it did.
+
+        For members that take no new data, or are down; nothing is read.
+        """
+        registration = self._registrations.get(bookie) or self._earlier.get(bookie)
+        if registration is None:
+            return BookieInfo(bookie, region)
+        zone, rack, host = registration.location
+        return BookieInfo(bookie, region, rack, registration.free_bytes, zone, host)
+
     async def _info(self, bookie: BookieId) -> BookieInfo | None:
         try:
             registration = await self.registration(bookie)

@@ -6,7 +6,7 @@ of its write set lies in it (rule PLC-28). Which regions an acknowledgement need
 quorum predicate alone.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -123,4 +123,22 @@ def fewest_domains(quorum: Quorum, paths: Sequence[Path]) -> tuple[int, ...]:
             for start in range(e if e > wq else 1)
         )
         for depth in range(len(LEVELS))
+    )
+
+
+def crowded_levels(
+    quorum: Quorum, members: Sequence[Path], known: Iterable[Path]
+) -> tuple[str, ...]:
+    """Return the ``SPREAD_LEVELS`` at which a write set lies in fewer domains than it could.
+
+    It could lie in WQ domains, or in all that the ``known`` bookies and the members are in.
+    """
+    everywhere = {*members, *known}
+    fewest = fewest_domains(quorum, members)
+    return tuple(
+        level
+        for depth, level in enumerate(LEVELS)
+        if level in SPREAD_LEVELS
+        and fewest[depth]
+        < min(quorum.write_quorum, len({path[: depth + 1] for path in everywhere}))
     )

@@ -420,6 +420,12 @@ CATALOGUE = (
         "Searches that were cut short: the layout is legal, but possibly not the best one.",
     ),
     Metric(
+        "client.placement.crowded.{level}",
+        MetricType.COUNTER,
+        "{ensemble}",
+        "Chosen ensembles in which a write set lies in fewer zones, racks or hosts than there are.",
+    ),
+    Metric(
         "client.reads.questions", MetricType.COUNTER, "{request}", "Read requests sent to bookies."
     ),
     Metric(

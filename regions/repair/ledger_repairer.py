@@ -175,7 +175,9 @@ class LedgerRepairer:
         entry_range, liveness = work.entry_range, work.liveness
         before = entry_range.fragment.bookies
         ensemble = [await self._info(bookie, liveness) for bookie in before]
-        after, r, stuck = await self._successors(entry_range, ensemble, liveness)
+        after, r, stuck = await self._successors(
+            work.metadata.ledger_id, entry_range, ensemble, liveness
+        )
         for index, bookie in enumerate(after):
             if bookie != before[index]:
                 await self._fill(work, (index, bookie))
@@ -199,10 +201,15 @@ class LedgerRepairer:
 
     async def _info(self, bookie: BookieId, liveness: Liveness) -> BookieInfo:
         known = liveness.present.get(bookie)
-        return known or BookieInfo(bookie, await self._directory.region_of(bookie))
+        region = await self._directory.region_of(bookie)
+        return known or self._directory.last_known(bookie, region)
 
     async def _successors(
-        self, entry_range: EntryRange, ensemble: Sequence[BookieInfo], liveness: Liveness
+        self,
+        ledger_id: int,
+        entry_range: EntryRange,
+        ensemble: Sequence[BookieInfo],
+        liveness: Liveness,
     ) -> tuple[tuple[BookieId, ...], int, RepairStuckError | None]:
         """Return the members that the fragment should have, the R that they satisfy, and an error
         if some that are lost or leaving have no successor.
@@ -239,6 +246,7 @@ class LedgerRepairer:
                     going,
                     in_regions(liveness.candidates, entry_range.allowed),
                     random=self._runtime.random,
+                    ledger=ledger_id,
                 )
             except NotEnoughBookiesError as error:
                 refused = error

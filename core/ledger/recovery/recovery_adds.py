@@ -12,7 +12,6 @@ from ...protocol.bookie_id import BookieId
 from ...protocol.ensemble_change import replaced_indices
 from ...protocol.errors import RhumblineError
 from ...protocol.ledger_metadata import Fragment, LedgerMetadata
-from ...protocol.placement import BookieInfo
 from ...protocol.quorum import QuorumView
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
@@ -138,7 +137,7 @@ class RecoveryAdds:
         candidates = await self._context.candidates(self._snapshot)
         known = {info.bookie: info for info in candidates}
         ensemble = [
-            known.get(bookie, BookieInfo(bookie, region))
+            known.get(bookie) or self._context.directory.last_known(bookie, region)
             for bookie, region in zip(self._bookies, self._regions, strict=True)
         ]
         bookies = await choose_live_ensemble(
@@ -148,6 +147,7 @@ class RecoveryAdds:
             self._failed,
             candidates,
             random=self._context.runtime.random,
+            ledger=self._ledger_id,
         )
         regions = await self._context.regions_of(bookies)
         if not self._pending:

@@ -255,6 +255,7 @@ class EnsembleChanger:
             wanted,
             [self._context.healthy(candidates), candidates],
             random=self._context.runtime.random,
+            ledger=state.ledger_id,
         )
 
     async def _choose_faster(
@@ -299,7 +300,8 @@ class EnsembleChanger:
     def _members(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
         known = {info.bookie: info for info in candidates}
         return [
-            known.get(replica.bookie, BookieInfo(replica.bookie, replica.region))
+            known.get(replica.bookie)
+            or self._context.directory.last_known(replica.bookie, replica.region)
             for replica in self._state.replicas
         ]
 

@@ -152,5 +152,22 @@ def test_the_policy_counts_searches_that_were_not_exhaustive() -> None:
     after = policy.replace(
         quorum, [by_id[bookie] for bookie in chosen], range(0, 64, 4), known, random=Random(1)
     )
-    assert policy.statistics() == {"searches": 2, "inexact_searches": 1}
+    assert policy.statistics() == {
+        "searches": 2,
+        "inexact_searches": 1,
+        "crowded": {"zone": 0, "rack": 0, "host": 0},
+    }
     assert QuorumView(quorum, regions_of(after, known)).is_robust()
+
+
+def test_ensembles_that_use_a_rack_twice_though_there_are_others_are_counted() -> None:
+    policy = RegionAwarePlacement()
+    known = bookies(a=4)  # racks 0, 1, 0, 1
+    policy.new_ensemble(Quorum(3, 3, 2), known, random=Random(1))
+    assert policy.crowded == {"zone": 0, "rack": 0, "host": 0}, "there are only two racks"
+    lone = BookieInfo(BookieId("lone@00000001"), Region("a"), "rack-2", 1000)
+    ensemble = [known[0], known[1], lone]
+    policy.replace(Quorum(3, 3, 2), ensemble, [2], known, random=Random(1))
+    assert policy.crowded["rack"] == 0, "the third rack has gone with its bookie"
+    policy.new_ensemble(Quorum(6, 3, 2), [*known, lone, *bookies(b=1)], random=Random(1))
+    assert policy.crowded["rack"] == 1

@@ -223,3 +223,26 @@ async def test_refusal_of_placement_says_what_is_needed() -> None:
         "3/3/2/R2 needs 2 live bookies in 2 regions for each entry: refused (1, 2) from 3"
     )
     assert isinstance(caught.value.__cause__, NotEnoughBookiesError)
+
+
+async def test_a_replacement_in_a_used_rack_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def at(name: str, rack: str) -> BookieInfo:
+        return BookieInfo(BookieId(f"{name}@00000001"), Region("r"), rack, 1, host=name)
+
+    ensemble = [at("a", "r1"), at("b", "r2"), at("c", "r3")]
+    quorum = Quorum(3, 3, 2)
+    for spare, levels in ((at("d", "r3"), None), (at("e", "r1"), ["rack"])):
+        caplog.clear()
+        await choose_replacements(
+            Placement(), quorum, ensemble, 0b100, [[spare]], random=Random(1), ledger=7
+        )
+        lines = [record.__dict__ for record in caplog.records]
+        if levels is None:
+            assert lines == []
+        else:
+            (line,) = lines
+            assert line["event_fields"] == {
+                "ledger": 7,
+                "added": ["e@00000001"],
+                "levels": levels,
+            }
