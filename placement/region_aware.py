@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.errors import NotEnoughBookiesError
-from ..core.protocol.placement import SPREAD_LEVELS, BookieInfo, crowded_levels
+from ..core.protocol.placement import NO_RULE, SPREAD_LEVELS, BookieInfo, SpreadRule, crowded_levels
 from ..core.protocol.quorum import Quorum
 from .completions import best_completions
 from .layouts import BestLayouts, best_layouts
@@ -62,6 +62,7 @@ class RegionAwarePlacement:
         *,
         random: Random,
         near: Region | None = None,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         """Choose E distinct bookies in a best legal layout. Raises NotEnoughBookiesError."""
         available = _count_by_region(candidates, quorum.ensemble_size)
@@ -76,7 +77,7 @@ class RegionAwarePlacement:
         if not layouts:
             raise NotEnoughBookiesError(_explain(quorum, candidates))
         budget = SearchBudget(STEPS_MAX)
-        chosen = self._members.new(quorum, layouts, candidates, near, random, budget)
+        chosen = self._members.new(quorum, layouts, candidates, near, random, budget, rule)
         self.inexact_searches += budget.was_exceeded
         self._count_crowded(quorum, chosen, candidates)
         return tuple(info.bookie for info in chosen)
@@ -89,6 +90,7 @@ class RegionAwarePlacement:
         candidates: Sequence[BookieInfo],
         *,
         random: Random,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         """Choose others for the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
         assert len(ensemble) == quorum.ensemble_size
@@ -104,7 +106,9 @@ class RegionAwarePlacement:
             raise NotEnoughBookiesError(_explain(quorum, [*kept, *spare]))
         members = [None if i in vacant else info for i, info in enumerate(ensemble)]
         budget = SearchBudget(STEPS_MAX)
-        chosen = self._members.replacements(quorum, layouts, members, fixed, spare, random, budget)
+        chosen = self._members.replacements(
+            quorum, layouts, members, fixed, spare, random, budget, rule
+        )
         self.inexact_searches += not layouts.is_exhaustive or budget.was_exceeded
         self._count_crowded(quorum, chosen, candidates)
         return tuple(info.bookie for info in chosen)

@@ -14,7 +14,6 @@ there is no legal ensemble for a new segment, its writer is left alone.
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.write.ledger_writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
-from ..core.protocol.quorum import Quorum
 from ..core.runtime.event_log import EventLog
 from ..core.runtime.primitives.rate_limiter import RateLimiter
 from ..core.runtime.primitives.wakeup import Wakeup
@@ -63,12 +62,14 @@ class WriterDrainer:
     async def _find_writers_to_roll(self, states: PlacementStates) -> list[LedgerWriter]:
         """Return the writers on bookies closed to new data that can move to another ensemble."""
         leaving = []
-        known: dict[tuple[Quorum, tuple[str, ...]], bool] = {}
+        known: dict[tuple[object, ...], bool] = {}
         for writer in self._client.writers():
             if _must_roll(writer, states):
-                demand = writer.view.quorum, writer.metadata.allowed_regions()
+                quorum, allowed = writer.view.quorum, writer.metadata.allowed_regions()
+                rule = writer.metadata.spread_rule()
+                demand = quorum, allowed, tuple(rule.items())
                 if demand not in known:
-                    known[demand] = await self._client.can_create(*demand)
+                    known[demand] = await self._client.can_create(quorum, allowed, rule)
                 if known[demand]:
                     leaving.append(writer)
         return leaving

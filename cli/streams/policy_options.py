@@ -13,7 +13,7 @@ from ...client.units import show_bytes, show_ms
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import InvalidArgumentError
-from ...core.protocol.placement import BookieInfo, in_regions
+from ...core.protocol.placement import BookieInfo, in_regions, parse_spread_rule
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.settings import DeclaredSetting, Unit, plain_value, settings_of
 from ...placement.layouts import best_layouts
@@ -38,7 +38,11 @@ _NAMES = {
 """Names of options that are not the name of their field without its unit."""
 
 _ALIASES = {"period_ms": {"immediate": "0"}}
-_ADDITIONS = {"period_ms": " immediate is 0.", "regions": " Write eu,us; or all."}
+_ADDITIONS = {
+    "period_ms": " immediate is 0.",
+    "regions": " Write eu,us; or all.",
+    "spread": " none: no rule.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class PolicyOptions:
                 text = _ALIASES.get(name, {}).get(self.texts[name], self.texts[name])
                 try:
                     given[name] = (
-                        parse_regions(text) if name == "regions" else read_value(declared, text)
+                        _LISTS[name](text) if name in _LISTS else read_value(declared, text)
                     )
                 except InvalidArgumentError as error:
                     raise InvalidArgumentError(f"--{_option_name(name)}: {error}") from error
@@ -92,6 +96,18 @@ def parse_regions(text: str) -> tuple[str, ...]:
     if text.strip() == "all":
         return ()
     return tuple(check_region(name.strip()) for name in text.split(","))
+
+
+def parse_spread(text: str) -> tuple[str, ...]:
+    """Parse ``region:2,rack:3``, or ``none`` for (). Raises InvalidArgumentError."""
+    if text.strip() == "none":
+        return ()
+    parts = tuple(part.strip() for part in text.split(","))
+    parse_spread_rule(parts)
+    return parts
+
+
+_LISTS = {"regions": parse_regions, "spread": parse_spread}
 
 
 def _option_name(field: str) -> str:
@@ -201,6 +217,8 @@ def _show(declared: DeclaredSetting, value: Any) -> Any:  # noqa: ANN401 - the f
         return "none"
     if declared.name == "regions":
         return ", ".join(value) or "all"
+    if declared.name == "spread":
+        return ", ".join(value) or "none"
     if declared.kind is int:
         return show_ms(value) if declared.unit is Unit.MS else show_bytes(value)
     return plain_value(value)

@@ -16,8 +16,8 @@ from ..protocol.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ..protocol.ledger_metadata import Fragment, LedgerMetadata, allowed_regions
-from ..protocol.placement import PlacementPolicy, in_regions
+from ..protocol.ledger_metadata import Fragment, LedgerMetadata, allowed_regions, spread_rule
+from ..protocol.placement import NO_RULE, PlacementPolicy, SpreadRule, in_regions
 from ..protocol.quorum import Quorum
 from ..protocol.recovery import Evidence
 from ..runtime.histogram import Histogram
@@ -107,7 +107,8 @@ class LedgerClient:
     ) -> LedgerWriter:
         """Creates a ledger on a legal ensemble and returns its only writer.
 
-        ``custom`` may restrict it to some regions (REGIONS_KEY). Its copies are placed near this
+        ``custom`` may restrict it to some regions (REGIONS_KEY) and say in how many racks or other
+        domains each write set must lie (SPREAD_KEY). Its copies are placed near this
         process, or near the first of those regions if this process is in none of them.
 
         Not safe to repeat: a second call creates a second ledger. Raises NotEnoughBookiesError, and
@@ -130,7 +131,9 @@ class LedgerClient:
                     raise
             await backoff.pause()
 
-    async def can_create(self, quorum: Quorum, allowed: Sequence[str] = ()) -> bool:
+    async def can_create(
+        self, quorum: Quorum, allowed: Sequence[str] = (), rule: SpreadRule = NO_RULE
+    ) -> bool:
         """Returns whether a ledger could be created now in the ``allowed`` regions (all if empty).
 
         Raises MetadataUnavailableError.
@@ -138,7 +141,7 @@ class LedgerClient:
         context = self._context
         candidates = in_regions(await context.directory.snapshot(), allowed)
         try:
-            context.placement.new_ensemble(quorum, candidates, random=Random(0))
+            context.placement.new_ensemble(quorum, candidates, random=Random(0), rule=rule)
         except NotEnoughBookiesError:
             return False
         return True
@@ -154,7 +157,11 @@ class LedgerClient:
         for eligible in (context.healthy(candidates), candidates):
             try:
                 bookies = context.placement.new_ensemble(
-                    quorum, eligible, random=context.runtime.random, near=near
+                    quorum,
+                    eligible,
+                    random=context.runtime.random,
+                    near=near,
+                    rule=spread_rule(custom),
                 )
                 break
             except NotEnoughBookiesError:

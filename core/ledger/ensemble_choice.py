@@ -18,7 +18,7 @@ from ..protocol.ensemble_change import (
     replaced_indices,
 )
 from ..protocol.errors import NotEnoughBookiesError
-from ..protocol.placement import BookieInfo, PlacementPolicy, crowded_levels
+from ..protocol.placement import NO_RULE, BookieInfo, PlacementPolicy, SpreadRule, crowded_levels
 from ..protocol.quorum import Quorum, QuorumView
 from ..runtime.event_log import EventLog
 
@@ -34,6 +34,7 @@ async def choose_replacements(
     *,
     random: Random,
     ledger: int | None = None,
+    rule: SpreadRule = NO_RULE,
 ) -> tuple[BookieId, ...]:
     """Returns a legal ensemble in which as many of the ``wanted`` indices (a mask) as possible are
     replaced.
@@ -58,7 +59,9 @@ async def choose_replacements(
     for failed in choices:
         for eligible in candidates:
             try:
-                found = placement.replace(quorum, ensemble, failed, eligible, random=random)
+                found = placement.replace(
+                    quorum, ensemble, failed, eligible, random=random, rule=rule
+                )
             except NotEnoughBookiesError as error:
                 refused = refused or error
                 continue
@@ -69,7 +72,7 @@ async def choose_replacements(
     if refused is None:  # nothing can be replaced: let placement say what is missing
         mask = wanted or (1 << quorum.ensemble_size) - 1
         failed = tuple(i for i in range(quorum.ensemble_size) if mask >> i & 1)
-        return placement.replace(quorum, ensemble, failed, everyone, random=random)
+        return placement.replace(quorum, ensemble, failed, everyone, random=random, rule=rule)
     raise refused
 
 
@@ -107,6 +110,7 @@ async def choose_live_ensemble(
     *,
     random: Random,
     ledger: int | None = None,
+    rule: SpreadRule = NO_RULE,
 ) -> tuple[BookieId, ...]:
     """Returns an ensemble whose members without the failed ones that remain satisfy P.
 
@@ -116,7 +120,14 @@ async def choose_live_ensemble(
     need = f"{quorum} needs {quorum.ack_quorum} live bookies in {quorum.min_regions} regions"
     try:
         bookies = await choose_replacements(
-            placement, quorum, ensemble, failed, [candidates], random=random, ledger=ledger
+            placement,
+            quorum,
+            ensemble,
+            failed,
+            [candidates],
+            random=random,
+            ledger=ledger,
+            rule=rule,
         )
     except NotEnoughBookiesError as error:
         raise NotEnoughBookiesError(f"{need} for each entry: {error}") from error

@@ -11,6 +11,7 @@ from typing import Any
 from ..protocol.bookie_id import check_region
 from ..protocol.compression import Codec
 from ..protocol.errors import CorruptionError, InvalidArgumentError
+from ..protocol.placement import parse_spread_rule
 from ..protocol.quorum import Quorum
 from ..protocol.record_set import ENTRY_BYTES_MAX, RECORD_BYTES_MAX
 from ..runtime.settings import check_settings, from_plain_value, plain_fields, setting, settings_of
@@ -132,9 +133,21 @@ class StreamPolicy:
         "The regions that may store the stream, home region first. Empty: all regions. Replicas "
         "are placed near the writer, or near the home region if the writer is in none of them.",
     )
+    spread: tuple[str, ...] = setting(
+        (),
+        "Domains that the copies of each entry must lie in, as region:2,rack:3; the levels are "
+        "region, zone, rack and host. Without this, copies are spread as far as possible. An "
+        "ensemble that violates it is refused.",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, "stream policy", InvalidArgumentError)
+        for level, number in parse_spread_rule(self.spread).items():
+            if number > self.quorum.write_quorum:
+                raise InvalidArgumentError(
+                    f"spread {level}:{number}: WQ={self.quorum.write_quorum} copies cannot lie in "
+                    f"{number} domains"
+                )
         for name in self.regions:
             check_region(name)
         if len(set(self.regions)) != len(self.regions):

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from .bookie_id import BookieId, check_region
 from .errors import CorruptionError, InvalidArgumentError
+from .placement import NO_RULE, SpreadRule, parse_spread_rule
 from .quorum import Quorum
 
 NO_ENTRY = -1
@@ -30,6 +31,9 @@ REGIONS_KEY = "rhumbline.regions"
 
 Without the key all regions are allowed.
 """
+
+SPREAD_KEY = "rhumbline.spread"
+"""Custom metadata key: the domains that each write set must lie in, as ``region:2,rack:3``."""
 
 
 class LedgerState(Enum):
@@ -97,6 +101,7 @@ class LedgerMetadata:
             )
         self.quorum_at(0)
         self.allowed_regions()
+        self.spread_rule()
 
     # --- queries --------------------------------------------------------------------------------
 
@@ -132,6 +137,10 @@ class LedgerMetadata:
         """Return E, WQ, AQ and the R that applies to ``entry_id``."""
         r = next(r for first, r in reversed(self.r_ranges()) if first <= max(entry_id, 0))
         return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum, r)
+
+    def spread_rule(self) -> SpreadRule:
+        """Return the domains that each write set must lie in, by level."""
+        return spread_rule(self.custom)
 
     def allowed_regions(self) -> tuple[str, ...]:
         """Return the regions whose bookies may become members, home first; () if all may."""
@@ -223,3 +232,14 @@ def allowed_regions(custom: Mapping[str, bytes]) -> tuple[str, ...]:
         return tuple(check_region(name) for name in text.decode("ascii").split(","))
     except (UnicodeDecodeError, InvalidArgumentError) as error:
         raise CorruptionError(f"bad {REGIONS_KEY}: {text[:80]!r}") from error
+
+
+def spread_rule(custom: Mapping[str, bytes]) -> SpreadRule:
+    """Return the rule that SPREAD_KEY holds in custom metadata. Raises CorruptionError."""
+    text = custom.get(SPREAD_KEY)
+    if text is None:
+        return NO_RULE
+    try:
+        return parse_spread_rule(text.decode("ascii").split(","))
+    except (UnicodeDecodeError, InvalidArgumentError) as error:
+        raise CorruptionError(f"bad {SPREAD_KEY}: {text[:80]!r}") from error

@@ -6,13 +6,14 @@ of its write set lies in it (rule PLC-28). Which regions an acknowledgement need
 quorum predicate alone.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
 from .bookie_id import BookieId, Region
-from .quorum import Quorum
+from .errors import InvalidArgumentError
+from .quorum import ENSEMBLE_SIZE_MAX, Quorum
 
 LEVELS = ("region", "zone", "rack", "host")
 """The levels of a location, the widest first."""
@@ -22,6 +23,11 @@ SPREAD_LEVELS = LEVELS[1:]
 
 Path = tuple[str | None, ...]
 """The label of each level; None if it is unknown."""
+
+SpreadRule = Mapping[str, int]
+"""The domains that each write set must lie in, by level (rule PLC-28); without a level: any."""
+
+NO_RULE: SpreadRule = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +64,12 @@ class PlacementPolicy(Protocol):
         *,
         random: Random,
         near: Region | None = None,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         """Choose E distinct bookies that are legal for ``quorum``: P holds for every write set.
 
-        ``near`` is the writer's region, preferred for latency. Raises NotEnoughBookiesError.
+        ``near`` is the writer's region, preferred for latency. Every write set obeys ``rule``.
+        Raises NotEnoughBookiesError.
         """
         ...
 
@@ -73,6 +81,7 @@ class PlacementPolicy(Protocol):
         candidates: Sequence[BookieInfo],
         *,
         random: Random,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         """Choose other bookies for the ``failed`` indices; all others keep their index.
 
@@ -142,3 +151,35 @@ def crowded_levels(
         and fewest[depth]
         < min(quorum.write_quorum, len({path[: depth + 1] for path in everywhere}))
     )
+
+
+def parse_spread_rule(parts: Iterable[str]) -> SpreadRule:
+    """Return the rule of parts like ``rack:3``. Raises InvalidArgumentError."""
+    found: dict[str, int] = {}
+    for part in parts:
+        level, _, number = part.partition(":")
+        if level not in LEVELS or not (number.isascii() and number.isdecimal()) or level in found:
+            raise InvalidArgumentError(
+                f"bad spread {part[:80]!r}: write each level once, as in region:2,rack:3; "
+                f"the levels are {', '.join(LEVELS)}"
+            )
+        if not 1 <= int(number) <= ENSEMBLE_SIZE_MAX:
+            raise InvalidArgumentError(
+                f"bad spread {part[:80]!r}: 1 to {ENSEMBLE_SIZE_MAX} domains"
+            )
+        found[level] = int(number)
+    return found
+
+
+def shortage(rule: SpreadRule, members: Iterable[Path]) -> str | None:
+    """Return the widest level at which one write set lies in too few domains; None if none is.
+
+    An unknown label counts for no domain (as rule PLC-7 does for regions).
+    """
+    paths = list(members)
+    for depth, level in enumerate(LEVELS):
+        if level in rule:
+            domains = {path[: depth + 1] for path in paths if path[depth] is not None}
+            if len(domains) < rule[level]:
+                return level
+    return None

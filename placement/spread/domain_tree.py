@@ -81,6 +81,7 @@ class DomainTree:
             by_region.setdefault(info.region, []).append(info)
         for region in sorted(by_region, key=str):
             self._add(by_region[region])
+        self.kept_paths = list(members)
         self.kept = NOTHING_SHARED
         for index, path in enumerate(members):
             if path is not None:
@@ -143,6 +144,15 @@ class DomainTree:
             domain.copies += 1
             domain = domain.parent
         return tuple(before)
+
+    def domain_counts(self) -> dict[str, int]:
+        """Return the number of domains of each level, with those of members that stay."""
+        found: dict[str, int] = {}
+        domains = [self.root]
+        for level in LEVELS:
+            domains = [child for domain in domains for child in domain.children.values()]
+            found[level] = len(domains)
+        return found
 
     def contents(self) -> tuple[tuple[Path, int], ...]:
         """Return the locations and how many bookies there are at each, at most E."""

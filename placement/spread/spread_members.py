@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from ...core.protocol.placement import BookieInfo, Path, shared_copies
+from ...core.protocol.errors import NotEnoughBookiesError
+from ...core.protocol.placement import (
+    NO_RULE,
+    BookieInfo,
+    Path,
+    SpreadRule,
+    shared_copies,
+    shortage,
+)
 from ...core.protocol.quorum import Quorum
-from ..layout_rank import Layout, level_of, rank
+from ..layout_rank import LEVELS, Layout, level_of, rank
 from ..search_budget import SearchBudget
 from .domain_tree import DomainTree
 from .spread_counts import SpreadCounts
@@ -56,8 +64,12 @@ class MemberChoice:
         near: str | None,
         random: Random,
         budget: SearchBudget,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieInfo, ...]:
-        """Choose the members of a new ensemble; ``layouts`` are the best ones of regions."""
+        """Choose the members of a new ensemble; ``layouts`` are the best ones of regions.
+
+        Raises NotEnoughBookiesError if none was found that obeys ``rule``.
+        """
         members: list[BookieInfo | None] = [None] * quorum.ensemble_size
         search = _Members(quorum, members, candidates, near, random)
         layout = random.choice(layouts)
@@ -78,6 +90,8 @@ class MemberChoice:
                 if found.rank > known.rank:
                     found = min(found, search.fill(again, known.rank, _FILL_STEPS), key=_rank)
             found = min(found, known, key=_rank)
+        if rule:
+            found = search.obeying(found, rule, budget)
         return search.draw(found)
 
     def _best_known(self, key: tuple[object, ...], found: _Found) -> _Found | None:
@@ -124,6 +138,7 @@ class MemberChoice:
         candidates: Sequence[BookieInfo],
         random: Random,
         budget: SearchBudget,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieInfo, ...]:
         """Choose a member wherever there is None; ``layouts`` are the best completions.
 
@@ -137,6 +152,8 @@ class MemberChoice:
             found, unfinished = search.improve(found, enough, budget)
             if unfinished is not None:
                 unfinished.close()
+        if rule:
+            found = search.obeying(found, rule, budget)
         return search.draw(found)
 
 
@@ -246,6 +263,41 @@ class _Members:
         search = SpreadSearch(self.tree, self._kept, self._vacant, self._random, goal, budget)
         return (_found(search) if search.run(found.rank) else found), search
 
+    def obeying(self, found: _Found, rule: SpreadRule, budget: SearchBudget) -> _Found:
+        """Return ``found`` if it obeys the rule, else the best ensemble that does (rule PLC-28).
+
+        The regions may then be less robust, but are legal. Raises NotEnoughBookiesError.
+        """
+        rules = _WriteSetRules(self._quorum, self.tree.kept_paths, self._vacant, rule)
+        if rules.are_obeyed(found.paths):
+            return found
+        best = level_of(self._quorum, found.layout)
+        assert best is not None
+        for level in LEVELS[LEVELS.index(best) :]:
+            regions = _RegionRules(
+                self._quorum, self._kept, self._vacant, list(self.tree.root.children), (*level, 0)
+            )
+            goal = Goal(
+                regions.names,
+                permits=regions.permits,
+                complete=lambda layout: self._rest(layout),
+                least=(-1,),
+                enough=(*self.tree.bound(), -1),
+                admits=rules.permits,
+            )
+            search = SpreadSearch(self.tree, self._kept, self._vacant, self._random, goal, budget)
+            is_found = search.run()
+            search.close()
+            if is_found:
+                return _found(search)
+        wanted = ", ".join(f"{number} {name}s" for name, number in rule.items())
+        have = ", ".join(f"{count} {name}s" for name, count in self.tree.domain_counts().items())
+        cut = "; not all ensembles were tried" if budget.was_exceeded else ""
+        raise NotEnoughBookiesError(
+            f"no ensemble of {self._quorum} has each write set in at least {wanted}; the bookies "
+            f"are in {have}{cut}"
+        )
+
     def draw(self, found: _Found) -> tuple[BookieInfo, ...]:
         """Draw the bookies of the locations that were found."""
         drawn = self.tree.draw(found.paths, self._random)
@@ -314,3 +366,35 @@ class _RegionRules:
         """Return whether a whole layout is as good as the best ones."""
         value = rank(self._quorum, layout, None)
         return value is not None and value[:_COUNTED] <= self._needed
+
+
+class _WriteSetRules:
+    """The rule on the domains of each write set that has a new member."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        kept: Sequence[Path | None],
+        vacant: Sequence[int],
+        rule: SpreadRule,
+    ) -> None:
+        self._rule = rule
+        self._kept = kept
+        position_of = {index: position for position, index in enumerate(vacant)}
+        self._complete: list[list[tuple[int, ...]]] = [[] for _ in vacant]
+        for start in range(quorum.ensemble_size):
+            members = quorum.write_set(start)
+            last = max((position_of[i] for i in members if i in position_of), default=-1)
+            if last >= 0:
+                self._complete[last].append(members)
+
+    def permits(self, paths: Sequence[Path | None], position: int) -> bool:
+        """Return whether the write sets obey the rule that are complete at a position."""
+        return all(
+            shortage(self._rule, [p for i in members if (p := self._kept[i] or paths[i])]) is None
+            for members in self._complete[position]
+        )
+
+    def are_obeyed(self, paths: Sequence[Path | None]) -> bool:
+        """Return whether all write sets with a new member obey the rule."""
+        return all(self.permits(paths, position) for position in range(len(self._complete)))

@@ -20,7 +20,7 @@ Rank = tuple[int, ...]
 class Goal:
     """The aim of a search: the regions that an index may get, the rank, and when it may stop."""
 
-    __slots__ = ("complete", "enough", "least", "permits", "regions")
+    __slots__ = ("admits", "complete", "enough", "is_limited", "least", "permits", "regions")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class Goal:
         complete: Callable[[Sequence[str | None]], Rank | None],
         least: Rank,
         enough: Rank,
+        admits: Callable[[Sequence[Path | None], int], bool] | None = None,
     ) -> None:
         self.regions = regions
         """The regions that an index may get."""
@@ -39,8 +40,16 @@ class Goal:
         """The part of the rank after the shared copies, of a whole layout; None if it is wrong."""
         self.least = least
         """A lower bound of that part."""
+        self.is_limited = admits is not None
+        self.admits = admits if admits is not None else _always
+        """True if the locations may still be completed after an index was filled."""
         self.enough = enough
         """The search stops at an ensemble of this rank."""
+
+
+def _always(paths: Sequence[Path | None], position: int) -> bool:
+    del paths, position
+    return True
 
 
 class SpreadSearch:
@@ -106,10 +115,14 @@ class SpreadSearch:
                 now = added(shared, cost)
                 if not self._may_be_better(now):
                     continue
-                while self.rank is not None and not self._budget.take(self._step_cost):
+                while (self.rank is not None or goal.is_limited) and not self._budget.take(
+                    self._step_cost
+                ):
                     yield
-                before = tree.take(leaf, index)
                 self._chosen[index] = leaf.path
+                if not goal.admits(self._chosen, position):
+                    continue
+                before = tree.take(leaf, index)
                 try:
                     yield from self._extend(position + 1, now)
                 finally:

@@ -161,7 +161,7 @@ class ReadStart(_message.Message):
     def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., first_txid: _Optional[int] = ..., truncated: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("ensemble_size", "write_quorum", "ack_quorum", "min_regions", "flush_ms", "flush_bytes", "codec", "record_bytes_max", "roll_bytes", "roll_ms", "retention_ms", "visibility_ms", "truncates_by_subscriptions", "purge_grace_ms", "hot_retention_ms", "keepalive_ms", "regions", "archive_retention_ms")
+    __slots__ = ("ensemble_size", "write_quorum", "ack_quorum", "min_regions", "flush_ms", "flush_bytes", "codec", "record_bytes_max", "roll_bytes", "roll_ms", "retention_ms", "visibility_ms", "truncates_by_subscriptions", "purge_grace_ms", "hot_retention_ms", "keepalive_ms", "regions", "archive_retention_ms", "spread")
     ENSEMBLE_SIZE_FIELD_NUMBER: _ClassVar[int]
     WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     ACK_QUORUM_FIELD_NUMBER: _ClassVar[int]
@@ -180,6 +180,7 @@ class Policy(_message.Message):
     KEEPALIVE_MS_FIELD_NUMBER: _ClassVar[int]
     REGIONS_FIELD_NUMBER: _ClassVar[int]
     ARCHIVE_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
@@ -198,7 +199,8 @@ class Policy(_message.Message):
     keepalive_ms: int
     regions: _containers.RepeatedScalarFieldContainer[str]
     archive_retention_ms: int
-    def __init__(self, ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., min_regions: _Optional[int] = ..., flush_ms: _Optional[int] = ..., flush_bytes: _Optional[int] = ..., codec: _Optional[str] = ..., record_bytes_max: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., truncates_by_subscriptions: _Optional[bool] = ..., purge_grace_ms: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., keepalive_ms: _Optional[int] = ..., regions: _Optional[_Iterable[str]] = ..., archive_retention_ms: _Optional[int] = ...) -> None: ...
+    spread: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., min_regions: _Optional[int] = ..., flush_ms: _Optional[int] = ..., flush_bytes: _Optional[int] = ..., codec: _Optional[str] = ..., record_bytes_max: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., truncates_by_subscriptions: _Optional[bool] = ..., purge_grace_ms: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., keepalive_ms: _Optional[int] = ..., regions: _Optional[_Iterable[str]] = ..., archive_retention_ms: _Optional[int] = ..., spread: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CreateStreamRequest(_message.Message):
     __slots__ = ("namespace", "stream", "policy", "home_region")

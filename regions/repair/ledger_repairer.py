@@ -175,9 +175,7 @@ class LedgerRepairer:
         entry_range, liveness = work.entry_range, work.liveness
         before = entry_range.fragment.bookies
         ensemble = [await self._info(bookie, liveness) for bookie in before]
-        after, r, stuck = await self._successors(
-            work.metadata.ledger_id, entry_range, ensemble, liveness
-        )
+        after, r, stuck = await self._successors(work.metadata, entry_range, ensemble, liveness)
         for index, bookie in enumerate(after):
             if bookie != before[index]:
                 await self._fill(work, (index, bookie))
@@ -206,7 +204,7 @@ class LedgerRepairer:
 
     async def _successors(
         self,
-        ledger_id: int,
+        metadata: LedgerMetadata,
         entry_range: EntryRange,
         ensemble: Sequence[BookieInfo],
         liveness: Liveness,
@@ -246,7 +244,8 @@ class LedgerRepairer:
                     going,
                     in_regions(liveness.candidates, entry_range.allowed),
                     random=self._runtime.random,
-                    ledger=ledger_id,
+                    ledger=metadata.ledger_id,
+                    rule=metadata.spread_rule(),
                 )
             except NotEnoughBookiesError as error:
                 refused = error

@@ -5,13 +5,15 @@ Ensemble changes remain local until the recovery's final write records them (rul
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.ensemble_change import replaced_indices
-from ...protocol.errors import RhumblineError
+from ...protocol.errors import NotEnoughBookiesError, RhumblineError
 from ...protocol.ledger_metadata import Fragment, LedgerMetadata
+from ...protocol.placement import NO_RULE, BookieInfo
 from ...protocol.quorum import QuorumView
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
@@ -129,6 +131,32 @@ class RecoveryAdds:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    async def _choose(
+        self, ensemble: Sequence[BookieInfo], candidates: Sequence[BookieInfo]
+    ) -> tuple[BookieId, ...]:
+        """Chooses other members by the ledger's spread rule; without it if that is impossible.
+
+        A stream whose last ledger cannot be closed has no writer, and P does not need the rule.
+        """
+        context = self._context
+        rule = self._snapshot.spread_rule()
+        for chosen in (rule, NO_RULE):
+            try:
+                return await choose_live_ensemble(
+                    context.placement,
+                    self._quorum,
+                    ensemble,
+                    self._failed,
+                    candidates,
+                    random=context.runtime.random,
+                    ledger=self._ledger_id,
+                    rule=chosen,
+                )
+            except NotEnoughBookiesError:
+                if chosen is NO_RULE or not rule:
+                    raise
+        raise AssertionError("the last choice returns or raises")
+
     async def _change(self) -> None:
         """Replaces failed bookies from the first entry on that waits for its quorum.
 
@@ -140,15 +168,7 @@ class RecoveryAdds:
             known.get(bookie) or self._context.directory.last_known(bookie, region)
             for bookie, region in zip(self._bookies, self._regions, strict=True)
         ]
-        bookies = await choose_live_ensemble(
-            self._context.placement,
-            self._quorum,
-            ensemble,
-            self._failed,
-            candidates,
-            random=self._context.runtime.random,
-            ledger=self._ledger_id,
-        )
+        bookies = await self._choose(ensemble, candidates)
         regions = await self._context.regions_of(bookies)
         if not self._pending:
             return

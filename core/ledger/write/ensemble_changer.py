@@ -256,6 +256,7 @@ class EnsembleChanger:
             [self._context.healthy(candidates), candidates],
             random=self._context.runtime.random,
             ledger=state.ledger_id,
+            rule=state.metadata.spread_rule(),
         )
 
     async def _choose_faster(

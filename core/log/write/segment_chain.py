@@ -21,7 +21,7 @@ from ...protocol.errors import (
     NoSuchStreamError,
     RhumblineError,
 )
-from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY
+from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY, SPREAD_KEY
 from ...protocol.record_set import decode_entry
 from ...protocol.recovery import provable_end_of
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
@@ -246,6 +246,8 @@ class SegmentChain:
         }
         if policy.regions:
             custom[REGIONS_KEY] = ",".join(policy.regions).encode()
+        if policy.spread:
+            custom[SPREAD_KEY] = ",".join(policy.spread).encode()
         self._unpublished = await self._ledgers.create(policy.quorum, custom=custom)
         # Once published, the segment takes records even while the metadata store is unavailable.
         await self._unpublished.introduce()

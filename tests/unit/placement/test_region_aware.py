@@ -1,6 +1,7 @@
 """Placement finds a best legal ensemble whenever a legal one exists."""
 
 import itertools
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -169,5 +170,6 @@ def test_ensembles_that_use_a_rack_twice_though_there_are_others_are_counted() -
     ensemble = [known[0], known[1], lone]
     policy.replace(Quorum(3, 3, 2), ensemble, [2], known, random=Random(1))
     assert policy.crowded["rack"] == 0, "the third rack has gone with its bookie"
-    policy.new_ensemble(Quorum(6, 3, 2), [*known, lone, *bookies(b=1)], random=Random(1))
+    full = [replace(info, rack="rack-0") for info in known]
+    policy.new_ensemble(Quorum(6, 3, 2), [*full, lone, bookies(b=2)[1]], random=Random(1))
     assert policy.crowded["rack"] == 1

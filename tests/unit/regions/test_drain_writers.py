@@ -58,7 +58,9 @@ class Writers:
     def writers(self) -> list[Writer]:
         return self.open
 
-    async def can_create(self, quorum: Quorum, allowed: tuple[str, ...]) -> bool:
+    async def can_create(
+        self, quorum: Quorum, allowed: tuple[str, ...], rule: object = None
+    ) -> bool:
         self.ensemble_checks += 1
         return self.has_ensemble
 

@@ -85,6 +85,7 @@ def test_every_field_of_a_policy_has_an_option() -> None:
         "--truncates-by-subscriptions": "true",
         "--purge-grace": "2h",
         "--regions": "eu,us",
+        "--spread": "region:2,rack:3",
     }
     text = " ".join(f"{name} {value}" for name, value in given.items())
     policy, default = options(text).apply_to(StreamPolicy()), StreamPolicy()
@@ -96,6 +97,14 @@ def test_every_field_of_a_policy_has_an_option() -> None:
 def test_the_error_names_the_option() -> None:
     with pytest.raises(InvalidArgumentError, match="--retention: 'soon' is not a duration"):
         options("--retention soon").apply_to(StreamPolicy())
+
+
+def test_a_spread_rule_is_checked_against_the_copies() -> None:
+    assert options("--spread none").apply_to(StreamPolicy(spread=("rack:2",))).spread == ()
+    with pytest.raises(InvalidArgumentError, match="--spread: bad spread 'shelf:2'"):
+        options("--spread shelf:2").apply_to(StreamPolicy())
+    with pytest.raises(InvalidArgumentError, match="WQ=3 copies cannot lie in 4 domains"):
+        options("--spread rack:4").apply_to(StreamPolicy())
 
 
 @pytest.mark.parametrize(

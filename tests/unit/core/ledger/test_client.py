@@ -19,7 +19,7 @@ from rhumbline.core.protocol.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from rhumbline.core.protocol.ledger_metadata import REGIONS_KEY, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.ledger_metadata import REGIONS_KEY, SPREAD_KEY, LedgerMetadata, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.metadata_store import Version
 from rhumbline.core.runtime.runtime import Runtime
@@ -316,6 +316,20 @@ async def test_possible_creation_is_predicted() -> None:
         world.ledgers.is_away = True
         with pytest.raises(MetadataAwayError):
             await client.can_create(Q)
+
+
+async def test_a_ledger_is_refused_if_its_write_sets_cannot_obey_the_spread_rule() -> None:
+    world = World("abc")  # all in one rack of their regions
+    async with world.client() as client:
+        assert await client.can_create(Q, (), {"rack": 3})
+        writer = await client.create(Q, custom={SPREAD_KEY: b"rack:3"})
+        assert writer.metadata.spread_rule() == {"rack": 3}
+    world = World("aab")
+    async with world.client() as client:
+        assert await client.can_create(Q)
+        assert not await client.can_create(Q, (), {"rack": 3})
+        with pytest.raises(NotEnoughBookiesError, match="at least 3 racks"):
+            await client.create(Q, custom={SPREAD_KEY: b"rack:3"})
 
 
 # --- opening, deleting, counting ----------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from rhumbline.core.ledger.ensemble_choice import choose_live_ensemble, choose_replacements
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import NotEnoughBookiesError
-from rhumbline.core.protocol.placement import BookieInfo
+from rhumbline.core.protocol.placement import NO_RULE, BookieInfo, SpreadRule
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.tests.unit.core.ledger.world import run_in_world
 
@@ -45,6 +45,7 @@ class Placement:
         *,
         random: Random,
         near: Region | None = None,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         raise AssertionError("no ledger is created")
 
@@ -56,6 +57,7 @@ class Placement:
         candidates: Sequence[BookieInfo],
         *,
         random: Random,
+        rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         chosen = tuple(failed)
         self.asked.append((chosen, names([info.bookie for info in candidates])))

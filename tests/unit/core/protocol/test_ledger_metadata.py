@@ -9,6 +9,7 @@ from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.protocol.ledger_metadata import (
     R_KEY,
     REGIONS_KEY,
+    SPREAD_KEY,
     DigestType,
     Fragment,
     LedgerMetadata,
@@ -210,3 +211,12 @@ def test_malformed_lists_of_regions_are_corruption(text: bytes) -> None:
         allowed_regions({REGIONS_KEY: text})
     with pytest.raises(CorruptionError, match="ledger 7"):
         LedgerMetadata(7, 3, 3, 2, (Fragment(0, (A, B, C)),), custom={REGIONS_KEY: text})
+
+
+def test_the_spread_rule_is_part_of_the_record() -> None:
+    ensemble = (Fragment(0, (A, B, C)),)
+    assert LedgerMetadata(7, 3, 3, 2, ensemble).spread_rule() == {}
+    ruled = LedgerMetadata(7, 3, 3, 2, ensemble, custom={SPREAD_KEY: b"region:2,rack:3"})
+    assert ruled.spread_rule() == {"region": 2, "rack": 3}
+    with pytest.raises(CorruptionError, match=r"rhumbline\.spread"):
+        LedgerMetadata(7, 3, 3, 2, ensemble, custom={SPREAD_KEY: b"shelf:2"})

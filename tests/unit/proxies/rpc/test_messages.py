@@ -23,6 +23,7 @@ UNUSUAL = StreamPolicy(
     truncates_by_subscriptions=True,
     purge_grace_ms=11,
     regions=("eu", "us"),
+    spread=("region:2", "rack:3"),
 )
 
 
