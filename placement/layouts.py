@@ -34,14 +34,16 @@ _Counts = dict[str | None, int]
 class BestLayouts(Sequence[Layout]):
     """The layouts of the best rank that was found, at most one for each distribution of counts.
 
-    ``is_exhaustive`` is False if a better rank, or another layout of this one, may exist. Each
-    layout is put in order when it is used.
+    ``is_exhaustive`` is False if a better rank, or another layout of this one, may exist;
+    ``steps_left`` are those that the search did not need. Each layout is put in order when it is
+    used.
     """
 
     def __init__(
-        self, arranger: "_Arranger", counts: Sequence[_Counts], level: Level, is_exhaustive: bool
+        self, arranger: "_Arranger", counts: Sequence[_Counts], level: Level, budget: SearchBudget
     ) -> None:
-        self.is_exhaustive = is_exhaustive
+        self.is_exhaustive = not budget.was_exceeded
+        self.steps_left = budget.left
         self._arranger = arranger
         self._counts = counts
         self._level = level
@@ -113,7 +115,7 @@ class _LayoutSearch:
         return self._result([], LEVELS[-1])
 
     def _result(self, found: list[_Counts], level: Level) -> BestLayouts:
-        return BestLayouts(self._arranger, found, level, not self._budget.was_exceeded)
+        return BestLayouts(self._arranger, found, level, self._budget)
 
     def _first_of_level(self, level: Level, least: int) -> list[_Counts]:
         """Return all counts of the best rank at this level; [] if there is none in the budget."""

@@ -68,15 +68,17 @@ class RegionAwarePlacement:
         available = _count_by_region(candidates, quorum.ensemble_size)
         key = (quorum, tuple(available.items()), near)
         layouts = self._layouts.get(key)
+        steps = STEPS_MAX
         if layouts is None:
             if len(self._layouts) >= _CACHE_SIZE_MAX:
                 self._layouts.clear()
             layouts = self._layouts[key] = best_layouts(quorum, available, near)
+            steps = layouts.steps_left
             self.searches += 1
             self.inexact_searches += not layouts.is_exhaustive
         if not layouts:
             raise NotEnoughBookiesError(_explain(quorum, candidates))
-        budget = SearchBudget(STEPS_MAX)
+        budget = SearchBudget(steps)
         chosen = self._members.new(quorum, layouts, candidates, near, random, budget, rule)
         self.inexact_searches += budget.was_exceeded
         self._count_crowded(quorum, chosen, candidates)

@@ -6,14 +6,16 @@ in the lost regions. Lost data is part of the data at risk. Both are counted by 
 E > WQ, a loss may take some entries of a fragment and leave others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.ledger_store import LedgerStore
+from ..core.protocol.bookie_id import BookieId
 from ..core.protocol.errors import CorruptionError
 from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from ..core.protocol.placement import LEVELS, SPREAD_LEVELS, BookieInfo, in_regions
 from ..core.protocol.quorum import Quorum, QuorumView
 from ..core.protocol.recovery import quorums_from
 from .ledger_scan import all_ledgers
@@ -42,6 +44,8 @@ class Exposure:
     entries_lost: int = 0
     entries_by_r: dict[int, int] = field(default_factory=dict)
     """All entries by the R (``min_regions_for_durability``) that their ledgers record for them."""
+    entries_crowded: dict[str, int] = field(default_factory=dict)
+    """Entries in fewer zones, racks or hosts than they could be, by level (rule PLC-27)."""
     bytes_at_risk: int = 0
     """Approximate payload bytes of closed ledgers."""
     streams: dict[str, None] = field(default_factory=dict)
@@ -147,6 +151,38 @@ async def views_of(metadata: LedgerMetadata, directory: BookieDirectory) -> list
     return [await view(fragment) for fragment in metadata.fragments]
 
 
+def count_crowded(
+    metadata: LedgerMetadata,
+    located: Mapping[BookieId, BookieInfo],
+    counts: dict[str, int],
+) -> None:
+    """Add the entries of a ledger that are crowded, by level; ``located`` are the bookies that are
+    up.
+
+    Fragments with a bookie that is down are left out: its location is not known.
+    """
+    allowed = in_regions(list(located.values()), metadata.allowed_regions())
+    domains = {
+        depth: len({info.path[: depth + 1] for info in allowed}) for depth in range(len(LEVELS))
+    }
+    for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
+        if any(bookie not in located for bookie in fragment.bookies):
+            continue
+        paths = [located[bookie].path for bookie in fragment.bookies]
+        quorum = metadata.quorum_at(fragment.first_entry_id)
+        starts = range(quorum.ensemble_size if quorum.ensemble_size > quorum.write_quorum else 1)
+        for depth, level in enumerate(LEVELS):
+            if level not in SPREAD_LEVELS:
+                continue
+            wanted = min(quorum.write_quorum, domains[depth])
+            crowded = [
+                len({paths[index][: depth + 1] for index in quorum.write_set(start)}) < wanted
+                for start in starts
+            ]
+            found = count_in_stripes(fragment.first_entry_id, count, crowded)
+            counts[level] = counts.get(level, 0) + found
+
+
 async def exposures(
     ledgers: LedgerStore, directory: BookieDirectory, losses: Sequence[Sequence[str]]
 ) -> list[Exposure]:
@@ -154,6 +190,8 @@ async def exposures(
 
     Raises MetadataUnavailableError.
     """
+    located = {info.bookie: info for info in await directory.snapshot()}
+    crowded: dict[str, int] = {}
     tallies = [ExposureTally(lost) for lost in losses]
 
     def on_unreadable(_: CorruptionError) -> None:
@@ -164,4 +202,7 @@ async def exposures(
         views = await views_of(metadata, directory)
         for tally in tallies:
             tally.add(metadata, views)
+        count_crowded(metadata, located, crowded)
+    for tally in tallies:
+        tally.found.entries_crowded = crowded
     return [tally.found for tally in tallies]

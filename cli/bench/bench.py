@@ -31,6 +31,7 @@ from ...core.protocol.errors import InvalidArgumentError
 from ..output import format_table
 from .bench_options import Command, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw
+from .bench_placement import placement
 from .bench_regions import REGION_BENCHMARKS
 
 _WARM_SECONDS = 2.0
@@ -426,5 +427,5 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-for _command in REGION_BENCHMARKS:
+for _command in (*REGION_BENCHMARKS, placement):
     bench.add_command(_command)

@@ -30,8 +30,9 @@ _STREAMS_SHOWN = 20
 async def durability(session: CommandSession, lost: tuple[str, ...], strict: bool) -> None:
     """Show the data that the loss of a region puts at risk, from the metadata of all ledgers.
 
-    Without --lose, each region is evaluated separately. The last column but one counts the entries
-    by the R (min_regions_for_durability) under which they were written, as their ledgers record it.
+    Without --lose, each region is evaluated separately. The last columns count the entries whose
+    copies lie in fewer zones, racks or hosts than they could, and all entries by the R
+    (min_regions_for_durability) under which they were written, as their ledgers record it.
     """
     async with cluster_store(session) as store:
         directory, ledgers = BookieDirectory(store), LedgerStore(store)
@@ -72,6 +73,7 @@ def _row(lost: tuple[str, ...], found: Exposure, output: str) -> dict[str, Any]:
         "entries_lost": found.entries_lost,
         "ends_undecidable": found.ledgers_undecidable,
         "bytes_at_risk": found.bytes_at_risk,
+        "entries_crowded": dict(found.entries_crowded),
         "entries_by_r": {f"R={r}": found.entries_by_r[r] for r in sorted(found.entries_by_r)},
     }
     if output == "json":

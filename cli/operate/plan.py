@@ -4,7 +4,9 @@ import json
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import click
@@ -12,8 +14,18 @@ import click
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.protocol.errors import ConfigurationError, InvalidArgumentError
+from ...core.protocol.placement import (
+    LEVELS,
+    SPREAD_LEVELS,
+    BookieInfo,
+    crowded_levels,
+    fewest_domains,
+    in_regions,
+)
+from ...core.protocol.quorum import Quorum
 from ...placement.planner import DeploymentPlan, Numbers
 from ...placement.planner import plan as make_plan
+from ...placement.region_aware import RegionAwarePlacement
 from ...placement.topology import Topology, topology_from
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
@@ -59,11 +71,14 @@ async def plan(
         policy = await _policy(session)
         quorum, allowed = str(policy.quorum), allowed or policy.regions
     numbers = _numbers(quorum, given)
-    where = read_topology(topology) if topology is not None else await _live(session)
+    bookies = [] if topology is not None else in_regions(await _bookies(session), allowed)
+    where = read_topology(topology) if topology is not None else _live(bookies)
     where = where.limited_to(allowed)
     found = make_plan(where, numbers)
-    document = json.dumps(as_document(found), indent=2)
-    click.echo(document if session.output == "json" else as_text(found))
+    spread = _spread(numbers, bookies) if bookies and found.refusal is None else []
+    document = json.dumps(as_document(found) | {"spread": spread}, indent=2)
+    shown = "\n\n".join([as_text(found), *([format_table(spread)] if spread else [])])
+    click.echo(document if session.output == "json" else shown)
     if found.refusal is not None:
         raise UnsafeError(f"{_show(numbers)} is refused: {found.refusal}")
     if must_survive is not None and found.losses_survived() < must_survive:
@@ -88,14 +103,39 @@ def read_topology(file: Path) -> Topology:
         raise ConfigurationError(faults) from error
 
 
-async def _live(session: CommandSession) -> Topology:
+async def _bookies(session: CommandSession) -> list[BookieInfo]:
     async with cluster_store(session) as store:
         directory = BookieDirectory(store)
-        counts = Counter(info.region or "unknown" for info in await directory.snapshot())
+        found = await directory.snapshot()
         directory.close()
-    if not counts:
+    if not found:
         raise InvalidArgumentError("the cluster has no writable bookie to plan with")
-    return Topology(counts, None)
+    return found
+
+
+def _live(bookies: Sequence[BookieInfo]) -> Topology:
+    return Topology(Counter(info.region or "unknown" for info in bookies), None)
+
+
+def _spread(numbers: Numbers, bookies: Sequence[BookieInfo]) -> list[dict[str, Any]]:
+    """Return for each level the domains of the write set that has the fewest, in an ensemble that
+    placement would choose now."""
+    quorum = Quorum(*numbers)
+    paths = {info.bookie: info.path for info in bookies}
+    chosen = RegionAwarePlacement().new_ensemble(quorum, bookies, random=Random(0))
+    members = [paths[bookie] for bookie in chosen]
+    crowded = crowded_levels(quorum, members, paths.values())
+    fewest = fewest_domains(quorum, members)
+    return [
+        {
+            "level": level,
+            "in the cluster": len({path[: depth + 1] for path in paths.values()}),
+            "of each write set": fewest[depth],
+            "spread as far as possible": _YES[level not in crowded],
+        }
+        for depth, level in enumerate(LEVELS)
+        if level in SPREAD_LEVELS
+    ]
 
 
 async def _policy(session: CommandSession) -> StreamPolicy:

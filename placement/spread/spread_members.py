@@ -256,6 +256,7 @@ class _Members:
         goal = Goal(
             regions.names,
             permits=regions.permits,
+            permit_steps=regions.steps,
             complete=lambda layout: self._rest(layout) if regions.are_met(layout) else None,
             least=self._rest(found.layout),
             enough=enough,
@@ -280,6 +281,7 @@ class _Members:
             goal = Goal(
                 regions.names,
                 permits=regions.permits,
+                permit_steps=regions.steps,
                 complete=lambda layout: self._rest(layout),
                 least=(-1,),
                 enough=(*self.tree.bound(), -1),
@@ -323,6 +325,7 @@ class _RegionRules:
         needed: Rank,
     ) -> None:
         e, wq = quorum.ensemble_size, quorum.write_quorum
+        self.steps = 1 + e // 16 + wq * wq // 16
         self._quorum = quorum
         self._window_quorum = Quorum(wq, wq, quorum.ack_quorum, quorum.min_regions)
         self._needed = needed

@@ -20,7 +20,16 @@ Rank = tuple[int, ...]
 class Goal:
     """The aim of a search: the regions that an index may get, the rank, and when it may stop."""
 
-    __slots__ = ("admits", "complete", "enough", "is_limited", "least", "permits", "regions")
+    __slots__ = (
+        "admits",
+        "complete",
+        "enough",
+        "is_limited",
+        "least",
+        "permit_steps",
+        "permits",
+        "regions",
+    )
 
     def __init__(
         self,
@@ -31,6 +40,7 @@ class Goal:
         least: Rank,
         enough: Rank,
         admits: Callable[[Sequence[Path | None], int], bool] | None = None,
+        permit_steps: int = 0,
     ) -> None:
         self.regions = regions
         """The regions that an index may get."""
@@ -43,6 +53,8 @@ class Goal:
         self.is_limited = admits is not None
         self.admits = admits if admits is not None else _always
         """True if the locations may still be completed after an index was filled."""
+        self.permit_steps = permit_steps
+        """The steps that one call of ``permits`` counts."""
         self.enough = enough
         """The search stops at an ensemble of this rank."""
 
@@ -109,6 +121,8 @@ class SpreadSearch:
             if region is None or region.free == 0:
                 continue
             self._filled[index] = name
+            if self.rank is not None:
+                self._budget.take(goal.permit_steps)
             if not goal.permits(self._filled, position):
                 continue
             for cost, leaf in choices(tree, region, index, self._random):
@@ -132,6 +146,8 @@ class SpreadSearch:
         self._filled[index] = None
 
     def _compare(self, shared: Shared) -> None:
+        if self.rank is not None:
+            self._budget.take(2 * len(self._filled) // 3)
         rest = self._goal.complete(self._filled)
         if rest is None:
             return

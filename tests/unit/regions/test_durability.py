@@ -3,10 +3,16 @@
 import itertools
 from time import process_time
 
-from rhumbline.core.protocol.bookie_id import check_bookie_id
+from rhumbline.core.protocol.bookie_id import BookieId, Region, check_bookie_id
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
-from rhumbline.regions.durability import ExposureTally, count_in_stripes, entry_counts
+from rhumbline.regions.durability import (
+    ExposureTally,
+    count_crowded,
+    count_in_stripes,
+    entry_counts,
+)
 
 BOOKIES = tuple(check_bookie_id(f"b{n}@00000001") for n in range(7))
 
@@ -101,3 +107,27 @@ def test_the_cost_does_not_depend_on_the_number_of_entries() -> None:
     for _ in range(1_000):
         count_in_stripes(7, 10**15, chosen)
     assert process_time() - began < 1
+
+
+def test_entries_that_share_a_rack_although_there_are_others_are_counted() -> None:
+    def at(name: str, rack: str) -> BookieInfo:
+        return BookieInfo(BookieId(f"{name}@00000001"), Region("a"), rack, 1, host=name)
+
+    known = [at("b0", "r0"), at("b1", "r1"), at("b2", "r1"), at("b3", "r2")]
+    located = {info.bookie: info for info in known}
+    first, second = tuple(located)[:3], (*tuple(located)[:2], known[3].bookie)
+    fragments = (Fragment(0, first), Fragment(10, second))
+    metadata = LedgerMetadata(
+        7, 3, 3, 2, fragments, state=LedgerState.CLOSED, last_entry_id=29, length=30
+    )
+    counts: dict[str, int] = {}
+    count_crowded(metadata, located, counts)
+    assert counts == {"zone": 0, "rack": 10, "host": 0}
+    del located[known[3].bookie]  # its location is not known, and its rack has gone
+    count_crowded(metadata, located, counts)
+    assert counts == {"zone": 0, "rack": 10, "host": 0}
+    striped = LedgerMetadata(
+        8, 3, 2, 2, (Fragment(0, first),), state=LedgerState.CLOSED, last_entry_id=29, length=30
+    )
+    count_crowded(striped, located, counts)
+    assert counts == {"zone": 0, "rack": 20, "host": 0}, "every third write set is b1, b2"

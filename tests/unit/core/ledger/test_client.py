@@ -19,7 +19,12 @@ from rhumbline.core.protocol.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from rhumbline.core.protocol.ledger_metadata import REGIONS_KEY, SPREAD_KEY, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.ledger_metadata import (
+    REGIONS_KEY,
+    SPREAD_KEY,
+    LedgerMetadata,
+    LedgerState,
+)
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.metadata_store import Version
 from rhumbline.core.runtime.runtime import Runtime

@@ -1,0 +1,21 @@
+"""``rhumbline bench placement``: racks that write sets share, and the time of a choice."""
+
+import click
+
+from ...bench.placement import measure_choices, measure_shared_racks
+from ..output import format_table
+from .bench_options import whole_number
+
+
+@click.command()
+@whole_number("--seeds", 1, 100_000, 400, "Ensembles of each small topology.")
+@whole_number("--bookies", 100, 10_000, 1000, "Bookies of each large topology.")
+@whole_number("--repetitions", 1, 1000, 20, "Choices in each large topology.")
+def placement(seeds: int, bookies: int, repetitions: int) -> None:
+    """Count ensembles whose write sets share a rack needlessly, and measure the time of a choice.
+
+    No process and no disk takes part. Times are CPU milliseconds of one choice of placement.
+    """
+    click.echo(format_table(list(measure_shared_racks(seeds))))
+    click.echo()
+    click.echo(format_table(list(measure_choices(bookies, repetitions))))
