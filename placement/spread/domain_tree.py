@@ -177,6 +177,14 @@ class DomainTree:
             found.append(rest.pop(random.choices(range(len(rest)), weights)[0])[0])
         return found
 
+    def close(self) -> None:
+        """End the use of the tree: without the links upwards, no garbage collection is needed."""
+        level = [self.root]
+        for _ in LEVELS:
+            level = [child for domain in level for child in domain.children.values()]
+            for domain in level:
+                domain.parent = None
+
     def bound(self) -> Shared:
         """Return a lower bound of the copies that share a domain, for each level.
 

@@ -301,8 +301,9 @@ class _Members:
         )
 
     def draw(self, found: _Found) -> tuple[BookieInfo, ...]:
-        """Draw the bookies of the locations that were found."""
+        """Draw the bookies of the locations that were found, and end the search."""
         drawn = self.tree.draw(found.paths, self._random)
+        self.tree.close()
         return tuple(
             info for index, old in enumerate(self._members) if (info := old or drawn[index])
         )

@@ -5,13 +5,13 @@ what cannot become better than the best ensemble so far. Domains that differ in 
 labels are one case. The first ensemble costs no backtracking, so that there always is one.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from random import Random
 
 from ...core.protocol.placement import Path
 from ..search_budget import SearchBudget
 from .domain_choice import choices
-from .domain_tree import DomainTree, Shared, added
+from .domain_tree import Domain, DomainTree, Shared, added
 
 Rank = tuple[int, ...]
 """The copies that share a domain at each level, then what the caller adds; smaller is better."""
@@ -116,15 +116,7 @@ class SpreadSearch:
             return
         goal, tree = self._goal, self._tree
         index = self._vacant[position]
-        for name in goal.regions(index):
-            region = tree.root.children.get(name)
-            if region is None or region.free == 0:
-                continue
-            self._filled[index] = name
-            if self.rank is not None:
-                self._budget.take(goal.permit_steps)
-            if not goal.permits(self._filled, position):
-                continue
+        for region in self._regions(position):
             for cost, leaf in choices(tree, region, index, self._random):
                 now = added(shared, cost)
                 if not self._may_be_better(now):
@@ -143,6 +135,19 @@ class SpreadSearch:
                     tree.give_back(leaf, before)
                 if self.paths and self.rank is not None and self.rank <= goal.enough:
                     return
+
+    def _regions(self, position: int) -> Iterator[Domain]:
+        """Yield the regions that an index may get; the layout holds the one that was yielded."""
+        goal, index = self._goal, self._vacant[position]
+        for name in goal.regions(index):
+            region = self._tree.root.children.get(name)
+            if region is None or region.free == 0:
+                continue
+            self._filled[index] = name
+            if self.rank is not None:
+                self._budget.take(goal.permit_steps)
+            if goal.permits(self._filled, position):
+                yield region
         self._filled[index] = None
 
     def _compare(self, shared: Shared) -> None:
