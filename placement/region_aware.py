@@ -27,7 +27,7 @@ class RegionAwarePlacement:
     A search takes at most 5 ms of the event loop with E = 64, ten regions and 1,000 bookies.
     ``inexact_searches`` counts those that ended before all layouts were ruled out: their layouts
     are legal, but possibly not the best ones. ``crowded`` counts by level the ensembles in which a
-    write set lies in fewer zones, racks or hosts than there are (rule PLC-27).
+    write set lies in fewer zones, racks or hosts than there are (rule PLC-28).
     """
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class Exposure:
     entries_by_r: dict[int, int] = field(default_factory=dict)
     """All entries by the R (``min_regions_for_durability``) that their ledgers record for them."""
     entries_crowded: dict[str, int] = field(default_factory=dict)
-    """Entries in fewer zones, racks or hosts than they could be, by level (rule PLC-27)."""
+    """Entries in fewer zones, racks or hosts than they could be, by level (rule PLC-28)."""
     bytes_at_risk: int = 0
     """Approximate payload bytes of closed ledgers."""
     streams: dict[str, None] = field(default_factory=dict)

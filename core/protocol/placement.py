@@ -25,7 +25,7 @@ Path = tuple[str | None, ...]
 """The label of each level; None if it is unknown."""
 
 SpreadRule = Mapping[str, int]
-"""The domains that each write set must lie in, by level (rule PLC-28); without a level: any."""
+"""The domains that each write set must lie in, by level (rule PLC-29); without a level: any."""
 
 NO_RULE: SpreadRule = {}
 

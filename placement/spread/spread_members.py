@@ -265,7 +265,7 @@ class _Members:
         return (_found(search) if search.run(found.rank) else found), search
 
     def obeying(self, found: _Found, rule: SpreadRule, budget: SearchBudget) -> _Found:
-        """Return ``found`` if it obeys the rule, else the best ensemble that does (rule PLC-28).
+        """Return ``found`` if it obeys the rule, else the best ensemble that does (rule PLC-29).
 
         The regions may then be less robust, but are legal. Raises NotEnoughBookiesError.
         """

@@ -275,6 +275,7 @@ class EnsembleChanger:
             (slow.index,),
             fast,
             random=self._context.runtime.random,
+            rule=self._state.metadata.spread_rule(),
         )
         regions = list(view.regions)
         regions[slow.index] = next(i.region for i in fast if i.bookie == bookies[slow.index])

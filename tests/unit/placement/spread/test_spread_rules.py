@@ -1,4 +1,4 @@
-"""An ensemble that violates a rule on zones, racks or hosts is refused, and only then (PLC-28)."""
+"""An ensemble that violates a rule on zones, racks or hosts is refused, and only then (PLC-29)."""
 
 from itertools import permutations
 from random import Random
