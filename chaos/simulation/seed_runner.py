@@ -21,6 +21,7 @@ from .plans.races import changes, races
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
 from .plans.slow_bookies import slow_bookies
+from .plans.spread_rules import spread_rules
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
@@ -48,6 +49,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "recoveries": recoveries,
     "recreation": recreation,
     "slow-bookies": slow_bookies,
+    "spread-rules": spread_rules,
     "steady": steady,
     "streams": streams,
     "swarm": swarm,
@@ -67,6 +69,7 @@ SHARES: dict[str, float] = {
     "recoveries": 2,
     "recreation": 1,
     "slow-bookies": 0.5,
+    "spread-rules": 0.5,
     "streams": 1,
     "swarm": 1,
 }

@@ -8,7 +8,7 @@ from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
 SEEDS = 10
-PLANS = ("end-queries", "r-changes", "recoveries", "slow-bookies")
+PLANS = ("end-queries", "r-changes", "recoveries", "slow-bookies", "spread-rules")
 
 
 @pytest.fixture(scope="module", params=PLANS)
@@ -43,6 +43,9 @@ def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) 
     elif plan == "slow-bookies":
         assert faults(results)["slow-disk"] > SEEDS
         assert seen["slow departures"] > 2
+    elif plan == "spread-rules":
+        assert faults(results)["kill"] + faults(results)["pause"] > 2 * SEEDS
+        assert seen["ensemble changes"] > 0
     else:
         assert seen["recovery entry recover"] > 20 * SEEDS
         assert seen["recovery fence complete"] > 2 * SEEDS

@@ -32,7 +32,12 @@ from rhumbline.chaos.checker.run_record import (
 from rhumbline.core.ledger.slow_departure import SlowDeparture
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
-from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.ledger_metadata import (
+    SPREAD_KEY,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+)
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.recovery import AnswerKind, BookieAnswer, Evidence, Verdict
 from rhumbline.core.protocol.segments import Segment
@@ -430,6 +435,15 @@ def slow_bookie_is_left_for_fewer_regions(record: RunRecord) -> None:
     departure(record, 1.0, (A, B, other))
 
 
+def writer_forgets_the_spread_rule(record: RunRecord) -> None:
+    other = BookieId("d@0000000a")
+    record.regions[other] = record.regions[A]
+    ruled = replace(an_open_ledger(), custom={SPREAD_KEY: b"region:3"})
+    assert len({record.regions[bookie] for bookie in MEMBERS}) == 3
+    changed = ruled.with_fragment(1, (A, B, other))
+    record.ledgers[5][:0] = [LedgerVersion(0.0, ruled), LedgerVersion(1.0, changed)]
+
+
 DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
@@ -482,6 +496,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "L22": (entry_is_denied, entry_is_denied_at_last),
     "L23": (slow_bookies_are_left_too_soon,),
     "L24": (slow_bookie_is_left_for_fewer_regions,),
+    "L25": (writer_forgets_the_spread_rule,),
 }
 
 
