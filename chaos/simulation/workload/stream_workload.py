@@ -36,7 +36,7 @@ _OPERATION_S_MAX = 20.0
 _SHORT_READ_S = 3.0
 """Time limit of a short read."""
 
-_PASS_S = 0.1
+_PASS_S = 0.3
 """Time for which a pass of retention lasts, or a little more."""
 
 SHORT_STREAMS_MAX = 4
@@ -61,7 +61,7 @@ class StreamWorkload(StreamActions):
         "seek": 4,
         "read_from": 3,
         "truncate": 1,
-        "untruncate": 1,
+        "untruncate": 2,
         "maintain": 2,
         "use_short_stream": 3,
     }
@@ -133,10 +133,11 @@ class StreamWorkload(StreamActions):
 
     async def _untruncate(self, host: SimHost, client: SimClient, random: Random) -> None:
         """Take a truncation back, half of the time during a pass of retention."""
+        is_race = random.random() < 0.5
         position: Dlsn | None = None
-        if self.known and random.random() < 0.7:
+        if self.known and random.random() < (0.3 if is_race else 0.7):
             position, _ = random.choice(self.known)
-        if random.random() < 0.5:
+        if not is_race:
             await self._take_back(client, position)
             return
         outcomes = await asyncio.gather(
