@@ -120,7 +120,7 @@ class RetentionRunner:
             counts.purged += len(done.purged)
             counts.retired += len(done.retired)
             counts.expired += len(done.expired)
-            overdue = await namespace.find_overdue(stream)
+            overdue = await namespace.find_overdue(stream) if done.is_limited else None
         except (NoSuchStreamError, NoSuchNamespaceError):
             return 0  # deleted meanwhile
         except MetadataError:

@@ -57,6 +57,8 @@ class MaintenanceResult:
     """LSSNs whose ledger was deleted; only the archive holds them now."""
     expired: tuple[int, ...] = ()
     """LSSNs of purged segments whose archive was deleted."""
+    is_limited: bool = False
+    """True if the policy wants data deleted, or truncated data is left; else nothing is overdue."""
 
 
 class Retention:
@@ -112,7 +114,8 @@ class Retention:
         expired: tuple[int, ...] = ()
         if expires_archives:
             expired = await self._expire(stream, record, policy, now_ms)
-        return MaintenanceResult(record.start, purged, retired, expired)
+        is_limited = policy.wants_retention or record.first_lssn < record.start.lssn
+        return MaintenanceResult(record.start, purged, retired, expired, is_limited)
 
     async def mark(self, stream: str, record: StreamRecord, policy: StreamPolicy) -> StreamRecord:
         """Begin the grace period of what the record shows as truncated. Safe to repeat.
