@@ -7,6 +7,7 @@ from . import (
     recreation_invariants,
     slow_bookie_invariants,
     stream_invariants,
+    truncation_invariants,
     wire_invariants,
 )
 from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
@@ -18,6 +19,7 @@ CHECKS = (
     recreation_invariants,
     slow_bookie_invariants,
     stream_invariants,
+    truncation_invariants,
     wire_invariants,
 )
 """The modules with invariants; importing them registers their checks."""

@@ -35,6 +35,7 @@ QUICK = (
     "lssn-reused",
     "second-fence-unsynced",
     "skip-fence",
+    "mark-outlives-untruncation",
     "slots-skipped",
     "truncation-goes-back",
     "two-changes",

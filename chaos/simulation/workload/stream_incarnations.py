@@ -12,7 +12,7 @@ from ....core.log.metadata.stream_metadata import StreamRecord
 from ....core.protocol.segments import decode_segment
 from ...checker.history import TOKEN, AppendOutcome, History, RecordedRead
 from ...checker.run_record import SegmentVersion, StreamVersions
-from ...checker.stream_invariants import LASTING
+from ...checker.truncation_invariants import LASTING
 from ..cluster import NAMESPACE
 from ..world.metadata import Commit
 
