@@ -66,7 +66,7 @@ async def doctor(session: CommandSession) -> None:
             findings.append(await _region(client))
             findings += [finding async for finding in _bookies(client)]
             findings += [finding async for finding in _namespaces(client)]
-            findings.append(await _retention(client))
+            findings.append(await _retention(client, bool(session.settings.cluster.cold)))
     except RhumblineError as error:
         findings.append(Finding("cluster", "fault", str(error)))
     rows = [
@@ -146,9 +146,9 @@ async def _check_writable(client: Client, name: str, quorum: Quorum) -> Finding:
     return Finding(f"namespace {name}", "ok", f"{quorum} can be written")
 
 
-async def _retention(client: Client) -> Finding:
+async def _retention(client: Client, has_cold_store: bool) -> Finding:
     """Check that old data is deleted: a process does it, and nothing is overdue for long."""
-    wanting, late = 0, list[_Late]()
+    wanting, with_archive, late = 0, 0, list[_Late]()
     for name in await list_namespaces(client.store):
         namespace = client.namespace(name)
         default = await namespace.policy()
@@ -159,6 +159,7 @@ async def _retention(client: Client) -> Finding:
             except NoSuchStreamError:
                 continue  # deleted meanwhile
             wanting += policy.wants_retention
+            with_archive += policy.needs_archive_for_retention
             if overdue is not None:
                 late.append(_Late(overdue.overdue_ms, f"{name}/{stream}", overdue, policy))
     detail, is_late = f"{wanting} streams want old data deleted; none is overdue", False
@@ -172,5 +173,11 @@ async def _retention(client: Client) -> Finding:
         is_late = first.overdue_ms > first.policy.purge_grace_ms + _LATE_MS
     if (wanting or late) and await TaskStore(client.store).auditor() is None:
         detail += "; no repair process runs, which deletes it: start `rhumbline repair run`"
+        is_late = True
+    if with_archive and not has_cold_store:
+        detail += (
+            f"; {with_archive} streams limit hot copies or archives, but cluster.cold is not set: "
+            "without it the repair process deletes neither, and `archive serve` has to run"
+        )
         is_late = True
     return Finding("retention", "warning" if is_late else "ok", detail)

@@ -163,10 +163,16 @@ class StreamPolicy:
     @property
     def wants_retention(self) -> bool:
         """True if the policy wants data deleted without further requests."""
-        return self.truncates_by_subscriptions or any(
-            limit is not None
-            for limit in (self.retention_ms, self.hot_retention_ms, self.archive_retention_ms)
+        return (
+            self.retention_ms is not None
+            or self.truncates_by_subscriptions
+            or self.needs_archive_for_retention
         )
+
+    @property
+    def needs_archive_for_retention(self) -> bool:
+        """True if the policy limits hot copies or archives, so that a cold store is needed."""
+        return self.hot_retention_ms is not None or self.archive_retention_ms is not None
 
     def to_fields(self) -> dict[str, Any]:
         """Return the policy as plain values for a metadata record."""

@@ -24,9 +24,11 @@ class OldData:
         assert done.returncode == 0, f"{arguments}: {done.stderr.decode()}"
         return done.stdout.decode()
 
-    def retention_finding(self) -> tuple[str, str]:
+    def retention_finding(self, *, has_cold_store: bool = True) -> tuple[str, str]:
         """Return verdict and detail of the doctor's finding about old data."""
-        rows = json.loads(self.run("doctor", "-o", "json"))
+        arguments = ("doctor", "-o", "json")
+        shown = self.run(*arguments) if has_cold_store else self._cluster.run(*arguments)
+        rows = json.loads(shown)
         (row,) = [row for row in rows if row["check"] == "retention"]
         return row["verdict"], row["detail"]
 
@@ -69,6 +71,8 @@ def test_purged_records_come_back_from_the_archive_with_their_policy(tmp_path: P
                 time.sleep(0.5)
             assert data.segment_count("s") == 1, "only the newest segment keeps its metadata"
             assert data.retention_finding()[0] == "ok"
+            verdict, detail = data.retention_finding(has_cold_store=False)
+            assert (verdict, "cluster.cold is not set" in detail) == ("warning", True), detail
         code, message = refusal("stream", "untruncate", "s", "2:0:0", *cluster.options())
         assert (code, "was purged" in message) == (1, True), message
 
