@@ -36,6 +36,7 @@ from ...placement.region_aware import RegionAwarePlacement
 from ...regions.cached_states import CachedStates
 from ...regions.drain_writers import WriterDrainer
 from ...regions.follow_policies import PolicyFollower
+from ...regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
 from ...regions.region_reads import RegionReads
 from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
@@ -233,6 +234,18 @@ class SimCluster:
                 self.world.trace.note(host.name, f"R of the {target} is unchanged: {error}")
             else:
                 self.world.trace.note(host.name, f"R of the {target} is {min_regions}")
+
+    # --- rebalancing ----------------------------------------------------------------------------
+
+    async def rebalance(self, host: SimHost, bytes_per_second: int, *, is_paused: bool) -> None:
+        """Give an order to rebalance, unless that fails."""
+        status = RebalanceStatus.PAUSED if is_paused else RebalanceStatus.RUNNING
+        order = RebalanceOrder(status, bytes_per_second, 1, host.runtime().clock.wall_ms())
+        async with self.client(host) as client:
+            try:
+                await OrderStore(client.store).order(order)
+            except RhumblineError as error:
+                self.world.trace.note(host.name, f"no order to rebalance: {error}")
 
     # --- clients --------------------------------------------------------------------------------
 

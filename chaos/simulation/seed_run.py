@@ -12,6 +12,7 @@ the checker evaluates the invariants of ``docs/protocol/invariants.md``.
 """
 
 import asyncio
+import json
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -383,6 +384,15 @@ class SeedRun:
         result.overlaps = self._overlaps()
         result.orphans = len(self.record().orphans())
 
+    def _rebalanced_copies(self) -> int:
+        """Return the copies that were moved for orders to rebalance, as their progress says."""
+        moved: dict[int, int] = {}
+        for commit in self.world.metadata.tree.history:
+            if commit.path.endswith("/rhumbline/rebalance/progress") and commit.data:
+                progress = json.loads(commit.data)
+                moved[progress["ordered_ms"]] = progress["moved_copies"]
+        return sum(moved.values())
+
     def _overlaps(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for begin_ms, fault in self.cluster.faults_begun:
@@ -410,6 +420,7 @@ class SeedRun:
             kind = "fence" if evidence.entry_id is None else "entry"
             name = f"recovery {kind} {evidence.verdict.value}"
             seen[name] = seen.get(name, 0) + 1
+        seen["copies rebalanced"] = self._rebalanced_copies()
         seen["slow departures"] = len(self.cluster.slow_departures)
         seen["sessions"] = self.history.session_count
         seen["segments"] = len(self._segment_versions())

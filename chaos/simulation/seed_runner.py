@@ -18,6 +18,7 @@ from .plans.lying_disk import lying_disk
 from .plans.policies import policies
 from .plans.r_changes import r_changes
 from .plans.races import changes, races
+from .plans.rebalances import rebalances
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
 from .plans.slow_bookies import slow_bookies
@@ -46,6 +47,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "policies": policies,
     "r-changes": r_changes,
     "races": races,
+    "rebalances": rebalances,
     "recoveries": recoveries,
     "recreation": recreation,
     "slow-bookies": slow_bookies,
@@ -66,6 +68,7 @@ SHARES: dict[str, float] = {
     "policies": 1,
     "r-changes": 1,
     "races": 1,
+    "rebalances": 0.5,
     "recoveries": 2,
     "recreation": 1,
     "slow-bookies": 0.5,

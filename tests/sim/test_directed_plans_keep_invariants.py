@@ -8,7 +8,14 @@ from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
 SEEDS = 10
-PLANS = ("end-queries", "r-changes", "recoveries", "slow-bookies", "spread-rules")
+PLANS = (
+    "end-queries",
+    "r-changes",
+    "rebalances",
+    "recoveries",
+    "slow-bookies",
+    "spread-rules",
+)
 
 
 @pytest.fixture(scope="module", params=PLANS)
@@ -40,6 +47,9 @@ def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) 
     elif plan == "r-changes":
         assert faults(results)["change-r"] > 3 * SEEDS
         assert seen["ensemble changes"] > 0
+    elif plan == "rebalances":
+        assert faults(results)["rebalance"] > SEEDS
+        assert seen["copies rebalanced"] > SEEDS
     elif plan == "slow-bookies":
         assert faults(results)["slow-disk"] > SEEDS
         assert seen["slow departures"] > 2

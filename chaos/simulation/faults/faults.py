@@ -4,8 +4,8 @@ A fault is data (``Fault``: kind, target, start, duration, value). A fault whose
 the required state, such as a host that is already down, does nothing. Any subset of a schedule is
 therefore a valid schedule, which makes shrinking possible.
 
-The text of a fault seeds the generators of ``swizzle``, ``wipe-members`` and ``change-r``, so the
-names of these kinds are part of a seed's identity.
+The text of a fault seeds the generators of ``swizzle``, ``wipe-members``, ``change-r`` and
+``rebalance``, so the names of these kinds are part of a seed's identity.
 """
 
 from collections.abc import Callable, Sequence
@@ -479,6 +479,16 @@ def _change_r(cluster: SimCluster, fault: Fault) -> None:
     if running:
         host = cluster.world.random_of(f"change-r {fault}").choice(running)
         host.spawn(cluster.set_min_regions(host, fault.target, min_regions), f"{fault}")
+
+
+@_kind("rebalance")
+def _rebalance(cluster: SimCluster, fault: Fault) -> None:
+    """Order to rebalance at ``value`` bytes per second, or ``pause``. An order resumes as well."""
+    running = [host for host in cluster.app_hosts if host.is_running]
+    if running:
+        host = cluster.world.random_of(f"rebalance {fault}").choice(running)
+        is_paused = fault.target == "pause"
+        host.spawn(cluster.rebalance(host, int(fault.value), is_paused=is_paused), f"{fault}")
 
 
 # --- the metadata store -------------------------------------------------------------------------
