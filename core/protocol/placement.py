@@ -54,6 +54,26 @@ def in_regions(bookies: Sequence[BookieInfo], allowed: Collection[str]) -> list[
     return [info for info in bookies if not allowed or info.region in allowed]
 
 
+def is_as_spread(
+    quorum: Quorum, members: Sequence[BookieInfo], index: int, target: BookieInfo
+) -> bool:
+    """Return whether ``target`` may take the place of a member without bringing copies together.
+
+    No write set then has more other members in its rack than in the rack of the present member.
+    """
+    e = quorum.ensemble_size
+    for start in range(e if e > quorum.write_quorum else 1):
+        window = quorum.write_set(start)
+        others = [members[i] for i in window if i != index]
+        if index in window and _alike(others, target) > _alike(others, members[index]):
+            return False
+    return True
+
+
+def _alike(others: Sequence[BookieInfo], info: BookieInfo) -> int:
+    return sum((other.region, other.rack) == (info.region, info.rack) for other in others)
+
+
 class PlacementPolicy(Protocol):
     """A strategy that chooses ensembles; NotEnoughBookiesError names the rule that fails."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.placement import BookieInfo
+from ...core.protocol.placement import BookieInfo, is_as_spread
 from ...core.protocol.quorum import Quorum
 
 
@@ -116,32 +116,6 @@ class RebalancePlan:
 
     def _share(self, fill: BookieFill, more: int) -> float:
         return (self.used_bytes[fill.info.bookie] + more) / fill.capacity_bytes
-
-
-def is_as_spread(
-    quorum: Quorum, members: Sequence[BookieInfo], index: int, target: BookieInfo
-) -> bool:
-    """Return whether ``target`` may hold ``index`` without bringing copies of an entry together.
-
-    It lies in the same region, and no write set has more other members in its rack than in the rack
-    of the present member.
-    """
-    source = members[index]
-    if target.region != source.region:
-        return False
-    e = quorum.ensemble_size
-    for start in range(e if e > quorum.write_quorum else 1):
-        window = quorum.write_set(start)
-        if index not in window:
-            continue
-        others = [members[i] for i in window if i != index]
-        if _alike(others, target) > _alike(others, source):
-            return False
-    return True
-
-
-def _alike(others: Iterable[BookieInfo], info: BookieInfo) -> int:
-    return sum(other.region == info.region and other.rack == info.rack for other in others)
 
 
 def _limits(fills: Iterable[BookieFill], tolerance_percent: int) -> dict[Region | None, float]:

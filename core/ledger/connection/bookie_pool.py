@@ -38,7 +38,7 @@ class BookiePool:
         self._message: dict[BookieId, BookieLink] = {}
         self._failed_at: dict[BookieId, float] = {}
         self._slow_at: dict[BookieId, float] = {}
-        self._departures = RateLimiter(_DEPARTURES_PER_SECOND, burst=1)
+        self._departures = RateLimiter(_DEPARTURES_PER_SECOND, burst=_DEPARTURES_PER_SECOND)
         self.round_trips = RegionRoundTrips()
         self.departure_count = 0
         """Number of times that a writer left a slow bookie."""

@@ -28,7 +28,7 @@ from ...protocol.errors import (
     UnavailableError,
 )
 from ...protocol.ledger_metadata import LedgerMetadata
-from ...protocol.placement import BookieInfo
+from ...protocol.placement import BookieInfo, is_as_spread
 from ...protocol.quorum import Quorum, QuorumView
 from ...runtime.metadata_store import Version
 from ...runtime.tasks import wait_until_done
@@ -277,9 +277,12 @@ class EnsembleChanger:
             random=self._context.runtime.random,
             rule=self._state.metadata.spread_rule(),
         )
-        regions = list(view.regions)
-        regions[slow.index] = next(i.region for i in fast if i.bookie == bookies[slow.index])
-        if not is_no_weaker(view, QuorumView(view.quorum, regions)):
+        target = next(info for info in fast if info.bookie == bookies[slow.index])
+        regions = [*view.regions[: slow.index], target.region, *view.regions[slow.index + 1 :]]
+        if not (
+            is_no_weaker(view, QuorumView(view.quorum, regions))
+            and is_as_spread(view.quorum, self._members(candidates), slow.index, target)
+        ):
             raise NotEnoughBookiesError(f"only weaker ensembles exist without {slow.bookie}")
         await self._check_is_nearer(bookies[slow.index], slow)
         return bookies

@@ -12,7 +12,6 @@ from rhumbline.regions.rebalance.plan import (
     Move,
     RebalancePlan,
     SettledCopies,
-    is_as_spread,
 )
 
 GIB = 1 << 30
@@ -75,13 +74,13 @@ def test_unknown_bookies_are_neither_source_nor_target() -> None:
 
 def test_members_and_bookies_of_shared_racks_are_no_targets() -> None:
     left, right, new = bookie("l", "a", "r1"), bookie("r", "a", "r2"), bookie("n", "a", "r2")
-    assert not is_as_spread(Quorum(2, 2, 2), [left, right], 0, new)
-    assert is_as_spread(Quorum(2, 2, 2), [left, right], 1, new)
-    assert not is_as_spread(Quorum(2, 2, 2), [left, right], 1, bookie("m", "b", "r3"))
-    # Striped: no write set of 2 holds both 0 and 2 of 4 members.
-    far = [left, bookie("x", "a", "r3"), right, bookie("y", "a", "r4")]
-    assert is_as_spread(Quorum(4, 2, 2), far, 0, new)
-    assert not is_as_spread(Quorum(4, 3, 2), far, 0, new)
+    sizes = [
+        BookieFill(left, 20 * GIB, 100 * GIB),
+        BookieFill(right, 20 * GIB, 100 * GIB),
+        BookieFill(new, 0, 100 * GIB),
+    ]
+    (move,) = RebalancePlan(sizes, 10).moves_of(copies(1, [left, right]))
+    assert (move.source, move.target) == (right.bookie, new.bookie)
 
 
 @pytest.mark.parametrize("number", range(30))

@@ -138,3 +138,21 @@ async def test_pool_that_is_closed_while_it_connects_leaves_no_connection() -> N
     assert len(errors) == 1
     assert link.connection is None
     assert "cancelled" in str(link.last_error)
+
+
+async def test_writers_of_a_process_leave_slow_bookies_at_a_bounded_rate() -> None:
+    pool = pool_of(World("abc"))
+    assert [pool.may_leave(0.0) for _ in range(25)] == [True] * 20 + [False] * 5
+    assert [pool.may_leave(0.1) for _ in range(3)] == [True, True, False]
+
+
+async def test_bookies_that_were_left_are_remembered_for_a_while() -> None:
+    world = World("abc")
+    pool = pool_of(world, LedgerConfig(slow_memory_ms=1_000))
+    a, b, _ = (bookie.bookie for bookie in world.bookies)
+    pool.on_slow(a)
+    await asyncio.sleep(0.6)
+    pool.on_slow(b)
+    assert (pool.slow_lately(), pool.departure_count) == ([a, b], 2)
+    await asyncio.sleep(0.6)
+    assert (pool.slow_lately(), pool.departure_count) == ([b], 2)
