@@ -51,7 +51,8 @@ def plot(
         f'width="{axes.x(axes.seconds) - axes.x(marked_from):.1f}" '
         f'height="{_HEIGHT - _TOP - _BOTTOM}"/>',
         f'<text x="{_LEFT}" y="22" font-size="16">{escape(title)}</text>',
-        f'<text x="{axes.x(marked_from) + 6:.1f}" y="{_HEIGHT - _BOTTOM - 8}">{escape(mark)}</text>',
+        f'<text x="{axes.x(marked_from) + 6:.1f}" y="{_HEIGHT - _BOTTOM - 8}">'
+        f"{escape(mark)}</text>",
         *_ticks(axes),
     ]
     for number, (label, line) in enumerate(lines):
