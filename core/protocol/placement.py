@@ -59,19 +59,24 @@ def is_as_spread(
 ) -> bool:
     """Return whether ``target`` may take the place of a member without bringing copies together.
 
-    No write set then has more other members in its rack than in the rack of the present member.
+    At each level no write set then has more other members in the domain of ``target`` than in that
+    of the present member. So no write set lies in fewer domains than before (rule PLC-28).
     """
     e = quorum.ensemble_size
     for start in range(e if e > quorum.write_quorum else 1):
         window = quorum.write_set(start)
-        others = [members[i] for i in window if i != index]
-        if index in window and _alike(others, target) > _alike(others, members[index]):
-            return False
+        if index not in window:
+            continue
+        others = [members[i].path for i in window if i != index]
+        for depth in range(1, len(LEVELS) + 1):
+            before, after = members[index].path[:depth], target.path[:depth]
+            if _count_in(others, after) > _count_in(others, before):
+                return False
     return True
 
 
-def _alike(others: Sequence[BookieInfo], info: BookieInfo) -> int:
-    return sum((other.region, other.rack) == (info.region, info.rack) for other in others)
+def _count_in(paths: Sequence[Path], domain: Path) -> int:
+    return sum(path[: len(domain)] == domain for path in paths)
 
 
 class PlacementPolicy(Protocol):

@@ -1,5 +1,7 @@
 """The filter of bookies by region, and whether a place is as spread over racks."""
 
+from dataclasses import replace
+
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.placement import BookieInfo, in_regions, is_as_spread
 from rhumbline.core.protocol.quorum import Quorum
@@ -37,6 +39,10 @@ def test_a_place_is_as_spread_if_no_write_set_gets_more_members_in_a_rack() -> N
     assert is_as_spread(pair, [left, right], 0, in_rack("m", "b", "2")), "another region's rack"
     assert is_as_spread(pair, [in_rack("x", "a", None), in_rack("y", "a", None)], 0,
                         in_rack("z", "a", None))  # fmt: skip
+    # The host is a level as well: two bookies of one machine are one domain.
+    one, two = replace(left, host="h1"), replace(right, host="h2")
+    assert is_as_spread(pair, [one, two], 0, replace(left, host="h3"))
+    assert not is_as_spread(pair, [one, replace(left, host="h2")], 0, replace(left, host="h2"))
     # Striped: no write set of 2 holds both 0 and 2 of 4 members.
     ring = [left, in_rack("x", "a", "3"), right, in_rack("y", "a", "4")]
     assert is_as_spread(Quorum(4, 2, 2), ring, 0, new)
