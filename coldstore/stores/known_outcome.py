@@ -9,8 +9,8 @@ _ATTEMPTS_MAX = 5
 async def put_object(cold: ColdStore, key: str, data: bytes) -> bool:
     """Call ``put_if_absent``; after an unknown outcome, compare the object with ``data``.
 
-    Return False if the key exists with other content or was not created by this call. Raises
-    UnavailableError if the outcome stays unknown.
+    Return True if this call created the object, or may have created it and the content is the same.
+    Raises UnavailableError if the outcome stays unknown.
     """
     for _ in range(_ATTEMPTS_MAX):
         try:
