@@ -18,7 +18,7 @@ from ...core.log.namespace import list_namespaces
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import ConfigurationError, NoSuchStreamError, RhumblineError
-from ...core.protocol.quorum import Quorum
+from ...core.protocol.placement import in_regions, parse_spread_rule
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.task_store import TaskStore
 from ..options import CommandSession, runs, session_options
@@ -131,19 +131,23 @@ async def _namespaces(client: Client) -> AsyncIterator[Finding]:
         yield Finding("namespaces", "warning", "none exists; see `rhumbline namespace create`")
     for name in names:
         policy = await client.namespace(name).policy()
-        yield await _check_writable(client, name, policy.quorum)
+        yield await _check_writable(client, name, policy)
 
 
-async def _check_writable(client: Client, name: str, quorum: Quorum) -> Finding:
+async def _check_writable(client: Client, name: str, policy: StreamPolicy) -> Finding:
     """Check that a new segment could be created now."""
     candidates = await client.directory.snapshot()
     try:
         RegionAwarePlacement().new_ensemble(
-            quorum, candidates, random=client.runtime.random, near=client.region
+            policy.quorum,
+            in_regions(candidates, policy.regions),
+            random=client.runtime.random,
+            near=client.region,
+            rule=parse_spread_rule(policy.spread),
         )
     except RhumblineError as error:
         return Finding(f"namespace {name}", "fault", f"cannot be written: {error}")
-    return Finding(f"namespace {name}", "ok", f"{quorum} can be written")
+    return Finding(f"namespace {name}", "ok", f"{policy.quorum} can be written")
 
 
 async def _retention(client: Client, has_cold_store: bool) -> Finding:

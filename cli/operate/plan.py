@@ -75,9 +75,14 @@ async def plan(
     where = read_topology(topology) if topology is not None else _live(bookies)
     where = where.limited_to(allowed)
     found = make_plan(where, numbers)
-    spread = _spread(numbers, bookies) if bookies and found.refusal is None else []
+    spread = spread_by_level(numbers, bookies) if bookies and found.refusal is None else []
     document = json.dumps(as_document(found) | {"spread": spread}, indent=2)
-    shown = "\n\n".join([as_text(found), *([format_table(spread)] if spread else [])])
+    rows = [
+        {key.replace("_", " "): value for key, value in row.items()}
+        | {"is spread": _YES[row["is_spread"]]}
+        for row in spread
+    ]
+    shown = "\n\n".join([as_text(found), *([format_table(rows)] if rows else [])])
     click.echo(document if session.output == "json" else shown)
     if found.refusal is not None:
         raise UnsafeError(f"{_show(numbers)} is refused: {found.refusal}")
@@ -117,7 +122,7 @@ def _live(bookies: Sequence[BookieInfo]) -> Topology:
     return Topology(Counter(info.region or "unknown" for info in bookies), None)
 
 
-def _spread(numbers: Numbers, bookies: Sequence[BookieInfo]) -> list[dict[str, Any]]:
+def spread_by_level(numbers: Numbers, bookies: Sequence[BookieInfo]) -> list[dict[str, Any]]:
     """Return for each level the domains of the write set that has the fewest, in an ensemble that
     placement would choose now."""
     quorum = Quorum(*numbers)
@@ -129,9 +134,9 @@ def _spread(numbers: Numbers, bookies: Sequence[BookieInfo]) -> list[dict[str, A
     return [
         {
             "level": level,
-            "in the cluster": len({path[: depth + 1] for path in paths.values()}),
-            "of each write set": fewest[depth],
-            "spread as far as possible": _YES[level not in crowded],
+            "in_the_cluster": len({path[: depth + 1] for path in paths.values()}),
+            "of_each_write_set": fewest[depth],
+            "is_spread": level not in crowded,
         }
         for depth, level in enumerate(LEVELS)
         if level in SPREAD_LEVELS

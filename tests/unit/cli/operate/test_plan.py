@@ -7,6 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rhumbline.cli.main import main
+from rhumbline.cli.operate.plan import spread_by_level
+from rhumbline.core.protocol.bookie_id import BookieId, Region
+from rhumbline.core.protocol.placement import BookieInfo
 
 THREE = """
 regions = { bonn = 2, oslo = 2, rome = 2 }
@@ -63,3 +66,19 @@ def test_all_errors_of_the_file_are_reported(tmp_path: Path) -> None:
     result = plan(tmp_path, text, "--quorum", "3/3/2/2")
     assert result.exit_code == 2
     assert result.stderr.count("topology.toml: ") == 2
+
+
+def test_the_spread_of_the_live_bookies_is_shown_by_level() -> None:
+    bookies = [
+        BookieInfo(BookieId(f"b{number}@00000001"), Region("a"), f"r{number % 3}", host="h")
+        for number in range(4)
+    ]
+    rows = {row["level"]: row for row in spread_by_level((4, 3, 2, 1), bookies)}
+    assert rows["rack"] == {
+        "level": "rack",
+        "in_the_cluster": 3,
+        "of_each_write_set": 2,
+        "is_spread": False,
+    }
+    assert rows["zone"]["is_spread"]
+    assert all(row["is_spread"] for row in spread_by_level((3, 3, 2, 1), bookies))
