@@ -7,7 +7,7 @@ whole entry lists of its bookies, never by first and last entry alone.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...core.ledger.client import LedgerClient
@@ -16,11 +16,13 @@ from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import CorruptionError, RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.placement import BookieInfo, SpreadRule
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.runtime.event_log import EventLog
 from ...core.runtime.metadata_store import Version
 from ...core.runtime.runtime import Runtime
 from ...placement.ensemble_improvement import indices_to_move
+from ...placement.spread.spread_improvement import move_to_spread
 from ..durability import Exposure, ExposureTally, views_of
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
@@ -195,7 +197,8 @@ class Auditor:
             if entry_range is None:
                 continue
             is_legal = QuorumView(entry_range.quorum, view.regions).is_legal()
-            if self._is_improvable(entry_range, view, liveness):
+            rule = metadata.spread_rule()
+            if self._is_improvable(entry_range, view, liveness, rule):
                 return (
                     "copies can be spread better"
                     if is_legal
@@ -208,16 +211,33 @@ class Auditor:
                 )
         return None
 
-    def _is_improvable(self, entry_range: EntryRange, view: QuorumView, liveness: Liveness) -> bool:
+    def _is_improvable(
+        self, entry_range: EntryRange, view: QuorumView, liveness: Liveness, rule: SpreadRule
+    ) -> bool:
         members = entry_range.fragment.bookies
-        spare = by_region(liveness.spare(members, entry_range.allowed))
-        key = (entry_range.quorum, (*view.regions, *(f"{name}:{n}" for name, n in spare.items())))
+        spare = liveness.spare(members, entry_range.allowed)
+        counts = by_region(spare)
+        key = (entry_range.quorum, (*view.regions, *(f"{name}:{n}" for name, n in counts.items())))
         known = self._moves.get(key)
         if known is None:
             known = self._moves[key] = bool(
-                indices_to_move(entry_range.quorum, view.regions, spare)
+                indices_to_move(entry_range.quorum, view.regions, counts)
             )
-        return known
+        return known or self._is_crowded(entry_range, spare, liveness, rule)
+
+    def _is_crowded(
+        self,
+        entry_range: EntryRange,
+        spare: Sequence[BookieInfo],
+        liveness: Liveness,
+        rule: SpreadRule,
+    ) -> bool:
+        """True if moving a copy within its region lets write sets share fewer domains."""
+        members = [
+            liveness.present.get(bookie, BookieInfo(bookie))
+            for bookie in entry_range.fragment.bookies
+        ]
+        return move_to_spread(entry_range.quorum, members, spare, rule) is not None
 
     def _find_stuck_recovery(self, metadata: LedgerMetadata) -> str | None:
         ledger_id = metadata.ledger_id

@@ -4,7 +4,8 @@ For each settled fragment, one after the other:
 
 1. Members that are lost or leaving get successors by the placement policy, as far as there are
    bookies. If there are no such members, others are moved if the fragment violates the region rule
-   or can be spread better (RPR-8). R is that of the stream's policy (RPR-9).
+   or can be spread better over regions, zones, racks or hosts (RPR-8). R is that of the stream's
+   policy (RPR-9).
 2. Each member, old or new, lists its entries. Missing entries are read from any valid copy and
    stored with recovery adds (RPR-10).
 3. The members list their entries again, and only a complete fragment is recorded, by a
@@ -33,13 +34,15 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
-from ...core.protocol.placement import BookieInfo, PlacementPolicy, in_regions
+from ...core.protocol.placement import BookieInfo, PlacementPolicy, SpreadRule, in_regions
 from ...core.protocol.quorum import QuorumView
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move
+from ...placement.spread.bookie_weights import bookie_weights
+from ...placement.spread.spread_improvement import move_to_spread
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
 from .entry_ranges import EntryRange, missing_runs, settled_ranges, with_r_limited
@@ -233,7 +236,8 @@ class LedgerRepairer:
             going = sum(1 << index for index in moved)
             quorums = [entry_range.quorum]
         if not going:
-            return before, entry_range.quorum.min_regions, None
+            after = self._spread(entry_range, ensemble, spare, metadata.spread_rule())
+            return after, entry_range.quorum.min_regions, None
         refused: NotEnoughBookiesError | None = None
         for quorum in quorums:
             try:
@@ -254,6 +258,23 @@ class LedgerRepairer:
         names = ", ".join(info.bookie for i, info in enumerate(ensemble) if going >> i & 1)
         stuck = RepairStuckError(f"no legal place for the copies of {names}: {refused}")
         return before, entry_range.quorum.min_regions, stuck
+
+    def _spread(
+        self,
+        entry_range: EntryRange,
+        ensemble: Sequence[BookieInfo],
+        spare: Sequence[BookieInfo],
+        rule: SpreadRule,
+    ) -> tuple[BookieId, ...]:
+        """Return the members after the move that spreads the copies best; the same if none does."""
+        before = entry_range.fragment.bookies
+        found = move_to_spread(entry_range.quorum, ensemble, spare, rule)
+        if found is None:
+            return before
+        index, target = found
+        there = [info for info in spare if info.path == target]
+        (chosen,) = self._runtime.random.choices(there, weights=bookie_weights(there))
+        return (*before[:index], chosen.bookie, *before[index + 1 :])
 
     # --- copies ---------------------------------------------------------------------------------
 
