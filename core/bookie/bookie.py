@@ -211,6 +211,7 @@ class Bookie:
         self._registration_keeper = RegistrationKeeper(
             self._directory, self._config, registration, self._tasks, self._random
         )
+        self._space.on_shift = self._registration_keeper.set_free_bytes
         await self._registration_keeper.join(
             read_only=self._admission() is not BookieEvent.ADMIT_ALL
         )

@@ -9,6 +9,7 @@ from .config import BookieConfig
 
 _TOTAL_PER_LIMIT = 20
 _TOTAL_PER_RESERVE = 80
+_TOTAL_PER_SHIFT = 10
 
 
 class FreeSpaceMonitor:
@@ -22,6 +23,9 @@ class FreeSpaceMonitor:
         self._disk = disk
         self._config = config
         self.on_change: Callable[[], None] = lambda: None
+        self.on_shift: Callable[[int], None] = lambda free_bytes: None
+        """Called when the free space has changed by a tenth of the disk since the last call."""
+        self._shifted_from: int | None = None
         self.free_bytes = 0
         self.total_bytes = 0
         self.has_room = True
@@ -41,6 +45,11 @@ class FreeSpaceMonitor:
         if (room, spare) != (self.has_room, self.has_reserve):
             self.has_room, self.has_reserve = room, spare
             self.on_change()
+        if self._shifted_from is None:
+            self._shifted_from = self.free_bytes
+        elif abs(self.free_bytes - self._shifted_from) * _TOTAL_PER_SHIFT >= total:
+            self._shifted_from = self.free_bytes
+            self.on_shift(self.free_bytes)
 
     def mark_full(self) -> None:
         """Records that a write found no space: no adds until the next check finds some."""

@@ -5,6 +5,7 @@ task runs for the lifetime of the bookie. It sleeps until the session is lost or
 """
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 from ..metadata.bookie_directory import BookieDirectory
@@ -14,7 +15,7 @@ from ..runtime.metadata_store import Session
 from ..runtime.primitives.backoff import Backoff
 from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import Tasks
-from ..wire.registration import Registration
+from ..wire.registration import FREE_BYTES, Registration
 from .config import BookieConfig
 
 _LOG = EventLog(__name__)
@@ -37,6 +38,7 @@ class RegistrationKeeper:
         self._tasks = tasks
         self._backoff = Backoff(random, config.registration_retry_ms, config.registration_retry_ms)
         self._wanted_read_only = False
+        self._is_outdated = False
         self._wakeup = Wakeup()
         self._session: Session | None = None
         self._is_leaving = False
@@ -58,6 +60,13 @@ class RegistrationKeeper:
         if read_only != self._wanted_read_only:
             self._wanted_read_only = read_only
             self._wakeup.wake()
+
+    def set_free_bytes(self, free_bytes: int) -> None:
+        """Publishes the free space by which placement chooses bookies (rule PLC-15)."""
+        properties = {**self._registration.properties, FREE_BYTES: str(free_bytes)}
+        self._registration = replace(self._registration, properties=properties)
+        self._is_outdated = True
+        self._wakeup.wake()
 
     async def leave(self) -> None:
         """Removes the registration. Safe to repeat.
@@ -121,7 +130,17 @@ class RegistrationKeeper:
             await self._register()
         elif wanted != listed_read_only:
             await self._change_mode(session, wanted)
+        elif self._is_outdated:
+            await self._refresh()
         return wanted
+
+    async def _refresh(self) -> None:
+        self._is_outdated = False
+        try:
+            await self._directory.refresh(self._registration)
+        except RhumblineError:
+            self._is_outdated = True
+            raise
 
     async def _change_mode(self, before: Session, read_only: bool) -> None:
         """Changes the mode with a new session.

@@ -170,16 +170,19 @@ class BookieDirectory:
         await self._drop(self._paths.registration(bookie, read_only=not read_only))
 
     async def refresh(self, registration: Registration) -> None:
-        """Replace the properties of a registered bookie, e.g. free space or addresses.
+        """Replace the properties of a registered bookie, e.g. its free space. Safe to repeat.
 
-        Every process that knows the bookie then reads them again, so small changes are not worth a
-        call. Raises NoNodeError if the bookie is not registered.
+        Every process then reads all registrations again, so small changes are not worth a call.
+        Raises NoNodeError if the bookie is not registered, BadVersionError if its registration
+        changed meanwhile, and MetadataError.
         """
         data = registrations.encode(registration)
         for read_only in (False, True):
             path = self._paths.registration(registration.bookie_id, read_only=read_only)
-            if await idempotent_writes.read_if_exists(self._store, path) is not None:
-                await self._store.put(path, data)
+            value = await idempotent_writes.read_if_exists(self._store, path)
+            if value is not None:
+                if value.data != data:
+                    await self._store.put(path, data, expect=value.version)
                 return
         raise NoNodeError(f"bookie {registration.bookie_id} is not registered")
 

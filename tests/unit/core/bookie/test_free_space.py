@@ -90,3 +90,14 @@ async def test_full_disk_is_checked_again_and_a_failed_check_changes_nothing() -
     await asyncio.sleep(5)
     assert disk.check_count == 12
     running.cancel()
+
+
+async def test_a_shift_by_a_tenth_of_the_disk_is_reported_once() -> None:
+    disk = SizedDisk(500_000, 1_000_000)
+    monitor, _ = monitor_of(disk)
+    shifts: list[int] = []
+    monitor.on_shift = shifts.append
+    for free in (500_000, 400_001, 400_000, 400_000, 499_999, 500_000, 300_000):
+        disk.free = free
+        await monitor.check()
+    assert shifts == [400_000, 500_000, 300_000]

@@ -16,7 +16,7 @@ from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.lossy_store import LATE, LossyStore
+from rhumbline.tests.support.fakes.lossy_store import LATE, LOST_REQUEST, LossyStore
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
@@ -250,4 +250,35 @@ async def test_bookie_that_never_joined_leaves_nothing() -> None:
     store.disconnect()
     await membership.leave()
     assert (membership.is_registered, membership.lost_count) == (False, 0)
+    await tasks.aclose()
+
+
+async def test_changed_free_space_is_published_again_and_kept_over_registrations() -> None:
+    tasks = Tasks()
+    store = LossyStore(MemoryStore())
+    await initialise_cluster(store, Random(1))
+    directory = BookieDirectory(store)
+    config = BookieConfig(registration_retry_ms=700)
+    keeper = RegistrationKeeper(
+        directory, config, Registration(ME, "h", 1, {"rack": "r1"}), tasks, Random(1)
+    )
+    await keeper.join(read_only=False)
+
+    async def published() -> tuple[int, str]:
+        await asyncio.sleep(2)
+        found = await BookieDirectory(store).registration(ME)
+        return found.free_bytes, found.properties["rack"]
+
+    assert await published() == (0, "r1")
+    keeper.set_free_bytes(7_000)
+    assert await published() == (7_000, "r1")
+    with recorded_log() as log:
+        store.outcomes = [LOST_REQUEST]
+        keeper.set_free_bytes(6_000)
+        assert await published() == (6_000, "r1"), "a failed attempt is repeated"
+        assert log.events() == ["registration failed"]
+    keeper.set_read_only(True)
+    keeper.set_free_bytes(5_000)
+    assert await published() == (5_000, "r1")
+    assert await directory.read_only() == [ME]
     await tasks.aclose()
