@@ -125,6 +125,8 @@ class GroupMember(ClosesAtExit):
         self._id = ""  # a new id for each session
         self._session: Session | None = None
         self._assignments: dict[int, PartitionAssignment] = {}
+        # Partitions that may be claimed although nothing reads them: a step was interrupted.
+        self._unread_claims: set[int] = set()
         self._deliveries: asyncio.Queue[
             tuple[PartitionAssignment | None, RecordBatch | RhumblineError | None]
         ]
@@ -251,9 +253,15 @@ class GroupMember(ClosesAtExit):
         for assignment in list(self._assignments.values()):
             if assignment.partition not in mine or assignment.has_failed or assignment.is_ended:
                 await self._release(assignment)
+        for partition in self._unread_claims - set(mine):
+            await self._delete_claim(partition)
+            self._unread_claims.remove(partition)
         for partition in mine:
-            if partition not in self._assignments and await self._claim(partition):
-                await self._start_reading(partition)
+            if partition not in self._assignments:
+                self._unread_claims.add(partition)
+                if await self._claim(partition):
+                    await self._start_reading(partition)
+                self._unread_claims.remove(partition)
         await self._follow_ends(mine, members)
 
     async def _follow_ends(self, mine: Sequence[int], members: Sequence[str]) -> None:
@@ -294,6 +302,7 @@ class GroupMember(ClosesAtExit):
             session.on_lost(lambda: self._on_session_lost() if self._session is session else None)
             self._id = self._runtime.random_bytes(16).hex()
             self._mark = b""
+            self._unread_claims.clear()
         try:
             await self._store.create(self._member_path(self._id), ephemeral=self._session)
         except NodeExistsError:

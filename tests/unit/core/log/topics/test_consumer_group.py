@@ -24,6 +24,7 @@ from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
     ClosedError,
     InvalidArgumentError,
+    MetadataUnavailableError,
     NoSuchStreamError,
     NotEmptyError,
     RhumblineError,
@@ -226,6 +227,30 @@ def test_delivers_at_least_once_despite_lost_replies_and_expired_sessions(seed: 
         assert all(error.retryable for error in readers.failures), readers.failures
 
     run()
+
+
+@in_world
+async def test_claim_of_an_interrupted_step_is_released_if_another_member_should_have_it(
+    world: LogWorld,
+) -> None:
+    """Nobody would read the partition until the session of the member that claimed it ends."""
+    readers, writer = await create_group(world, 4)
+    start_reading = GroupMember._start_reading
+
+    async def fail(member: GroupMember, partition: int) -> None:
+        if len(readers.members) == 1:
+            raise MetadataUnavailableError("away")
+        await start_reading(member, partition)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupMember, "_start_reading", fail)
+        await readers.join("a")
+        await asyncio.sleep(1)
+        for name in ("b", "c", "d"):
+            await readers.join(name)
+        await readers.wait_for_assignment()
+    await readers.aclose()
+    await writer.close()
 
 
 @in_world
