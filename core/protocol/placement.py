@@ -165,7 +165,8 @@ def crowded_levels(
 ) -> tuple[str, ...]:
     """Return the ``SPREAD_LEVELS`` at which a write set lies in fewer domains than it could.
 
-    It could lie in WQ domains, or in all that the ``known`` bookies and the members are in.
+    It could lie in WQ domains, or in all that the ``known`` bookies and the members are in. A level
+    at which no bookie has a label is not used, and never crowded.
     """
     everywhere = {*members, *known}
     fewest = fewest_domains(quorum, members)
@@ -173,6 +174,7 @@ def crowded_levels(
         level
         for depth, level in enumerate(LEVELS)
         if level in SPREAD_LEVELS
+        and any(path[depth] is not None for path in everywhere)
         and fewest[depth]
         < min(quorum.write_quorum, len({path[: depth + 1] for path in everywhere}))
     )
