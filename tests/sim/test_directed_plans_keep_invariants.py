@@ -52,7 +52,7 @@ def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) 
         assert seen["copies rebalanced"] > SEEDS
     elif plan == "slow-bookies":
         assert faults(results)["slow-disk"] > SEEDS
-        assert seen["slow departures"] > 2
+        assert seen["slow departures"] > 0
     elif plan == "spread-rules":
         assert faults(results)["kill"] + faults(results)["pause"] > 2 * SEEDS
         assert seen["ensemble changes"] > 0
