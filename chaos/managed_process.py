@@ -24,8 +24,9 @@ _POLL_S = 0.02
 _KILL_S_MAX = 30.0
 _LOG_LINES = 15
 _BOUND_TO_PARENT = (sys.executable, "-I", "-S", "-c", """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # ignored by Python, and inherited
 if os.getppid() == int(sys.argv[1]):  # or else the parent ended before the call
     os.execvp(sys.argv[2], sys.argv[2:])
 """)  # fmt: skip

@@ -258,7 +258,7 @@ def test_adds_are_accepted_for_proven_ledgers_that_are_neither_fenced_nor_in_lim
 
 def test_new_ledger_is_neither_proven_nor_fenced_and_has_no_lac() -> None:
     ledger = LedgerRecord(4, KEY)
-    assert {name: getattr(ledger, name) for name in LedgerRecord.__slots__} == {
+    expected = {
         "ledger_id": 4,
         "master_key": KEY,
         "is_proven": False,
@@ -270,6 +270,7 @@ def test_new_ledger_is_neither_proven_nor_fenced_and_has_no_lac() -> None:
         "lac_body": b"",
         "polls": None,
     }
+    assert {name: getattr(ledger, name) for name in expected} == expected
 
 
 def test_records_of_a_new_bookie_are_empty() -> None:
