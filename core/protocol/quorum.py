@@ -22,7 +22,11 @@ ENSEMBLE_SIZE_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The four numbers of a ledger: E bookies, WQ copies, AQ acknowledgements from R regions."""
+    """The four numbers of a ledger: E bookies, WQ copies, AQ acknowledgements from R regions.
+
+    R, ``min_regions`` here, is called ``min_regions_for_durability`` in the field. Raises
+    IllegalQuorumError unless 1 <= R <= AQ <= WQ <= E <= ENSEMBLE_SIZE_MAX.
+    """
 
     ensemble_size: int
     write_quorum: int
