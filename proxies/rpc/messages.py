@@ -77,6 +77,7 @@ _SEGMENT_FIELDS = (
     "last_txid",
     "start_sequence_id",
     "ends_stream",
+    "doubt",
     "epoch",
 )
 

@@ -277,7 +277,7 @@ class DescribeStreamResponse(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("lssn", "ledger_id", "created_ms", "is_completed", "completed_ms", "last_entry_id", "record_count", "length_bytes", "last_txid", "start_sequence_id", "ends_stream", "epoch")
+    __slots__ = ("lssn", "ledger_id", "created_ms", "is_completed", "completed_ms", "last_entry_id", "record_count", "length_bytes", "last_txid", "start_sequence_id", "ends_stream", "epoch", "doubt")
     LSSN_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
@@ -290,6 +290,7 @@ class Segment(_message.Message):
     START_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     ENDS_STREAM_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DOUBT_FIELD_NUMBER: _ClassVar[int]
     lssn: int
     ledger_id: int
     created_ms: int
@@ -302,7 +303,8 @@ class Segment(_message.Message):
     start_sequence_id: int
     ends_stream: bool
     epoch: int
-    def __init__(self, lssn: _Optional[int] = ..., ledger_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., is_completed: _Optional[bool] = ..., completed_ms: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., record_count: _Optional[int] = ..., length_bytes: _Optional[int] = ..., last_txid: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., ends_stream: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    doubt: str
+    def __init__(self, lssn: _Optional[int] = ..., ledger_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., is_completed: _Optional[bool] = ..., completed_ms: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., record_count: _Optional[int] = ..., length_bytes: _Optional[int] = ..., last_txid: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., ends_stream: _Optional[bool] = ..., epoch: _Optional[int] = ..., doubt: _Optional[str] = ...) -> None: ...
 
 class TruncateStreamRequest(_message.Message):
     __slots__ = ("namespace", "stream", "position")

@@ -1,13 +1,21 @@
-"""Every field of a policy survives the round trip through its message."""
+"""Policies and descriptions of streams survive the round trip through their messages."""
 
 from dataclasses import fields
 
 import pytest
 
+from rhumbline.core.log.metadata.stream_description import StreamDescription
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.compression import Codec
+from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.proxies.rpc.messages import decode_policy, encode_policy
+from rhumbline.core.protocol.segments import Segment
+from rhumbline.proxies.rpc.messages import (
+    decode_description,
+    decode_policy,
+    encode_description,
+    encode_policy,
+)
 
 UNUSUAL = StreamPolicy(
     quorum=Quorum(5, 4, 3, 2),
@@ -38,3 +46,11 @@ def test_example_differs_from_the_default_in_every_field() -> None:
 )
 def test_policy_survives_the_round_trip(policy: StreamPolicy) -> None:
     assert decode_policy(encode_policy(policy)) == policy
+
+
+def test_segments_survive_with_the_decision_of_an_operator_about_their_end() -> None:
+    segment = Segment(
+        4, 17, 3, 1_000, True, 2_000, 9, 55, 10, 4_096, 30, ends_stream=True, doubt="closed by hand"
+    )
+    known = StreamDescription("s", 900, UNUSUAL, True, Dlsn(2, 0, 0), 3, (segment,))
+    assert decode_description(encode_description(known, "eu")) == known
