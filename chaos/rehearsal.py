@@ -13,12 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from ..client.connect import Client
 from ..core.ledger.config import LedgerConfig
-from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.policy import FlushPolicy, StreamPolicy
 from ..core.protocol.errors import ConfigurationError, StreamExistsError
 from ..core.protocol.quorum import Quorum
 from ..core.protocol.start import EARLIEST
-from .simulation.cluster import NAMESPACE, SimCluster, SimClusterSettings
+from .simulation.cluster import NAMESPACE, SimCluster, SimClusterSettings, bookie_host
 from .simulation.world.loop import SimulationFailedError
 from .simulation.world.sim_world import SimHost, SimTopology, SimWorld
 
@@ -103,8 +102,6 @@ class Rehearsal:
         settings = SimClusterSettings(
             policy=StreamPolicy(Quorum(*quorum_numbers), FlushPolicy(period_ms=0)),
             ledger=LedgerConfig(request_timeout_ms=1_000, underreplicated_ms_max=2_000),
-            writer=WriterConfig(),
-            reader=ReaderConfig(),
         )
         self._cluster = SimCluster(self._world, settings, [bookies] * len(names))
         self._program_count = 0
@@ -291,7 +288,7 @@ class Rehearsal:
         self._world.metadata.health.is_down = False
 
     def _bookie(self, region: str, number: int) -> SimHost:
-        return self._world.hosts[f"bookie-{region}-{number}"]
+        return self._world.hosts[bookie_host(region, number)]
 
     def _set_members(self, region: str, *, is_up: bool) -> None:
         for member in self._world.metadata.members:

@@ -7,8 +7,8 @@ are part of metadata paths: they belong to a seed's identity.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...core.bookie.bookie import Bookie
 from ...core.bookie.config import MIB, BookieConfig
@@ -61,8 +61,8 @@ class SimClusterSettings:
 
     policy: StreamPolicy
     ledger: LedgerConfig
-    writer: WriterConfig
-    reader: ReaderConfig
+    writer: WriterConfig = field(default_factory=WriterConfig)
+    reader: ReaderConfig = field(default_factory=ReaderConfig)
     log_file_bytes: int = 1 * MIB
     tail_cache_bytes: int = 64 * MIB
     maintenance_ms: int = 10_000
@@ -70,6 +70,20 @@ class SimClusterSettings:
     sealed_logs_kept: int = 4
     bookies_fetch: bool = True
     """True if bookies fetch lost entries from replicas; otherwise only repair restores them."""
+
+
+def bookie_host(region: str, number: int) -> str:
+    """Return the name of a bookie's host. It is part of the identity of seeds."""
+    return f"bookie-{region}-{number}"
+
+
+def bookie_hosts(regions: Sequence[str], bookies_by_region: Sequence[int]) -> list[str]:
+    """Return the names of the hosts of all bookies, region by region."""
+    return [
+        bookie_host(region, number)
+        for region, count in zip(regions, bookies_by_region, strict=True)
+        for number in range(count)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,7 @@ class SimCluster:
         self.bookie_hosts: list[SimHost] = []
         for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
             for number in range(count):
-                host = world.host(f"bookie-{region}-{number}", region, f"r{number}")
+                host = world.host(bookie_host(region, number), region, f"r{number}")
                 host.image.on_durable = self._listener(host)
                 self.bookie_hosts.append(host)
         self.app_hosts = [world.host(f"app-{region}", region) for region in world.topology.regions]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.ledger.config import LedgerConfig
-from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.log.write.batch import Append
 from ...core.protocol.errors import RhumblineError
@@ -140,8 +139,6 @@ class _Run:
                 metadata_timeout_ms=8_000,
                 underreplicated_ms_max=3_600_000,
             ),
-            writer=WriterConfig(),
-            reader=ReaderConfig(),
         )
         self.cluster = SimCluster(world, settings, [BOOKIES_EACH] * setting.regions)
         self.acked: dict[bytes, None] = {}

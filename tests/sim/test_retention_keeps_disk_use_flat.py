@@ -13,7 +13,6 @@ from rhumbline.chaos.simulation.repair import repair_host, run_repair
 from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS, SimHost, SimWorld
 from rhumbline.core.bookie.config import KIB
 from rhumbline.core.ledger.config import LedgerConfig
-from rhumbline.core.log.config import ReaderConfig, WriterConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.start import EARLIEST
@@ -35,8 +34,6 @@ SETTINGS = SimClusterSettings(
         purge_grace_ms=GRACE_MS,
     ),
     ledger=LedgerConfig(),
-    writer=WriterConfig(),
-    reader=ReaderConfig(),
     log_file_bytes=32 * KIB,
     maintenance_ms=5_000,
     collect_ms=10_000,

@@ -8,7 +8,6 @@ from random import Random
 
 from ....core.bookie.config import KIB
 from ....core.ledger.config import LedgerConfig
-from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
 from ..cluster import Fault, SimClusterSettings
@@ -49,8 +48,6 @@ def basic(seed: int) -> RunPlan:
                 flush=FlushPolicy(period_ms=random.choice((0, 0, 5))),
             ),
             ledger=LedgerConfig(request_timeout_ms=1000, underreplicated_ms_max=2000),
-            writer=WriterConfig(),
-            reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
         habits=WriterHabits(pause_ms=40, stops_when_replaced=random.random() < 0.3),

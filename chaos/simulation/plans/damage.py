@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from ....core.bookie.config import KIB
-from ..cluster import Fault
+from ..cluster import Fault, bookie_hosts
 from ..faults.faults import DAMAGING
 from ..seed_run import RunPlan
 from .streams import streams
@@ -51,11 +51,7 @@ def damage(seed: int) -> RunPlan:
 
 def bookies_of(plan: RunPlan) -> list[str]:
     """Return the hosts of a plan's bookies."""
-    return [
-        f"bookie-{region}-{number}"
-        for region, count in zip(REGIONS, plan.bookies_by_region, strict=True)
-        for number in range(count)
-    ]
+    return bookie_hosts(REGIONS, plan.bookies_by_region)
 
 
 def _damages(random: Random, victim: str) -> list[Fault]:

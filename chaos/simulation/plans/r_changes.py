@@ -14,7 +14,7 @@ from ....core.ledger.write.ledger_writer import LedgerWriter
 from ....core.log.write.stream_writer import StreamWriter
 from ....core.protocol.errors import RhumblineError
 from ....core.protocol.quorum import Quorum
-from ..cluster import Fault
+from ..cluster import Fault, bookie_hosts
 from ..seed_run import RunPlan, SeedRun
 from ..workload.workload import Applications
 from ..world.sim_world import SimHost, SimWorld
@@ -42,11 +42,7 @@ def r_changes(seed: int) -> RunPlan:
     plan = random.choice((swarm, changes))(seed)
     settings = plan.settings
     quorum, bookies_by_region, r_max = random.choice(_SHAPES)
-    existing = [
-        f"bookie-{region}-{number}"
-        for region, count in zip(REGIONS, bookies_by_region, strict=True)
-        for number in range(count)
-    ]
+    existing = bookie_hosts(REGIONS, bookies_by_region)
     faults = [
         fault
         for fault in plan.faults

@@ -14,7 +14,7 @@ from ....core.ledger.config import LedgerConfig
 from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, SimClusterSettings
+from ..cluster import Fault, SimClusterSettings, bookie_hosts
 from ..faults.faults import DAMAGING, TRIGGERED
 from ..faults.triggered_faults import LEDGER_EVENTS
 from ..seed_run import RunPlan
@@ -75,7 +75,7 @@ def races(seed: int) -> RunPlan:
     """Return a plan with several takeovers, triggered faults and random faults in six seconds."""
     random = Random(f"{seed} races")
     quorum, bookies_by_region = random.choice(_SHAPES)
-    bookies = _bookies(bookies_by_region)
+    bookies = bookie_hosts(REGIONS, bookies_by_region)
     apps = [f"app-{region}" for region in REGIONS]
     every_ms = random.choice((400, 900, 2_000))
     writers = [(0, random.choice(apps))]
@@ -101,14 +101,6 @@ def races(seed: int) -> RunPlan:
         lasts_ms=LASTS_MS,
         appends_max=300,
     )
-
-
-def _bookies(by_region: tuple[int, ...]) -> list[str]:
-    return [
-        f"bookie-{region}-{number}"
-        for region, count in zip(REGIONS, by_region, strict=True)
-        for number in range(count)
-    ]
 
 
 def _faults(random: Random, bookies: list[str], apps: list[str]) -> list[Fault]:
@@ -159,7 +151,7 @@ def changes(seed: int) -> RunPlan:
     random = Random(f"{seed} changes")
     plan = races(seed)
     settings = plan.settings
-    bookies = _bookies((3, 3, 3))
+    bookies = bookie_hosts(REGIONS, (3, 3, 3))
     faults = [fault for fault in plan.faults if fault.kind in ("lag", "metadata-slow", TRIGGERED)]
     for _ in range(random.randint(3, 20)):
         kind = random.choice(("reset", "isolate", "mute", "deafen", "kill", "pause"))
@@ -192,7 +184,7 @@ def changes(seed: int) -> RunPlan:
         faults += _losses_at_the_end(random, quorum)
         # Eager changes would hide a writer that only counts failed bookies (bug B19).
         is_eager = is_eager and quorum.ack_quorum == quorum.write_quorum
-    existing = _bookies(bookies_by_region)
+    existing = bookie_hosts(REGIONS, bookies_by_region)
     faults = [f for f in faults if not f.target.startswith("bookie") or f.target in existing]
     faults.sort(key=lambda fault: fault.at_ms)
     return replace(

@@ -19,7 +19,7 @@ from random import Random
 from ....core.bookie.config import KIB
 from ....core.log.policy import FlushPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import PORT, Fault, until
+from ..cluster import PORT, Fault, bookie_hosts, until
 from ..entry_probe import send_adds_behind_fences
 from ..faults.faults import TRIGGERED
 from ..seed_run import RunPlan, SeedRun
@@ -45,11 +45,7 @@ def recoveries(seed: int) -> RunPlan:
     plan = races(seed)
     settings = plan.settings
     quorum, bookies_by_region = random.choice(_SHAPES)
-    bookies = [
-        f"bookie-{region}-{number}"
-        for region, count in zip(REGIONS, bookies_by_region, strict=True)
-        for number in range(count)
-    ]
+    bookies = bookie_hosts(REGIONS, bookies_by_region)
     apps = [f"app-{region}" for region in REGIONS]
     home, writer, _ = random.sample(apps, 3)  # the metadata store is at home
     writers, faults = [(0, writer)], []

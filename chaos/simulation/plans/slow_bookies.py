@@ -8,10 +8,9 @@ from random import Random
 
 from ....core.bookie.config import KIB
 from ....core.ledger.config import LedgerConfig
-from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, SimClusterSettings
+from ..cluster import Fault, SimClusterSettings, bookie_hosts
 from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
 from ..world.sim_world import THREE_REGIONS
@@ -35,11 +34,7 @@ def slow_bookies(seed: int) -> RunPlan:
     random = Random(f"{seed} slow-bookies")
     quorum, bookies_by_region = random.choice(_SHAPES)
     regions = THREE_REGIONS.regions
-    bookies = [
-        f"bookie-{region}-{number}"
-        for region, count in zip(regions, bookies_by_region, strict=True)
-        for number in range(count)
-    ]
+    bookies = bookie_hosts(regions, bookies_by_region)
     apps = [f"app-{region}" for region in regions]
     faults = []
     for victim in random.sample(bookies, random.choice((1, 1, 2, 3, len(bookies)))):
@@ -73,8 +68,6 @@ def slow_bookies(seed: int) -> RunPlan:
                 slow_after_ms=random.choice((1_000, 3_000)),
                 slow_hold_ms=random.choice((5_000, 15_000)),
             ),
-            writer=WriterConfig(),
-            reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
         habits=WriterHabits(pause_ms=random.choice((40, 100)), stops_when_replaced=True),

@@ -8,10 +8,9 @@ from random import Random
 
 from ....core.bookie.config import KIB
 from ....core.ledger.config import LedgerConfig
-from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, SimClusterSettings
+from ..cluster import Fault, SimClusterSettings, bookie_hosts
 from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
 from ..world.sim_world import THREE_REGIONS
@@ -34,7 +33,7 @@ def spread_rules(seed: int) -> RunPlan:
     quorum, bookies_by_region = random.choice(_SHAPES)
     regions = THREE_REGIONS.regions
     bookies = {
-        region: [f"bookie-{region}-{number}" for number in range(count)]
+        region: bookie_hosts([region], [count])
         for region, count in zip(regions, bookies_by_region, strict=True)
     }
     faults = []
@@ -59,8 +58,6 @@ def spread_rules(seed: int) -> RunPlan:
                 spread=("region:2",),
             ),
             ledger=LedgerConfig(request_timeout_ms=random.choice((1_000, 3_000))),
-            writer=WriterConfig(),
-            reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
         habits=WriterHabits(pause_ms=random.choice((40, 100)), stops_when_replaced=True),

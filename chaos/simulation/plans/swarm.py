@@ -13,7 +13,7 @@ from ....core.ledger.config import LedgerConfig
 from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, SimClusterSettings
+from ..cluster import Fault, SimClusterSettings, bookie_hosts
 from ..drawn_settings import drawn
 from ..repair import repair_host
 from ..seed_run import RunPlan
@@ -42,11 +42,7 @@ class _Targets:
 
     def __init__(self, random: Random, bookies_by_region: tuple[int, ...], quorum: Quorum) -> None:
         self.random = random
-        self.bookies = [
-            f"bookie-{region}-{number}"
-            for region, count in zip(REGIONS, bookies_by_region, strict=True)
-            for number in range(count)
-        ]
+        self.bookies = bookie_hosts(REGIONS, bookies_by_region)
         self.apps = [f"app-{region}" for region in REGIONS]
         self.repairs = random.choice(((), ("east",), ("east", "west")))
         self.repairers = [repair_host(region) for region in self.repairs]

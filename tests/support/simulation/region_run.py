@@ -16,7 +16,6 @@ from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS, SimHost, S
 from rhumbline.core.bookie.config import KIB
 from rhumbline.core.bookie.index.tiered_index import NotInMemoryError
 from rhumbline.core.ledger.config import LedgerConfig
-from rhumbline.core.log.config import ReaderConfig, WriterConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import RhumblineError
@@ -73,8 +72,6 @@ def plan(
                 regions=regions,
             ),
             ledger=LedgerConfig(request_timeout_ms=1000, underreplicated_ms_max=2000),
-            writer=WriterConfig(),
-            reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
         habits=WriterHabits(pause_ms=pause_ms, stops_when_replaced=True),
