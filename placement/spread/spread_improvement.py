@@ -37,7 +37,7 @@ def move_to_spread(
         return None
     needed = _needed(rule, fewest_domains(quorum, paths))
     found: tuple[int, Path] | None = None
-    targets = _targets(paths, {info.path for info in spare})
+    targets = _targets(paths, dict.fromkeys(info.path for info in spare))
     moved = list(paths)
     for index, path in enumerate(paths):
         for target in targets:
@@ -52,10 +52,10 @@ def move_to_spread(
 
 
 def _targets(paths: Sequence[Path], spare: Collection[Path]) -> list[Path]:
-    """Return one location in each rack: on a host without a member, if there is one."""
+    """Return one location in each rack: the first on a host without a member, if there is one."""
     used = set(paths)
     found: dict[Path, Path] = {}
-    for path in sorted(spare, key=repr):
+    for path in spare:
         rack = path[:_RACK_DEPTH]
         if rack not in found or (found[rack] in used and path not in used):
             found[rack] = path
