@@ -6,16 +6,21 @@ in the lost regions. Lost data is part of the data at risk. Both are counted by 
 E > WQ, a loss may take some entries of a fragment and leave others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.ledger_store import LedgerStore
-from ..core.protocol.bookie_id import BookieId
 from ..core.protocol.errors import CorruptionError
 from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from ..core.protocol.placement import LEVELS, SPREAD_LEVELS, BookieInfo, in_regions
+from ..core.protocol.placement import (
+    LEVELS,
+    SPREAD_LEVELS,
+    BookieInfo,
+    domains_by_level,
+    in_regions,
+)
 from ..core.protocol.quorum import Quorum, QuorumView
 from ..core.protocol.recovery import quorums_from
 from .ledger_scan import all_ledgers
@@ -151,36 +156,47 @@ async def views_of(metadata: LedgerMetadata, directory: BookieDirectory) -> list
     return [await view(fragment) for fragment in metadata.fragments]
 
 
-def count_crowded(
-    metadata: LedgerMetadata,
-    located: Mapping[BookieId, BookieInfo],
-    counts: dict[str, int],
-) -> None:
-    """Add the entries of a ledger that are crowded, by level; ``located`` are the bookies that are
-    up.
+class CrowdedEntries:
+    """Counts entries in fewer zones, racks or hosts than they could be (rule PLC-28)."""
 
-    Fragments with a bookie that is down are left out: its location is not known.
-    """
-    allowed = in_regions(list(located.values()), metadata.allowed_regions())
-    domains = {
-        depth: len({info.path[: depth + 1] for info in allowed}) for depth in range(len(LEVELS))
-    }
-    for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
-        if any(bookie not in located for bookie in fragment.bookies):
-            continue
-        paths = [located[bookie].path for bookie in fragment.bookies]
-        quorum = metadata.quorum_at(fragment.first_entry_id)
-        starts = range(quorum.ensemble_size if quorum.ensemble_size > quorum.write_quorum else 1)
-        for depth, level in enumerate(LEVELS):
-            if level not in SPREAD_LEVELS:
+    def __init__(self, located: Sequence[BookieInfo]) -> None:
+        """``located`` are the bookies that are up."""
+        self.counts = dict.fromkeys(SPREAD_LEVELS, 0)
+        """Entries by level."""
+        self._paths = {info.bookie: info.path for info in located}
+        self._located = located
+        self._domains: dict[tuple[str, ...], dict[str, int]] = {}
+
+    def add(self, metadata: LedgerMetadata) -> None:
+        """Add a ledger.
+
+        Fragments with a bookie that is down are left out: its location is not known.
+        """
+        domains = self._domains_in(metadata.allowed_regions())
+        for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
+            paths = [p for b in fragment.bookies if (p := self._paths.get(b)) is not None]
+            if len(paths) < len(fragment.bookies):
                 continue
-            wanted = min(quorum.write_quorum, domains[depth])
-            crowded = [
-                len({paths[index][: depth + 1] for index in quorum.write_set(start)}) < wanted
-                for start in starts
-            ]
-            found = count_in_stripes(fragment.first_entry_id, count, crowded)
-            counts[level] = counts.get(level, 0) + found
+            quorum = metadata.quorum_at(fragment.first_entry_id)
+            starts = range(
+                quorum.ensemble_size if quorum.ensemble_size > quorum.write_quorum else 1
+            )
+            for level, number in domains.items():
+                depth = LEVELS.index(level)
+                wanted = min(quorum.write_quorum, number)
+                crowded = [
+                    len({paths[index][: depth + 1] for index in quorum.write_set(start)}) < wanted
+                    for start in starts
+                ]
+                self.counts[level] += count_in_stripes(fragment.first_entry_id, count, crowded)
+
+    def _domains_in(self, allowed: tuple[str, ...]) -> dict[str, int]:
+        """Return the number of domains at each level in the allowed regions; () for all."""
+        found = self._domains.get(allowed)
+        if found is None:
+            paths = [info.path for info in in_regions(self._located, allowed)]
+            found = self._domains[allowed] = domains_by_level(paths)
+        return found
 
 
 async def exposures(
@@ -190,8 +206,7 @@ async def exposures(
 
     Raises MetadataUnavailableError.
     """
-    located = {info.bookie: info for info in await directory.snapshot()}
-    crowded: dict[str, int] = {}
+    crowded = CrowdedEntries(await directory.snapshot())
     tallies = [ExposureTally(lost) for lost in losses]
 
     def on_unreadable(_: CorruptionError) -> None:
@@ -202,7 +217,7 @@ async def exposures(
         views = await views_of(metadata, directory)
         for tally in tallies:
             tally.add(metadata, views)
-        count_crowded(metadata, located, crowded)
+        crowded.add(metadata)
     for tally in tallies:
-        tally.found.entries_crowded = crowded
+        tally.found.entries_crowded = crowded.counts
     return [tally.found for tally in tallies]

@@ -168,16 +168,24 @@ def crowded_levels(
     It could lie in WQ domains, or in all that the ``known`` bookies and the members are in. A level
     at which no bookie has a label is not used, and never crowded.
     """
-    everywhere = {*members, *known}
     fewest = fewest_domains(quorum, members)
     return tuple(
         level
-        for depth, level in enumerate(LEVELS)
-        if level in SPREAD_LEVELS
-        and any(path[depth] is not None for path in everywhere)
-        and fewest[depth]
-        < min(quorum.write_quorum, len({path[: depth + 1] for path in everywhere}))
+        for level, count in domains_by_level({*members, *known}).items()
+        if fewest[LEVELS.index(level)] < min(quorum.write_quorum, count)
     )
+
+
+def domains_by_level(paths: Collection[Path]) -> dict[str, int]:
+    """Return the number of domains at each of ``SPREAD_LEVELS``.
+
+    A level at which no bookie has a label is not used, and left out.
+    """
+    return {
+        level: len({path[: depth + 1] for path in paths})
+        for depth, level in enumerate(LEVELS)
+        if level in SPREAD_LEVELS and any(path[depth] is not None for path in paths)
+    }
 
 
 def parse_spread_rule(parts: Iterable[str]) -> SpreadRule:

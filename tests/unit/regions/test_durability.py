@@ -8,8 +8,8 @@ from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, Le
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.regions.durability import (
+    CrowdedEntries,
     ExposureTally,
-    count_crowded,
     count_in_stripes,
     entry_counts,
 )
@@ -114,20 +114,24 @@ def test_entries_that_share_a_rack_although_there_are_others_are_counted() -> No
         return BookieInfo(BookieId(f"{name}@00000001"), Region("a"), rack, 1, host=name)
 
     known = [at("b0", "r0"), at("b1", "r1"), at("b2", "r1"), at("b3", "r2")]
-    located = {info.bookie: info for info in known}
-    first, second = tuple(located)[:3], (*tuple(located)[:2], known[3].bookie)
+    ids = tuple(info.bookie for info in known)
+    first, second = ids[:3], (*ids[:2], ids[3])
     fragments = (Fragment(0, first), Fragment(10, second))
     metadata = LedgerMetadata(
         7, 3, 3, 2, fragments, state=LedgerState.CLOSED, last_entry_id=29, length=30
     )
-    counts: dict[str, int] = {}
-    count_crowded(metadata, located, counts)
-    assert counts == {"zone": 0, "rack": 10, "host": 0}
-    del located[known[3].bookie]  # its location is not known, and its rack has gone
-    count_crowded(metadata, located, counts)
-    assert counts == {"zone": 0, "rack": 10, "host": 0}
+    crowded = CrowdedEntries(known)
+    crowded.add(metadata)
+    assert crowded.counts == {"zone": 0, "rack": 10, "host": 0}
+    without = CrowdedEntries(known[:3])  # the location of b3 is not known, and its rack has gone
+    without.add(metadata)
+    assert without.counts == {"zone": 0, "rack": 0, "host": 0}
     striped = LedgerMetadata(
         8, 3, 2, 2, (Fragment(0, first),), state=LedgerState.CLOSED, last_entry_id=29, length=30
     )
-    count_crowded(striped, located, counts)
-    assert counts == {"zone": 0, "rack": 20, "host": 0}, "every third write set is b1, b2"
+    without.add(striped)
+    assert without.counts == {"zone": 0, "rack": 10, "host": 0}, "every third write set is b1, b2"
+    few = [BookieInfo(info.bookie, Region("b"), None, 1) for info in known[:2]]
+    unlabelled = CrowdedEntries([*few, BookieInfo(known[2].bookie, Region("a"), None, 1)])
+    unlabelled.add(metadata)
+    assert unlabelled.counts == {"zone": 0, "rack": 0, "host": 0}, "no level has labels"
