@@ -6,12 +6,10 @@
     <root>/rhumbline/rebalance/progress    RebalanceProgress, written by the elected process
 """
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
 
 from ...core.metadata import idempotent_writes
 from ...core.metadata.cluster_layout import ROOT
@@ -21,7 +19,25 @@ from ...core.protocol.errors import (
     InvalidArgumentError,
     NodeExistsError,
 )
+from ...core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...core.runtime.metadata_store import MetadataStore, Watch
+
+_FORMAT = 1
+_ORDER = {
+    "status": str,
+    "bytes_per_second": int,
+    "tolerance_percent": int,
+    "ordered_ms": int,
+}
+_PROGRESS = {
+    "ordered_ms": int,
+    "moved_copies": int,
+    "moved_bytes": int,
+    "left_copies": int,
+    "left_bytes": int,
+    "failed_moves": int,
+    "last_error": str,
+}
 
 
 class RebalanceStatus(Enum):
@@ -65,17 +81,13 @@ class OrderStore:
         self._progress = f"{root}/rhumbline/rebalance/progress"
 
     async def read(self) -> RebalanceOrder | None:
-        """Return the order; None if there is none. Raises CorruptionError."""
+        """Return the order; None if there is none. Raises CorruptionError, ForeignDataError."""
         value = await idempotent_writes.read_if_exists(self._store, self._order)
         return None if value is None else _decode_order(value.data)
 
     async def order(self, order: RebalanceOrder) -> None:
         """Give an order, or replace the one before. Safe to repeat."""
-        data = _encode(order)
-        with suppress(NodeExistsError):
-            await idempotent_writes.create(self._store, self._order, data)
-            return
-        await self._store.put(self._order, data)
+        await self._replace(self._order, _encode(order))
 
     async def change(
         self, before: RebalanceStatus, after: RebalanceStatus, ordered_ms: int | None = None
@@ -108,39 +120,40 @@ class OrderStore:
             await self.change(RebalanceStatus.RUNNING, RebalanceStatus.DONE, ordered_ms)
 
     async def read_progress(self) -> RebalanceProgress | None:
-        """Return the progress; None if nothing was done yet. Raises CorruptionError."""
+        """Return the progress; None if nothing was done yet.
+
+        Raises CorruptionError, ForeignDataError.
+        """
         value = await idempotent_writes.read_if_exists(self._store, self._progress)
         if value is None:
             return None
-        try:
-            return RebalanceProgress(**json.loads(value.data))
-        except (ValueError, TypeError) as error:
-            raise CorruptionError(f"progress of rebalancing: {value.data[:80]!r}") from error
+        fields = decode_metadata_record(
+            "progress of rebalancing", value.data, version=_FORMAT, fields=_PROGRESS
+        )
+        return RebalanceProgress(**fields)
 
     async def write_progress(self, progress: RebalanceProgress) -> None:
         """Replace the progress. Safe to repeat."""
-        data = _encode(progress)
+        await self._replace(self._progress, encode_metadata_record(_FORMAT, asdict(progress)))
+
+    async def _replace(self, path: str, data: bytes) -> None:
         with suppress(NodeExistsError):
-            await idempotent_writes.create(self._store, self._progress, data)
+            await idempotent_writes.create(self._store, path, data)
             return
-        await self._store.put(self._progress, data)
+        await self._store.put(path, data)
 
     def watch(self, callback: Callable[[], None]) -> Watch:
         """Call back when the order changed. This is a hint: read it again."""
         return self._store.watch(self._order, callback)
 
 
-def _encode(value: RebalanceOrder | RebalanceProgress) -> bytes:
-    def plain(found: object) -> Any:  # noqa: ANN401 - a JSON value
-        assert isinstance(found, Enum)
-        return found.value
-
-    return json.dumps(asdict(value), separators=(",", ":"), default=plain).encode()
+def _encode(order: RebalanceOrder) -> bytes:
+    return encode_metadata_record(_FORMAT, {**asdict(order), "status": order.status.value})
 
 
 def _decode_order(data: bytes) -> RebalanceOrder:
+    fields = decode_metadata_record("order to rebalance", data, version=_FORMAT, fields=_ORDER)
     try:
-        table = json.loads(data)
-        return RebalanceOrder(**{**table, "status": RebalanceStatus(table["status"])})
-    except (ValueError, TypeError, KeyError) as error:
-        raise CorruptionError(f"order to rebalance: {data[:80]!r}") from error
+        return RebalanceOrder(**{**fields, "status": RebalanceStatus(fields["status"])})
+    except ValueError as error:
+        raise CorruptionError(f"order to rebalance: unknown status {fields['status']!r}") from error
