@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..protocol.bookie_id import BookieId
+from ..runtime.primitives.lower_median import lower_median
 
 SHARE_PERCENT_MIN = 6
 """A bookie always gets a share, so that it is measured again: about a sixteenth."""
@@ -30,18 +31,16 @@ def shares_percent(loads: Mapping[BookieId, MeasuredLoad]) -> dict[BookieId, int
     the queue, whichever is smaller. Differences below 10 ms and 1 MiB do not matter much, because
     so much is added to both.
     """
-    latencies = sorted(load.latency_ms for load in loads.values() if load.latency_ms is not None)
-    queues = sorted(load.queued_bytes for load in loads.values())
+    latency_ms = lower_median(
+        load.latency_ms for load in loads.values() if load.latency_ms is not None
+    )
+    queued_bytes = lower_median(load.queued_bytes for load in loads.values())
     shares: dict[BookieId, int] = {}
     for bookie, load in loads.items():
-        by_queue = (_median(queues) + _EASE_BYTES) / (load.queued_bytes + _EASE_BYTES)
+        by_queue = (queued_bytes + _EASE_BYTES) / (load.queued_bytes + _EASE_BYTES)
         by_latency = 1.0
         if load.latency_ms is not None:
-            by_latency = (_median(latencies) + _EASE_MS) / (load.latency_ms + _EASE_MS)
+            by_latency = (latency_ms + _EASE_MS) / (load.latency_ms + _EASE_MS)
         percent = 0 if load.was_left else int(100 * min(1.0, by_queue, by_latency))
         shares[bookie] = max(SHARE_PERCENT_MIN, percent)
     return shares
-
-
-def _median(ordered: list[float] | list[int]) -> float:
-    return ordered[(len(ordered) - 1) // 2]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.quorum import QuorumView
+from ...runtime.primitives.lower_median import lower_median
 
 _EASE = 2
 """A slow member must improve by this factor before it no longer counts as slow."""
@@ -46,7 +47,7 @@ class SlowMembers:
         again after ``after_ms``.
         """
         rule = self._rule
-        median = _lower_median(waits_ms)
+        median = median_ms(waits_ms)
         since_ms: dict[BookieId, float] = {}
         slowest: BookieId | None = None
         longest = 0.0
@@ -75,10 +76,9 @@ class SlowMembers:
         self._next_ms = now_ms + hold_ms
 
 
-def _lower_median(waits_ms: Mapping[BookieId, float | None]) -> float:
-    """Return the median; of an even number, the lower one, which of two members is the peer."""
-    known = sorted(waited for waited in waits_ms.values() if waited is not None)
-    return known[(len(known) - 1) // 2] if known else 0.0
+def median_ms(waits_ms: Mapping[BookieId, float | None]) -> float:
+    """Return the lower median of the latencies that are known; of two members it is the peer's."""
+    return lower_median(waited for waited in waits_ms.values() if waited is not None)
 
 
 def is_no_weaker(before: QuorumView, after: QuorumView) -> bool:

@@ -6,6 +6,7 @@ from ...protocol.bookie_id import BookieId
 from ...protocol.errors import ClosedError, OwnershipLostError, RhumblineError
 from ...protocol.ledger_metadata import LedgerMetadata
 from ...runtime.event_log import EventLog
+from .slow_members import median_ms
 
 _LOG = EventLog(__name__)
 
@@ -29,13 +30,12 @@ def log_slow_bookie(
     ledger_id: int, bookie: BookieId, waits_ms: Mapping[BookieId, float | None]
 ) -> None:
     """Log that the writer left a bookie that was slow for too long."""
-    known = [waited for waited in waits_ms.values() if waited is not None]
     _LOG.warning(
         "slow bookie left",
         ledger=ledger_id,
         bookie=bookie,
         latency_ms=round(waits_ms[bookie] or 0.0),
-        median_ms=round(sorted(known)[(len(known) - 1) // 2]),
+        median_ms=round(median_ms(waits_ms)),
     )
 
 
