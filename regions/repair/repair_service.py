@@ -75,6 +75,7 @@ class RepairService:
         repair."""
         self.last_error = ""
         self._log_limit = LogLimit()
+        self._backoff = Backoff(runtime.random, self.config.retry_ms_min, self.config.retry_ms_min)
         self._runtime = runtime
         self._store = store
         self._directory = directory
@@ -192,9 +193,7 @@ class RepairService:
         dropped = self._log_limit.admit(self._loop.time())
         if dropped is not None:
             _LOG.warning("repair interrupted", error=error, dropped=dropped or None)
-        await Backoff(
-            self._runtime.random, self.config.retry_ms_min, self.config.retry_ms_min
-        ).pause()
+        await self._backoff.pause()
 
     # --- auditing -------------------------------------------------------------------------------
 
