@@ -12,9 +12,9 @@ from ...bench.bookies.lost_bookie import LossWorkload, measure_loss
 from ...bench.bookies.slow_bookie import EACH as SLOW_EACH
 from ...bench.bookies.slow_bookie import REGIONS as SLOW_REGIONS
 from ...bench.bookies.slow_bookie import SlowWorkload, measure_slow_bookie
+from ...bench.bookies.slow_bookie_plot import plot
 from ...bench.harness.region_processes import RegionProcesses
 from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
-from ...bench.slow_bookie_plot import plot
 from ...bench.speculation import SpeculationWorkload, measure_speculation
 from ...client.system_runtime import run
 from ...client.units import parse_bytes, parse_ms, show_bytes

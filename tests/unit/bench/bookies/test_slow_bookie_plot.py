@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from rhumbline.bench.slow_bookie_plot import plot
+from rhumbline.bench.bookies.slow_bookie_plot import plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
