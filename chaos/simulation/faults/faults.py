@@ -11,12 +11,14 @@ The text of a fault seeds the generators of ``swizzle``, ``wipe-members``, ``cha
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ....core.bookie.index.index_directory import INDEX_DIRECTORY
 from ....core.bookie.log.file_set import DIRECTORIES
 from ....core.bookie.log.log_format import LOG_KIND
 from ..cluster import STORAGE, Fault, SimCluster
 from ..world.disk import DiskImage
 from ..world.metadata import MetadataHealth
 from ..world.sim_world import DISK_BYTES, SimHost
+from .index_keys import key_places
 
 Undo = Callable[[], None]
 Begin = Callable[[SimCluster, Fault], Undo | None]
@@ -26,7 +28,7 @@ KINDS: dict[str, Begin] = {}
 DAMAGING = frozenset(
     {
         *("wipe", "wipe-region", "wipe-members", "rot", "spoil", "lying-disk"),
-        *("rot-file", "truncate-file", "zero-page", "lose-file", "restore"),
+        *("rot-file", "rot-index", "truncate-file", "zero-page", "lose-file", "restore"),
     }
 )
 """Kinds that destroy data; a quorum survives a limited number of them."""
@@ -363,9 +365,9 @@ def _spoil(cluster: SimCluster, fault: Fault) -> Undo | None:
 
 
 def _damage_files(
-    cluster: SimCluster, fault: Fault, damage: Callable[[DiskImage, str], str]
+    cluster: SimCluster, fault: Fault, damage: Callable[[DiskImage, str], str], folder: str = ""
 ) -> Undo | None:
-    """Damage ``value`` files of a bookie (at least one), each chosen anew among all of its files.
+    """Damage ``value`` files of a bookie (at least one), each chosen anew among all in a folder.
 
     With a duration the bookie is killed before and restarted at the end, else it goes on.
     """
@@ -374,7 +376,7 @@ def _damage_files(
     if fault.lasts_ms:
         host.kill()
     for _ in range(max(1, int(fault.value))):
-        path = host.image.pick_file(f"{STORAGE}/")
+        path = host.image.pick_file(f"{STORAGE}/{folder}")
         where = "there is no file" if path is None else damage(host.image, path)
         cluster.world.trace.note("fault", f"{fault.kind} on {host.name}: {where}")
     return host.start_again if fault.lasts_ms else None
@@ -384,6 +386,17 @@ def _damage_files(
 def _rot_file(cluster: SimCluster, fault: Fault) -> Undo | None:
     """Flip a bit in each of ``value`` files of a bookie."""
     return _damage_files(cluster, fault, DiskImage.rot_file)
+
+
+@_kind("rot-index")
+def _rot_index(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """Flip one or two bits of ids of ledgers or entries in each of ``value`` index files."""
+
+    def rot_keys(image: DiskImage, path: str) -> str:
+        places = key_places(bytes(image.names[path].cached))
+        return image.rot_bytes(path, places) if places else f"{path} has no ids"
+
+    return _damage_files(cluster, fault, rot_keys, f"{INDEX_DIRECTORY}/")
 
 
 @_kind("truncate-file")

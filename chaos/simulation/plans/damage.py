@@ -3,7 +3,8 @@
 The plan is ``swarm`` or ``streams`` with small files, so that bookies have files of all kinds and
 collect and compact while files are damaged. Only as many bookies are damaged as the quorum
 survives: one if AQ is 2, two if it is 3. Each of them may be damaged several times, while it runs
-and while it is down, and is restarted between and after the damages.
+and while it is down, and is restarted between and after the damages. For half of them bits of ids
+in the index flip besides: few bits of a disk deny so many entries if they are believed.
 """
 
 from dataclasses import replace
@@ -18,12 +19,14 @@ from .swarm import LASTS_MS, REGIONS, swarm
 
 _STREAMS_SHARE = 0.25
 _DAMAGES = ("rot-file", "truncate-file", "zero-page", "lose-file")
+_INDEX_DAMAGES = ("rot-index",)
+_INDEX_SHARE = 0.5
 _DAMAGES_MAX = 4
 
 
 def damage(seed: int) -> RunPlan:
     """Return a plan in which the files of as many bookies are damaged as the quorum survives."""
-    random = Random(f"{seed} damage")
+    random, of_index = Random(f"{seed} damage"), Random(f"{seed} damage of the index")
     plan = streams(seed) if random.random() < _STREAMS_SHARE else swarm(seed)
     settings = plan.settings
     victims = random.sample(bookies_of(plan), settings.policy.quorum.ack_quorum - 1)
@@ -32,7 +35,9 @@ def damage(seed: int) -> RunPlan:
         if random.random() < 0.3:
             faults += _restore(random, victim)
         else:
-            faults += _damages(random, victim)
+            faults += _damages(random, victim, _DAMAGES)
+        if of_index.random() < _INDEX_SHARE:
+            faults += _damages(of_index, victim, _INDEX_DAMAGES)
     return replace(
         plan,
         seed=f"{seed} damage",
@@ -54,12 +59,12 @@ def bookies_of(plan: RunPlan) -> list[str]:
     return bookie_hosts(REGIONS, plan.bookies_by_region)
 
 
-def _damages(random: Random, victim: str) -> list[Fault]:
+def _damages(random: Random, victim: str, kinds: tuple[str, ...]) -> list[Fault]:
     faults: list[Fault] = []
     for _ in range(random.randint(1, _DAMAGES_MAX)):
         lasts_ms = random.choice((0, 0, 50, 800))
         at_ms = random.randint(1_000, LASTS_MS)
-        kind, files = random.choice(_DAMAGES), random.choice((1, 1, 1, 4))
+        kind, files = random.choice(kinds), random.choice((1, 1, 1, 4))
         faults.append(Fault(kind, victim, at_ms, lasts_ms, files))
         if not lasts_ms and random.random() < 0.7:
             restart = random.choice(("kill", "kill", "power"))

@@ -318,6 +318,13 @@ class DiskImage:
         """Flip a random bit of a file; returns where."""
         return self._flip(path, self.random.randrange(len(self.names[path].cached)))
 
+    def rot_bytes(self, path: str, places: Sequence[int]) -> str:
+        """Flip a bit in one or two of the bytes at ``places``; returns where."""
+        chosen = [
+            places[self.random.randrange(len(places))] for _ in range(self.random.choice((1, 2)))
+        ]
+        return " and ".join(self._flip(path, at) for at in dict.fromkeys(chosen))
+
     def truncate_file(self, path: str) -> str:
         """Cut a file at a random length, half of the times at a page; returns where."""
         inode = self.names[path]

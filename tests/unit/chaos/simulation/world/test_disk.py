@@ -228,6 +228,21 @@ def test_damage_is_durable_and_concerns_one_file_only() -> None:
         assert files(disk) == after
 
 
+def test_bits_flip_in_one_or_two_of_the_named_bytes_only() -> None:
+    [disk] = on_disk(1, write_many)
+    counts = set()
+    for _ in range(40):
+        before = files(disk)["data/index"]
+        disk.image.rot_bytes("data/index", (3, 5, 8))
+        after = files(disk)["data/index"]
+        changed = {at for at in range(len(before)) if before[at] != after[at]}
+        assert changed <= {3, 5, 8}
+        counts.add(len(changed))
+        disk.image.lose_power()
+        assert files(disk)["data/index"] == after
+    assert counts == {1, 2}
+
+
 def test_page_of_zeros_is_aligned_and_keeps_the_length() -> None:
     [disk] = on_disk(1, write_many)
     disk.image.zero_page("data/index")
