@@ -7,8 +7,10 @@ therefore leaves an exact marker, and a machine that goes down may leave an olde
 lower bound.
 
 The file has two slots of 512 bytes, which are written in turn, so that a torn write leaves one. A
-marker without an intact slot is damaged, unless the machine went down, which may tear both. The end
-of the log is then unknown, unless the log ends with the record of an orderly shutdown.
+marker without an intact slot is damaged, unless the machine went down, which may tear both. A file
+that is missing, short or wiped is lost: no kill and no crash of the machine leaves that, since a
+slot was synced before the log was used. The end of the log is then unknown, unless the log ends
+with the record of an orderly shutdown.
 """
 
 import struct
@@ -96,6 +98,26 @@ async def _slots(file: File, name: bytes) -> list[tuple[int, LogEnd]]:
 
 async def _newest_count(file: File, name: bytes) -> int:
     return max((count for count, _ in await _slots(file, name)), default=0)
+
+
+async def is_end_marker_lost(disk: Disk) -> bool:
+    """Return True if a used storage has its marker no more, and no crash explains it.
+
+    A torn write leaves the beginning of a slot, which is always the same. A file that cannot be
+    read tells nothing.
+    """
+    try:
+        file = await disk.open(END_MARKER_PATH)
+        try:
+            data = await file.read(0, 2 * SLOT_BYTES)
+        finally:
+            await file.close()
+    except FileNotFoundError:
+        return True
+    except RhumblineError:
+        return False
+    is_whole = len(data) == 2 * SLOT_BYTES
+    return not is_whole or not any(data.startswith(_MAGIC, at) for at in (0, SLOT_BYTES))
 
 
 async def read_end_marker(disk: Disk, bookie: BookieId) -> LogEnd | None:

@@ -20,7 +20,7 @@ from ...runtime.disk import File
 from ..index.entry_index import MemoryIndex
 from ..index.index_file import DataFile
 from ..ledger_records import LedgerBytes, LedgerRecords
-from .end_marker import LogEnd, read_end_marker
+from .end_marker import LogEnd, is_end_marker_lost, read_end_marker
 from .file_rows import read_group
 from .file_set import FileSet, file_path
 from .log_file import LogFile
@@ -107,7 +107,8 @@ async def open_files(
         del opened.damages[damages:]
         first -= 1  # the snapshot is unreadable, so the state comes from the log before it
     if logs:
-        _check_newest(opened, logs, marker, boot_id, was_used=was_used)
+        is_lost = was_used and await is_end_marker_lost(files.disk)
+        _check_newest(opened, logs, marker, boot_id, was_used=was_used, is_lost=is_lost)
     _check_floor(opened, logs)
     await _find_ends(files, opened, logs)
     await _find_sorted_files(files, opened, bookie)
@@ -217,8 +218,12 @@ def _check_newest(
     boot_id: str,
     *,
     was_used: bool,
+    is_lost: bool,
 ) -> None:
-    """Records as damage what the newest log must have had and has no more."""
+    """Records as damage what the newest log must have had and has no more.
+
+    ``is_lost`` means that no crash explains the state of the marker.
+    """
     marked = 0 if marker is None else marker.number
     named = max(opened.states.sealed_for, marked)
     if named > logs[-1].number:
@@ -228,7 +233,8 @@ def _check_newest(
         return
     scan, number = log.scan, log.number
     is_same_boot = bool(boot_id) and opened.states.boot_id == boot_id
-    if marker is None and was_used and is_same_boot and not opened.states.is_clean:
+    is_torn = marker is None and is_same_boot
+    if was_used and (is_lost or is_torn) and not opened.states.is_clean:
         # Killing a process tears at most one of the two slots, so this was not a kill alone.
         reason = "the end marker is damaged or missing, so the log may have lost its end"
         opened.add_damage(number, scan.end, scan.end, reason)

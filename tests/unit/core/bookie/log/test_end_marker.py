@@ -9,6 +9,7 @@ from rhumbline.core.bookie.log.end_marker import (
     SLOT_BYTES,
     EndMarker,
     LogEnd,
+    is_end_marker_lost,
     read_end_marker,
 )
 from rhumbline.core.protocol.bookie_id import BookieId
@@ -111,3 +112,22 @@ async def test_marker_that_cannot_be_read_proves_nothing() -> None:
             raise DiskFailedError(f"{path}: I/O error")
 
     assert await read_end_marker(FailingDisk(), ME) is None
+    assert not await is_end_marker_lost(FailingDisk())
+
+
+async def test_marker_is_lost_if_no_torn_write_leaves_it_so() -> None:
+    disk = MemoryDisk()
+    assert await is_end_marker_lost(disk)
+    marker = EndMarker(disk, ME)
+    await marker.open()
+    assert await is_end_marker_lost(disk), "it was never written"
+    await marker.write(LogEnd(3, 900, 2), is_durable=True)
+    intact = bytes(disk.files[END_MARKER_PATH])
+    assert not await is_end_marker_lost(disk)
+    torn = disk.files[END_MARKER_PATH]
+    for at in range(8, SLOT_BYTES, 7):
+        torn[SLOT_BYTES + at :] = bytes(SLOT_BYTES - at)
+        assert not await is_end_marker_lost(disk), "the rest of a slot was not written"
+    for content in (intact[:-1], b"", bytes(2 * SLOT_BYTES)):
+        torn[:] = content
+        assert await is_end_marker_lost(disk)
