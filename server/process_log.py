@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from ..core.protocol.errors import InvariantBrokenError
 from ..core.runtime.event_log import EventLog, LogLimit, event_text
+from ..core.runtime.state_machine import story_line
 
 ROOT = "rhumbline"
 _LIBRARIES = f"{ROOT}.libraries"
@@ -158,7 +159,7 @@ class ProcessLog(logging.Handler):
         if dropped is None:
             return
         shown = error if error is None or isinstance(error, BaseException) else str(error)
-        story = error.story if isinstance(error, InvariantBrokenError) else None
+        story = story_line(error.story) if isinstance(error, InvariantBrokenError) else None
         _LOG.error(
             "background task failed",
             exception=error if isinstance(error, BaseException) else None,

@@ -219,7 +219,8 @@ class Bookie:
         self._is_claimed = True
         self._enter(self._admission())
         if self.limbo_reason:
-            _LOG.warning("limbo began", bookie=self.bookie_id, reason=self.limbo_reason)
+            reason = self.limbo_reason
+            _LOG.warning("limbo began", machine=self._life, bookie=self.bookie_id, reason=reason)
         self._tasks.spawn(self._space.run(), "free space")
         self._tasks.spawn(self._scrub(), "scrub")
         self._tasks.spawn(self._record_end(), "end of the log")
@@ -323,17 +324,23 @@ class Bookie:
         self._log_state(state)
 
     def _log_state(self, state: BookieState) -> None:
-        bookie, region = self.bookie_id, self.region
+        bookie, life, free_bytes = self.bookie_id, self._life, self._space.free_bytes
         if state is BookieState.WRITABLE:
-            _LOG.info("bookie writable", bookie=bookie, region=region)
+            _LOG.info("bookie writable", bookie=bookie, region=self.region)
         elif state is BookieState.READ_ONLY:
             reason = "by command" if self._is_read_only_by_command else "little free disk space"
-            free_bytes = self._space.free_bytes
-            _LOG.warning("bookie read-only", bookie=bookie, reason=reason, free_bytes=free_bytes)
+            _LOG.warning(
+                "bookie read-only",
+                machine=life,
+                bookie=bookie,
+                reason=reason,
+                free_bytes=free_bytes,
+            )
         elif state is BookieState.FULL:
-            _LOG.error("bookie full", bookie=bookie, free_bytes=self._space.free_bytes)
+            _LOG.error("bookie full", machine=life, bookie=bookie, free_bytes=free_bytes)
         elif state is BookieState.FAILED:
-            _LOG.error("bookie failed", bookie=bookie, error=self.service.failure)
+            error = self.service.failure
+            _LOG.error("bookie failed", machine=life, bookie=bookie, error=error)
         elif state is BookieState.CLOSING:
             _LOG.info("bookie closing", bookie=bookie)
         elif state is BookieState.CLOSED:

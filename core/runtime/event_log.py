@@ -9,6 +9,9 @@ reads a clock. Lines are for rare events only: nothing logs for a single add or 
 import json
 import logging
 from collections import OrderedDict
+from typing import Any
+
+from .state_machine import StateMachine, story_line
 
 RESERVED_FIELDS = ("event", "level", "logger", "source", "time", "traceback")
 """Names that a JSON line uses itself. The attributes of ``logging.LogRecord`` are reserved too."""
@@ -19,7 +22,10 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class EventLog:
-    """The logger of one module. A field whose value is None is left out."""
+    """The logger of one module. A field whose value is None is left out.
+
+    A line about the trouble of a ``machine`` ends with the field ``story``: its last transitions.
+    """
 
     __slots__ = ("_logger",)
 
@@ -35,15 +41,22 @@ class EventLog:
         """Log a change of state that needs no action."""
         self._log(logging.INFO, event, fields)
 
-    def warning(self, event: str, **fields: object) -> None:
+    def warning(
+        self, event: str, *, machine: StateMachine[Any, Any] | None = None, **fields: object
+    ) -> None:
         """Log a fault that the system tolerates or repairs by itself."""
-        self._log(logging.WARNING, event, fields)
+        self._log(logging.WARNING, event, fields, machine=machine)
 
     def error(
-        self, event: str, *, exception: BaseException | None = None, **fields: object
+        self,
+        event: str,
+        *,
+        exception: BaseException | None = None,
+        machine: StateMachine[Any, Any] | None = None,
+        **fields: object,
     ) -> None:
         """Log a fault that somebody must look at; ``exception`` adds a traceback."""
-        self._log(logging.ERROR, event, fields, exception)
+        self._log(logging.ERROR, event, fields, exception, machine)
 
     def _log(
         self,
@@ -51,9 +64,12 @@ class EventLog:
         event: str,
         fields: dict[str, object],
         exception: BaseException | None = None,
+        machine: StateMachine[Any, Any] | None = None,
     ) -> None:
         if not self._logger.isEnabledFor(level):
             return
+        if machine is not None:
+            fields["story"] = story_line(machine.story()) or None
         shown = {name: _shown(value) for name, value in fields.items() if value is not None}
         self._logger.log(
             level,

@@ -23,6 +23,9 @@ E = TypeVar("E", bound=Enum)
 STORY_MAX = 16
 """Number of transitions that a machine remembers."""
 
+STORY_LINE_CHARS_MAX = 400
+"""Maximum length of a story in a log line."""
+
 _is_thorough = False
 
 
@@ -33,6 +36,17 @@ def check_thoroughly(is_on: bool) -> None:
     """
     global _is_thorough
     _is_thorough = is_on
+
+
+def story_line(story: str) -> str:
+    """Return the latest transitions of a story in one line of bounded length, for a log."""
+    found = ""
+    for line in reversed(story.splitlines()):
+        longer = f"{line}; {found}" if found else line
+        if len(longer) > STORY_LINE_CHARS_MAX:
+            return found or f"{line[: STORY_LINE_CHARS_MAX - 3]}..."
+        found = longer
+    return found
 
 
 @dataclass(frozen=True)

@@ -223,8 +223,8 @@ class WriteProxy:
             _LOG.info("ownership taken", **self._ids(stream))
         else:
             stream.failure = failure
-            self._log_failed_takeover(stream, failure)
             self._forget(stream, OwnershipEvent.FAIL, str(failure))
+            self._log_failed_takeover(stream, failure)
         stream.changed.set()
         for item, on_result in waiting:
             if failure is not None:
@@ -243,7 +243,11 @@ class WriteProxy:
         dropped = self._log_limit.admit(self._loop.time(), stream.name)
         if dropped is not None:
             _LOG.warning(
-                "ownership not taken", **self._ids(stream), error=failure, dropped=dropped or None
+                "ownership not taken",
+                machine=stream.ownership,
+                **self._ids(stream),
+                error=failure,
+                dropped=dropped or None,
             )
 
     def _resubmit(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
@@ -382,7 +386,7 @@ class WriteProxy:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""
         if stream.state is OwnershipState.SERVED:
             stream.ownership.take(OwnershipEvent.LOSE)
-            _LOG.warning("ownership lost", **self._ids(stream))
+            _LOG.warning("ownership lost", machine=stream.ownership, **self._ids(stream))
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
                 self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")

@@ -85,7 +85,9 @@ async def recover_ledger(
             state.retry(error)
         except (UnavailableError, IndeterminateError) as error:
             if backoff.is_over:
-                _LOG.warning("ledger recovery failed", ledger=ledger_id, error=error)
+                _LOG.warning(
+                    "ledger recovery failed", machine=state.machine, ledger=ledger_id, error=error
+                )
                 raise
             state.retry(error)
         await backoff.pause()

@@ -379,13 +379,14 @@ class LedgerWriter:
         state = self.state
         if state.failure is not None:
             return
-        log_failure(self.ledger_id, error)
         self._health.stop()
         self._context.handles.pop(self, None)
         unknown = AppendOutcomeUnknownError(f"ledger {self.ledger_id}: {error}")
         unknown.__cause__ = error
         self.pending_bytes = 0
-        for op in state.fail(error, self._confirmed_length):
+        failed = state.fail(error, self._confirmed_length)
+        log_failure(self.ledger_id, error, state.machine)
+        for op in failed:
             op.is_done = True
             op.frame = b""
             self._call_back(op, unknown if op.was_sent else error, ())

@@ -6,7 +6,9 @@ from ...protocol.bookie_id import BookieId
 from ...protocol.errors import ClosedError, OwnershipLostError, RhumblineError
 from ...protocol.ledger_metadata import LedgerMetadata
 from ...runtime.event_log import EventLog
+from ...runtime.state_machine import StateMachine
 from .slow_members import median_ms
+from .writer_life import WriterEvent, WriterLife
 
 _LOG = EventLog(__name__)
 
@@ -39,9 +41,11 @@ def log_slow_bookie(
     )
 
 
-def log_failure(ledger_id: int, error: RhumblineError) -> None:
-    """Log the end of a writer, unless its owner closed it."""
+def log_failure(
+    ledger_id: int, error: RhumblineError, machine: StateMachine[WriterLife, WriterEvent]
+) -> None:
+    """Log the end of a writer with its story, unless its owner closed it."""
     if isinstance(error, OwnershipLostError):
-        _LOG.warning("ledger writer fenced", ledger=ledger_id, error=error)
+        _LOG.warning("ledger writer fenced", machine=machine, ledger=ledger_id, error=error)
     elif not isinstance(error, ClosedError):
-        _LOG.warning("ledger writer failed", ledger=ledger_id, error=error)
+        _LOG.warning("ledger writer failed", machine=machine, ledger=ledger_id, error=error)

@@ -89,7 +89,10 @@ class SegmentRoll:
                     await self._roll_once()
             except RhumblineError as error:
                 self._pipeline.fail(error)
-                _LOG.warning("stream writer failed", **self._chain.ids(), error=error)
+                machine = self._pipeline.machine
+                _LOG.warning(
+                    "stream writer failed", machine=machine, **self._chain.ids(), error=error
+                )
                 await self._chain.abandon()
                 if isinstance(error, InvariantBrokenError):
                     raise  # a bug: ``on_bug`` reports it with its story

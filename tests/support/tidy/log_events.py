@@ -46,13 +46,17 @@ def _lines_of(module: str, tree: ast.Module, ids: dict[str, tuple[str, ...]]) ->
             ) if level in LEVELS:
                 assert isinstance(event, ast.Constant), f"{module}:{node.lineno}: not a literal"
                 fields: list[str] = []
+                has_story = False
                 for keyword in node.keywords:
                     if keyword.arg is None:
                         call = keyword.value
                         assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
                         fields += ids[call.func.attr]
+                    elif keyword.arg == "machine":
+                        has_story = True
                     elif keyword.arg != "exception":
                         fields.append(keyword.arg)
+                fields += ["story"] if has_story else []
                 yield LogLine(str(event.value), level, _logger_of(module), tuple(fields))
 
 

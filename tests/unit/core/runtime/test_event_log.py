@@ -5,8 +5,10 @@ import logging
 
 import pytest
 
+from rhumbline.core.ledger.write.writer_life import LEDGER_WRITER, WriterEvent
 from rhumbline.core.protocol.errors import BookieUnavailableError
 from rhumbline.core.runtime.event_log import EventLog, LogLimit, event_text
+from rhumbline.core.runtime.state_machine import StateMachine
 
 LOG = EventLog("rhumbline.sample")
 
@@ -26,6 +28,21 @@ def test_fields_are_in_the_message_and_are_attributes_of_the_record(
 def test_errors_are_named_by_their_class(caplog: pytest.LogCaptureFixture) -> None:
     LOG.error("repair stuck", error=BookieUnavailableError("b-1 is silent"))
     assert caplog.messages == ['repair stuck error="BookieUnavailableError: b-1 is silent"']
+
+
+def test_a_line_about_a_machine_ends_with_its_story(caplog: pytest.LogCaptureFixture) -> None:
+    machine = StateMachine(LEDGER_WRITER, "7", now=lambda: 1.5)
+    LOG.warning("ledger writer failed", machine=machine, ledger=7)
+    machine.take(WriterEvent.FAIL, "fenced")
+    LOG.warning("ledger writer failed", machine=machine, ledger=7)
+    LOG.error("ledger writer failed", machine=machine)
+    story = 'story="1.500 s: OPEN -> FAILED by FAIL (fenced)"'
+    assert caplog.messages == [
+        "ledger writer failed ledger=7",
+        f"ledger writer failed ledger=7 {story}",
+        f"ledger writer failed {story}",
+    ]
+    assert caplog.records[1].__dict__["story"] == "1.500 s: OPEN -> FAILED by FAIL (fenced)"
 
 
 @pytest.mark.parametrize("value", ["two\nlines", 'a "quote"', "\x1b[31m", "a = b", "", "\u2028"])

@@ -8,10 +8,12 @@ import pytest
 
 from rhumbline.core.protocol.errors import InvariantBrokenError
 from rhumbline.core.runtime.state_machine import (
+    STORY_LINE_CHARS_MAX,
     STORY_MAX,
     StateMachine,
     TransitionTable,
     check_thoroughly,
+    story_line,
 )
 
 
@@ -97,3 +99,22 @@ def test_table_without_a_way_to_a_state_is_refused() -> None:
 def test_table_without_a_use_of_an_event_is_refused() -> None:
     with pytest.raises(ValueError, match="no transition is caused by PULL"):
         TransitionTable("door", "", Door.OPEN, {(Door.OPEN, Act.PUSH): Door.SHUT})
+
+
+def test_line_of_a_story_holds_the_latest_transitions_and_is_bounded() -> None:
+    machine = StateMachine(TABLE)
+    assert story_line(machine.story()) == ""
+    machine.take(Act.PUSH)
+    machine.take(Act.PULL, "again")
+    first, second = machine.story().splitlines()
+    assert story_line(machine.story()) == f"{first}; {second}"
+    for number in range(20):
+        machine.take((Act.PUSH, Act.PULL)[number % 2], f"number {number}")
+    line = story_line(machine.story())
+    assert line.endswith("(number 19)") and "(number 14)" in line and "(number 0)" not in line
+    assert 300 < len(line) <= STORY_LINE_CHARS_MAX
+    assert "\n" not in line
+    machine.take(Act.PUSH, "x" * 1_000)
+    line = story_line(machine.story())
+    assert len(line) == STORY_LINE_CHARS_MAX
+    assert line.startswith("0.000 s: OPEN -> SHUT by PUSH (xxx") and line.endswith("xxx...")
