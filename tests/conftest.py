@@ -58,12 +58,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test by the function that its mark `run_by` names, or by asyncio.run."""
+    """Run an `async def` test by what its mark `run_by` names, its fixture `world`, or asyncio."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     marker = pyfuncitem.get_closest_marker("run_by")
-    run = marker.kwargs["runner"] if marker else asyncio.run
+    if marker is not None:
+        run = marker.kwargs["runner"]
+    elif "world" in pyfuncitem.funcargs:
+        run = pyfuncitem.funcargs["world"].run
+    else:
+        run = asyncio.run
     run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
 

@@ -70,22 +70,19 @@ def test_an_unreachable_store_is_unavailable() -> None:
         checked("absent_keys_are_reported", S3ColdStore(away))
 
 
-def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: Path) -> None:
+async def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: Path) -> None:
     fresh, old = tmp_path / ".uploading" / "1", tmp_path / ".uploading" / "2"
     fresh.parent.mkdir()
     for path in (fresh, old):
         path.write_bytes(b"half")
     os.utime(old, (0, 0))
 
-    async def main() -> None:
-        store = LocalColdStore(tmp_path)
-        assert await store.list() == []
-        assert old.exists(), "a store that is only read removes nothing"
-        await store.put_if_absent("key", b"whole")
-        assert await store.list() == ["key"]
-        await store.close()
-
-    asyncio.run(main())
+    store = LocalColdStore(tmp_path)
+    assert await store.list() == []
+    assert old.exists(), "a store that is only read removes nothing"
+    await store.put_if_absent("key", b"whole")
+    assert await store.list() == ["key"]
+    await store.close()
     assert fresh.exists()
     assert not old.exists()
 

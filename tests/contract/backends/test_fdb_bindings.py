@@ -108,20 +108,17 @@ def bindings() -> Iterator[FakeFdbModule]:
         yield bindings
 
 
-def test_a_uri_opens_its_cluster_file_and_directory(bindings: FakeFdbModule) -> None:
+async def test_a_uri_opens_its_cluster_file_and_directory(bindings: FakeFdbModule) -> None:
     cluster = bindings.cluster
 
-    async def run() -> None:
-        cluster.faults.extend([("", 1020), ("done", 1021)])  # for the directory's transaction
-        store = await open_without_following("fdb:///etc/x.cluster?dir=a/b")
-        assert store.uri == "fdb:///etc/x.cluster?dir=a/b"
-        await store.create("/n", b"x")
-        await store.close()
-        again = await open_without_following(store.uri)
-        assert (await again.get("/n")).data == b"x"
-        await again.close()
-
-    asyncio.run(run())
+    cluster.faults.extend([("", 1020), ("done", 1021)])  # for the directory's transaction
+    store = await open_without_following("fdb:///etc/x.cluster?dir=a/b")
+    assert store.uri == "fdb:///etc/x.cluster?dir=a/b"
+    await store.create("/n", b"x")
+    await store.close()
+    again = await open_without_following(store.uri)
+    assert (await again.get("/n")).data == b"x"
+    await again.close()
     assert bindings.opened == ["/etc/x.cluster"] * 2
     assert bindings.max_watches == native.WATCHES_MAX
     assert all(key.startswith(b"dir/a/b") for key in cluster.keys)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.processes.background_cluster import REGION, STREAM, BackgroundCluster
 from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore, archive_segments
 
@@ -46,34 +46,30 @@ def before_time(rows: list[Row], ms: int) -> list[Row]:
     return [row for row in rows if int(row[1].split("/")[0]) < ms]
 
 
-def write_archive(root: Path, *streams: str) -> None:
+async def write_archive(world: LogWorld, root: Path, *streams: str) -> None:
     """Archive streams below ``root`` whose entries were created at known times."""
-
-    @in_world
-    async def make(world: LogWorld) -> None:
-        cold = DictColdStore()
-        for stream in streams:
-            for segment in range(SEGMENTS):
-                writer = await world.writer(stream, StreamPolicy(roll_bytes=1 << 40))
-                for entry in range(ENTRIES):
-                    world.clock.now_ms = made_ms(segment, entry)
-                    for record in range(2):
-                        writer.append(payload(segment, entry, record).encode())
-                    await writer.flush()
-                await writer.close()
-            await archive_segments(world, cold, stream)
-        for key, data in cold.objects.items():
-            path = root / key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-
-    make()
+    cold = DictColdStore()
+    for stream in streams:
+        for segment in range(SEGMENTS):
+            writer = await world.writer(stream, StreamPolicy(roll_bytes=1 << 40))
+            for entry in range(ENTRIES):
+                world.clock.now_ms = made_ms(segment, entry)
+                for record in range(2):
+                    writer.append(payload(segment, entry, record).encode())
+                await writer.flush()
+            await writer.close()
+        await archive_segments(world, cold, stream)
+    for key, data in cold.objects.items():
+        path = root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cold")
-    write_archive(root, "orders-eu", "orders-us", "visits")
+    world = LogWorld.create()
+    world.run(write_archive(world, root, "orders-eu", "orders-us", "visits"))
     return root
 
 

@@ -1,9 +1,9 @@
 """A test world: a namespace over ledgers and metadata in memory."""
 
 import asyncio
-import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from random import Random
+from typing import Any, TypeVar
 
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.log.config import ReaderConfig, WriterConfig
@@ -20,6 +20,8 @@ from rhumbline.tests.support.fakes.fake_ledgers import FakeLedgers
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.lossy_store import LossyStore
 
+T = TypeVar("T")
+
 
 class ManualClock:
     """A clock that stands still until a test advances ``now_ms``."""
@@ -32,7 +34,10 @@ class ManualClock:
 
 
 class LogWorld:
-    """The clock, stores, ledgers and namespace of one test."""
+    """The clock, stores, ledgers and namespace of one test, which is run by ``run``.
+
+    ``LogWorld.create`` also stores the namespace. The fixture ``world`` does this for a test.
+    """
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -42,6 +47,25 @@ class LogWorld:
         self.archives: Archives | None = None
         self.namespace = self.open_namespace()
         self.policy = StreamPolicy()
+
+    @classmethod
+    def create(cls) -> "LogWorld":
+        """Return a new world whose namespace exists."""
+        world = cls()
+        world.run(create_namespace(world.store, world.runtime, "test", world.policy))
+        return world
+
+    @staticmethod
+    def run(work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` in virtual time, for a day at most.
+
+        Unhandled exceptions and tasks that are left fail it.
+        """
+
+        async def bounded() -> T:
+            return await asyncio.wait_for(work, 24 * 3600)
+
+        return run_jumping(bounded())
 
     def open_namespace(
         self,
@@ -78,19 +102,3 @@ class LogWorld:
     async def segments(self, stream: str) -> tuple[Segment, ...]:
         """Return the segments of a stream from its metadata."""
         return (await self.namespace.describe(stream)).segments
-
-
-def in_world(test: Callable[[LogWorld], Awaitable[None]]) -> Callable[[], None]:
-    """Run an async test in a fresh world and in virtual time. Unhandled exceptions fail it."""
-
-    @functools.wraps(test)
-    def run() -> None:
-        async def body() -> None:
-            world = LogWorld()
-            await create_namespace(world.store, world.runtime, "test", world.policy)
-            await asyncio.wait_for(test(world), 24 * 3600)
-
-        run_jumping(body())
-
-    del run.__wrapped__  # otherwise pytest requires a fixture "world"
-    return run

@@ -38,16 +38,14 @@ async def send(number: signal.Signals) -> None:
     await asyncio.sleep(0.05)
 
 
-def test_a_second_signal_ends_debugging(stream: io.StringIO) -> None:
-    async def main() -> None:
-        with server_log("b-1", LogSettings()):
-            LOG.debug("detail one")
-            await send(signal.SIGUSR2)
-            LOG.debug("detail two")
-            await send(signal.SIGUSR2)
-            LOG.debug("detail three")
+async def test_a_second_signal_ends_debugging(stream: io.StringIO) -> None:
 
-    asyncio.run(main())
+    with server_log("b-1", LogSettings()):
+        LOG.debug("detail one")
+        await send(signal.SIGUSR2)
+        LOG.debug("detail two")
+        await send(signal.SIGUSR2)
+        LOG.debug("detail three")
     assert [line for line in events(stream) if "rhumbline.cli" not in line.split()[-1]] == [
         "INFO b-1 debugging began",
         "DEBUG b-1 detail two",
@@ -55,7 +53,7 @@ def test_a_second_signal_ends_debugging(stream: io.StringIO) -> None:
     ]
 
 
-def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
+async def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
     found = [LogSettings(level="warning")]
 
     def read_again() -> LogSettings:
@@ -63,15 +61,12 @@ def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
             raise ConfigurationError("log.level: no such level")
         return found.pop()
 
-    async def main() -> None:
-        with server_log("b-1", LogSettings(), read_again):
-            LOG.info("first line")
-            await send(signal.SIGUSR1)
-            LOG.info("second line")
-            await send(signal.SIGUSR1)
-            LOG.warning("third line")
-
-    asyncio.run(main())
+    with server_log("b-1", LogSettings(), read_again):
+        LOG.info("first line")
+        await send(signal.SIGUSR1)
+        LOG.info("second line")
+        await send(signal.SIGUSR1)
+        LOG.warning("third line")
     # The line about the settings is itself below the new level.
     assert events(stream) == [
         "INFO b-1 first line",
@@ -81,20 +76,17 @@ def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
     assert "no such level" in stream.getvalue()
 
 
-def test_exceptions_that_nobody_awaits_are_logged(stream: io.StringIO) -> None:
+async def test_exceptions_that_nobody_awaits_are_logged(stream: io.StringIO) -> None:
     async def fail() -> None:
         raise ValueError("impossible")
 
-    async def main() -> None:
-        with server_log("b-1", LogSettings(format="json")):
-            task = asyncio.get_running_loop().create_task(fail(), name="scrub")
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert task.done()
-            del task
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
+    with server_log("b-1", LogSettings(format="json")):
+        task = asyncio.get_running_loop().create_task(fail(), name="scrub")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert task.done()
+        del task
+        await asyncio.sleep(0)
     assert '"event": "background task failed"' in stream.getvalue()
     assert '"error": "ValueError: impossible"' in stream.getvalue()
 

@@ -24,7 +24,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.core.wire.registration import Registration
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 class WorldClient(Client):
@@ -61,45 +61,40 @@ WRITERS: list[OpenWriter] = [
 
 
 @pytest.mark.parametrize("open_writer", WRITERS)
-def test_error_of_the_block_is_not_hidden_by_the_writer(open_writer: OpenWriter) -> None:
+async def test_error_of_the_block_is_not_hidden_by_the_writer(
+    world: LogWorld, open_writer: OpenWriter
+) -> None:
     """The error of closing replaced the block's own."""
-
-    @in_world
-    async def run(world: LogWorld) -> None:
-        async with _world_with_streams(world) as client:
-            with pytest.raises(ValueError, match="of the block") as raised:
-                async with open_writer(client) as writer:
-                    writer.append(b"never acknowledged")
-                    raise ValueError("of the block")
-            assert "DeadlineExceededError" in raised.value.__notes__[0]
-            with pytest.raises(DeadlineExceededError):
-                async with open_writer(client) as writer:
-                    writer.append(b"never acknowledged")
-
-    run()
+    async with _world_with_streams(world) as client:
+        with pytest.raises(ValueError, match="of the block") as raised:
+            async with open_writer(client) as writer:
+                writer.append(b"never acknowledged")
+                raise ValueError("of the block")
+        assert "DeadlineExceededError" in raised.value.__notes__[0]
+        with pytest.raises(DeadlineExceededError):
+            async with open_writer(client) as writer:
+                writer.append(b"never acknowledged")
 
 
 @pytest.mark.parametrize("open_writer", WRITERS)
-def test_cancellation_and_time_outs_pass_through_the_writer(open_writer: OpenWriter) -> None:
+async def test_cancellation_and_time_outs_pass_through_the_writer(
+    world: LogWorld, open_writer: OpenWriter
+) -> None:
     """The error of closing replaced the cancellation, so a time-out was not noticed."""
 
-    @in_world
-    async def run(world: LogWorld) -> None:
-        async def append(client: Client) -> None:
-            async with open_writer(client) as writer:
-                await writer.append(b"never acknowledged")
+    async def append(client: Client) -> None:
+        async with open_writer(client) as writer:
+            await writer.append(b"never acknowledged")
 
-        async with _world_with_streams(world) as client:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(1):
-                    await append(client)
-            task = asyncio.create_task(append(client))
-            await asyncio.sleep(1)
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()
-
-    run()
+    async with _world_with_streams(world) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await append(client)
+        task = asyncio.create_task(append(client))
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
 
 
 async def _two_regions() -> MemoryStore:

@@ -1,10 +1,9 @@
 """Writers of a process get a changed R of their stream's policy, or of their namespace's."""
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -67,10 +66,6 @@ async def namespace_with(store: MemoryStore, *streams: str) -> Namespace:
     return namespace
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 20))
-
-
 async def until_wanted(writer: Writer, r: int) -> None:
     while writer.wanted[-1:] != [r]:  # noqa: ASYNC110 - a fake has no event
         await asyncio.sleep(0)
@@ -85,52 +80,46 @@ def with_r(r: int) -> StreamPolicy:
     return replace(GEO, quorum=replace(GEO.quorum, min_regions=r))
 
 
-def test_policy_of_the_stream_or_else_of_the_namespace_reaches_open_ledgers() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        namespace = await namespace_with(store, "one", "two")
-        one, two = Writer("one"), Writer("two")
-        follower = PolicyFollower(store, cast(LedgerClient, Writers(one, two)))
-        await until_wanted(one, 2)
-        await namespace.set_stream_policy("one", with_r(1))
-        await until_wanted(one, 1)
-        assert two.wanted == [2]
-        await namespace.set_policy(with_r(1))
-        await until_wanted(two, 1)
-        await namespace.set_stream_policy("one", with_r(2))
-        await until_wanted(one, 2)
-        await namespace.set_stream_policy("one", None)
-        await until_wanted(one, 1)
-        await follower.aclose()
+async def test_policy_of_the_stream_or_else_of_the_namespace_reaches_open_ledgers() -> None:
 
-    run(main())
+    store = MemoryStore()
+    namespace = await namespace_with(store, "one", "two")
+    one, two = Writer("one"), Writer("two")
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(one, two)))
+    await until_wanted(one, 2)
+    await namespace.set_stream_policy("one", with_r(1))
+    await until_wanted(one, 1)
+    assert two.wanted == [2]
+    await namespace.set_policy(with_r(1))
+    await until_wanted(two, 1)
+    await namespace.set_stream_policy("one", with_r(2))
+    await until_wanted(one, 2)
+    await namespace.set_stream_policy("one", None)
+    await until_wanted(one, 1)
+    await follower.aclose()
 
 
-def test_r_is_limited_to_what_the_ledger_can_satisfy() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        namespace = await namespace_with(store, "one")
-        writer = Writer("one", {REGIONS_KEY: b"a"})
-        follower = PolicyFollower(store, cast(LedgerClient, Writers(writer)))
-        await until_wanted(writer, 1)
-        await namespace.set_stream_policy("one", with_r(2))
-        await asyncio.sleep(0.05)
-        assert writer.wanted == [1]
-        await follower.aclose()
+async def test_r_is_limited_to_what_the_ledger_can_satisfy() -> None:
 
-    run(main())
+    store = MemoryStore()
+    namespace = await namespace_with(store, "one")
+    writer = Writer("one", {REGIONS_KEY: b"a"})
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(writer)))
+    await until_wanted(writer, 1)
+    await namespace.set_stream_policy("one", with_r(2))
+    await asyncio.sleep(0.05)
+    assert writer.wanted == [1]
+    await follower.aclose()
 
 
-def test_deleted_stream_keeps_its_r_and_stops_no_other() -> None:
-    async def main() -> None:
-        store = MemoryStore()
-        namespace = await namespace_with(store, "one")
-        gone, one = Writer("never-created"), Writer("one")
-        follower = PolicyFollower(store, cast(LedgerClient, Writers(gone, one)))
-        await until_wanted(one, 2)
-        await namespace.set_stream_policy("one", with_r(1))
-        await until_wanted(one, 1)
-        assert gone.wanted == []
-        await follower.aclose()
+async def test_deleted_stream_keeps_its_r_and_stops_no_other() -> None:
 
-    run(main())
+    store = MemoryStore()
+    namespace = await namespace_with(store, "one")
+    gone, one = Writer("never-created"), Writer("one")
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(gone, one)))
+    await until_wanted(one, 2)
+    await namespace.set_stream_policy("one", with_r(1))
+    await until_wanted(one, 1)
+    assert gone.wanted == []
+    await follower.aclose()

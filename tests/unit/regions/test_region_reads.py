@@ -1,7 +1,6 @@
 """Read order and speculation: nearest first, then other racks and regions; slow replicas sink."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -11,6 +10,8 @@ from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.regions.region_reads import ReadSettings, RegionReads
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+
+pytestmark = pytest.mark.run_by(runner=run_jumping)
 
 RACKS = {"a0": "r0", "a1": "r0", "a2": "r1", "b0": "r0", "b1": "r1", "c0": "r0"}
 CHOICES = [
@@ -51,17 +52,6 @@ def measured(policy: RegionReads, **region_ms: float) -> RegionReads:
     return policy
 
 
-def in_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
-        async def body() -> None:
-            await test()
-
-        run_jumping(body())
-
-    return run
-
-
-@in_time
 async def test_own_region_first_then_another_rack_then_another_region() -> None:
     for seed in range(20):
         policy = measured(reads(seed), b=20, c=80)
@@ -73,14 +63,12 @@ async def test_own_region_first_then_another_rack_then_another_region() -> None:
         assert sorted(found) == sorted(RACKS)
 
 
-@in_time
 async def test_replicas_of_equal_latency_take_turns() -> None:
     policy = measured(reads(), b=20, c=80)
     firsts = {names(policy.order(CHOICES))[0] for _ in range(50)}
     assert firsts == {"a0", "a1", "a2"}
 
 
-@in_time
 async def test_unmeasured_region_is_tried_before_a_far_one() -> None:
     policy = measured(reads(), c=80)
     remote = [BY_NAME["b0"], BY_NAME["c0"]]
@@ -89,7 +77,6 @@ async def test_unmeasured_region_is_tried_before_a_far_one() -> None:
     assert names(policy.order(remote)) == ["c0", "b0"]
 
 
-@in_time
 async def test_slow_replica_sinks_longer_each_time_and_recovers() -> None:
     policy = measured(reads(random_class=WithoutJitter), b=20)
     pair = [BY_NAME["a0"], BY_NAME["b0"]]
@@ -106,14 +93,12 @@ async def test_slow_replica_sinks_longer_each_time_and_recovers() -> None:
     assert policy.counts.recovered == 1
 
 
-@in_time
 async def test_replicas_of_an_offline_region_are_asked_last() -> None:
     policy = reads(offline="a")
     policy.on_failure(BY_NAME["b0"])
     assert names(policy.order([BY_NAME["a0"], BY_NAME["b0"], BY_NAME["c0"]])) == ["c0", "b0", "a0"]
 
 
-@in_time
 async def test_silence_is_the_p99_of_the_region_with_a_floor_and_doubles() -> None:
     policy = reads()
     first, far = BY_NAME["a0"], BY_NAME["b0"]
@@ -128,7 +113,6 @@ async def test_silence_is_the_p99_of_the_region_with_a_floor_and_doubles() -> No
     assert policy.silence_ms(ReadKind.POLL, first, 2) == 2000
 
 
-@in_time
 async def test_replica_that_slows_down_does_not_raise_its_own_limit() -> None:
     policy = measured(reads(), a=2, b=80)
     for _ in range(10):
@@ -141,7 +125,6 @@ async def test_replica_that_slows_down_does_not_raise_its_own_limit() -> None:
     assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) == 100
 
 
-@in_time
 async def test_extra_requests_are_a_share_of_the_reads() -> None:
     policy = reads(settings=ReadSettings(extra_percent=5, extra_per_second=0))
     allowed = 0
@@ -153,7 +136,6 @@ async def test_extra_requests_are_a_share_of_the_reads() -> None:
     assert policy.counts.extra_refused == 2000 - allowed
 
 
-@in_time
 async def test_rare_reads_always_have_budget_for_one_extra_request() -> None:
     policy = reads()
     for _ in range(60):

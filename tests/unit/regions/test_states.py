@@ -1,7 +1,6 @@
 """Region and bookie states: what an operator closed gets no new data, in every process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -23,18 +22,10 @@ from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LossyStore
 
+pytestmark = pytest.mark.run_by(runner=run_jumping)
+
 BOOKIES = {"a0@00000001": "a", "a1@00000001": "a", "b0@00000001": "b"}
 A, B = Region("a"), Region("b")
-
-
-def in_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
-        async def body() -> None:
-            await test()
-
-        run_jumping(body())
-
-    return run
 
 
 async def cluster(store: MemoryStore) -> SteeredDirectory:
@@ -56,7 +47,6 @@ async def put(directory: SteeredDirectory, region: Region, state: PlacementState
     await directory.states.change(lambda states: states.with_region(region, state))
 
 
-@in_time
 async def test_command_is_effective_for_every_choice_that_starts_after_it() -> None:
     store = MemoryStore()
     here, elsewhere = await cluster(store), SteeredDirectory(store)
@@ -69,7 +59,6 @@ async def test_command_is_effective_for_every_choice_that_starts_after_it() -> N
     assert await open_bookies(elsewhere) == list(BOOKIES)
 
 
-@in_time
 async def test_single_bookie_can_be_closed() -> None:
     directory = await cluster(MemoryStore())
     bookie = BookieId("a0@00000001")
@@ -110,7 +99,6 @@ def test_states_survive_the_round_trip_and_damage_is_detected() -> None:
         )
 
 
-@in_time
 async def test_concurrent_changes_of_two_operators_are_both_applied() -> None:
     store = MemoryStore()
     one, other = PlacementStateStore(store), PlacementStateStore(store)
@@ -127,7 +115,6 @@ async def test_concurrent_changes_of_two_operators_are_both_applied() -> None:
     )
 
 
-@in_time
 async def test_lost_reply_is_resolved() -> None:
     store = LossyStore(MemoryStore())
     states = PlacementStateStore(store)
@@ -136,7 +123,6 @@ async def test_lost_reply_is_resolved() -> None:
     assert (await states.read()).regions == {A: PlacementState.DRAINED}
 
 
-@in_time
 async def test_cached_states_are_refreshed_even_without_a_watch() -> None:
     store = MemoryStore()
     states = PlacementStateStore(store)

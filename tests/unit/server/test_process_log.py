@@ -107,21 +107,20 @@ def test_a_command_shows_no_warnings_of_libraries(sample: Sample) -> None:
     assert not sample.lines()
 
 
-def test_an_exception_that_nobody_awaits_has_one_line_and_its_traceback(sample: Sample) -> None:
+async def test_an_exception_that_nobody_awaits_has_one_line_and_its_traceback(
+    sample: Sample,
+) -> None:
     async def fail() -> None:
         raise InvariantBrokenError("impossible", "0.1 s: A -> B by GO")
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(sample.log.log_failure)
-        for _ in range(100):
-            task = loop.create_task(fail(), name="scrub")
-            await asyncio.wait((task,))
-            context = {"message": "task failed", "exception": task.exception(), "task": task}
-            loop.call_exception_handler(context)
-
     sample.log.configure("info", "json")
-    asyncio.run(main())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(sample.log.log_failure)
+    for _ in range(100):
+        task = loop.create_task(fail(), name="scrub")
+        await asyncio.wait((task,))
+        context = {"message": "task failed", "exception": task.exception(), "task": task}
+        loop.call_exception_handler(context)
     (line,) = sample.lines()
     found = json.loads(line)
     assert (found["event"], found["task"]) == ("background task failed", "scrub")

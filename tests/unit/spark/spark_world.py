@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from rhumbline.spark.read.batch import RhumblineBatchReader
 from rhumbline.spark.read.options import Options, parse_options
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
@@ -22,7 +22,6 @@ def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
     """Archive stream "s" of namespace "test" below ``root`` and return its records."""
     rows: list[Row] = []
 
-    @in_world
     async def make(world: LogWorld) -> None:
         await fill_stream(world, segments=segments)
         memory = DictColdStore()
@@ -33,7 +32,8 @@ def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
-    make()
+    world = LogWorld.create()
+    world.run(make(world))
     return rows
 
 

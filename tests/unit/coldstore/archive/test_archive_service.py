@@ -17,7 +17,7 @@ from rhumbline.core.protocol.errors import InvalidArgumentError, UnavailableErro
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.core.runtime.primitives.rate_limiter import RateLimiter
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
@@ -49,7 +49,6 @@ def service(
     )
 
 
-@in_world
 async def test_segments_are_archived_and_retired_once(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
@@ -72,7 +71,6 @@ async def test_segments_are_archived_and_retired_once(world: LogWorld) -> None:
     assert world.ledgers.ledgers == {}
 
 
-@in_world
 async def test_a_claimed_stream_is_skipped(world: LogWorld) -> None:
     await fill_stream(world)
     first, second = service(world, DictColdStore()), service(world, DictColdStore())
@@ -95,7 +93,6 @@ class RefusingColdStore(DictColdStore):
         return await super().put_if_absent(key, data)
 
 
-@in_world
 async def test_a_fault_of_one_stream_does_not_stop_others(world: LogWorld) -> None:
     await fill_stream(world)
     writer = await world.writer("t")
@@ -111,7 +108,6 @@ async def test_a_fault_of_one_stream_does_not_stop_others(world: LogWorld) -> No
     await session.close()
 
 
-@in_world
 async def test_bandwidth_is_bounded(world: LogWorld) -> None:
     await fill_stream(world, segments=3)
     loop = asyncio.get_running_loop()
@@ -125,7 +121,6 @@ async def test_bandwidth_is_bounded(world: LogWorld) -> None:
     await session.close()
 
 
-@in_world
 async def test_parts_of_other_attempts_are_deleted(world: LogWorld) -> None:
     await fill_stream(world, segments=1)
     cold = DictColdStore()
@@ -143,7 +138,6 @@ async def test_parts_of_other_attempts_are_deleted(world: LogWorld) -> None:
     await session.close()
 
 
-@in_world
 async def test_a_cold_store_without_the_earlier_archives_is_named(world: LogWorld) -> None:
     """``archive run --cold OTHER`` said that nothing was left to archive over an empty store."""
     await fill_stream(world)

@@ -24,7 +24,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.record_set import Kind, decode_entry, encode_control, encode_record_set
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.protocol.start import AtSequenceId, AtTxid
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
@@ -48,7 +48,6 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archived_ledger, "CHUNK_BYTES_MAX", 300)
 
 
-@in_world
 async def test_the_archive_returns_the_same_records(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
@@ -59,7 +58,6 @@ async def test_the_archive_returns_the_same_records(world: LogWorld) -> None:
     assert len(before) == 120
 
 
-@in_world
 async def test_archived_hot_and_open_segments_form_one_stream(world: LogWorld) -> None:
     await fill_stream(world)
     await archive_segments(world, DictColdStore(), upto=3)
@@ -75,7 +73,6 @@ async def test_archived_hot_and_open_segments_form_one_stream(world: LogWorld) -
     await writer.close()
 
 
-@in_world
 async def test_reading_starts_at_any_archived_record(world: LogWorld) -> None:
     await fill_stream(world)
     all_fields = comparable(await read_records(world))
@@ -90,7 +87,6 @@ async def test_reading_starts_at_any_archived_record(world: LogWorld) -> None:
         assert comparable(await read_records(world, AtTxid(record.txid))) == all_fields[first:]
 
 
-@in_world
 async def test_a_reader_continues_when_its_ledger_is_deleted(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
@@ -103,7 +99,6 @@ async def test_a_reader_continues_when_its_ledger_is_deleted(world: LogWorld) ->
     assert comparable(seen) == before
 
 
-@in_world
 async def test_reading_without_the_archive_names_the_setting(world: LogWorld) -> None:
     await fill_stream(world)
     await archive_segments(world, DictColdStore())
@@ -114,7 +109,6 @@ async def test_reading_without_the_archive_names_the_setting(world: LogWorld) ->
         await read_records(world)
 
 
-@in_world
 async def test_a_hot_copy_is_kept_if_its_archive_is_damaged(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -132,7 +126,6 @@ async def test_a_hot_copy_is_kept_if_its_archive_is_damaged(world: LogWorld) -> 
     assert (await world.namespace.maintain("s")).retired == (2, 3, 4)
 
 
-@in_world
 async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
@@ -156,7 +149,6 @@ async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -
     assert comparable(await read_records(world)) == before
 
 
-@in_world
 async def test_recent_segments_and_producer_snapshots_stay_hot(world: LogWorld) -> None:
     policy = StreamPolicy(roll_bytes=1 << 40, hot_retention_ms=1000)
     for number in range(3):
@@ -174,7 +166,6 @@ async def test_recent_segments_and_producer_snapshots_stay_hot(world: LogWorld) 
     await writer.close()
 
 
-@in_world
 async def test_a_purge_keeps_the_archive_until_its_own_retention_ends(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -205,7 +196,6 @@ async def test_a_purge_keeps_the_archive_until_its_own_retention_ends(world: Log
     assert len(await read_records(world)) == 60
 
 
-@in_world
 async def test_archives_of_an_earlier_stream_of_the_name_do_not_expire(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -222,7 +212,6 @@ async def test_archives_of_an_earlier_stream_of_the_name_do_not_expire(world: Lo
     assert not await cold.list("test/s/lssn=0000000000000000002")
 
 
-@in_world
 async def test_the_chain_of_archives_continues_over_purged_segments(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -234,7 +223,6 @@ async def test_the_chain_of_archives_continues_over_purged_segments(world: LogWo
     check_chain(await list_manifests(cold))
 
 
-@in_world
 async def test_a_deleted_archive_is_reported_as_a_missing_ledger(world: LogWorld) -> None:
     await fill_stream(world, segments=2)
     cold = DictColdStore()
@@ -264,7 +252,6 @@ def test_entries_are_rebuilt_with_the_same_slots_and_positions(
 ) -> None:
     """``None`` is a control record, alone in its entry or between data."""
 
-    @in_world
     async def check(world: LogWorld) -> None:
         await world.namespace.create_stream("s", StreamPolicy(hot_retention_ms=0))
         writer = await world.writer("s")
@@ -305,4 +292,5 @@ def test_entries_are_rebuilt_with_the_same_slots_and_positions(
         writer._pipeline.fail(RhumblineError("over"))
         await later.close()
 
-    check()
+    world = LogWorld.create()
+    world.run(check(world))

@@ -25,7 +25,7 @@ from rhumbline.core.protocol.errors import (
     StreamExistsError,
     UnavailableError,
 )
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
@@ -44,7 +44,6 @@ async def empty_cluster(cold: DictColdStore) -> LogWorld:
     return world
 
 
-@in_world
 async def test_restored_records_keep_their_positions(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -65,7 +64,6 @@ async def test_restored_records_keep_their_positions(world: LogWorld) -> None:
     assert await other.namespace.streams() == []
 
 
-@in_world
 async def test_an_archive_without_its_oldest_segments_is_restored(
     world: LogWorld,
 ) -> None:
@@ -78,7 +76,6 @@ async def test_an_archive_without_its_oldest_segments_is_restored(
     assert comparable(await read_records(other)) == before[60:]
 
 
-@in_world
 async def test_gaps_and_existing_streams_are_refused(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -94,7 +91,6 @@ async def test_gaps_and_existing_streams_are_refused(world: LogWorld) -> None:
         await restore_stream(other.store, known, manifests)
 
 
-@in_world
 async def test_a_restore_continues_after_a_crash_at_any_step(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -134,7 +130,6 @@ async def copied(
     return manifests
 
 
-@in_world
 async def test_purged_range_comes_back_as_a_new_stream_with_its_policy(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -164,7 +159,6 @@ async def test_purged_range_comes_back_as_a_new_stream_with_its_policy(world: Lo
     await writer.close()
 
 
-@in_world
 async def test_deleted_stream_comes_back_beside_the_next_stream_of_its_name(
     world: LogWorld,
 ) -> None:
@@ -181,7 +175,6 @@ async def test_deleted_stream_comes_back_beside_the_next_stream_of_its_name(
     await check_name_is_free(StreamStore(world.store, "test"), "other")
 
 
-@in_world
 async def test_copy_continues_after_an_error_at_any_step(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
@@ -212,7 +205,6 @@ async def test_copy_continues_after_an_error_at_any_step(world: LogWorld) -> Non
     assert steps > 8
 
 
-@in_world
 async def test_copy_refuses_a_name_with_other_archives_and_damaged_parts(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()

@@ -20,7 +20,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ObjectStat
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 class MemoryColdStore:
@@ -86,7 +86,6 @@ def archiver(world: LogWorld, cold: MemoryColdStore, streams: StreamStore) -> Se
     return SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
 
 
-@in_world
 async def test_archived_segments_form_a_chain(world: LogWorld) -> None:
     streams, cold = await write_stream(world), MemoryColdStore()
     first = await archiver(world, cold, streams).archive("s", 1)
@@ -101,7 +100,6 @@ async def test_archived_segments_form_a_chain(world: LogWorld) -> None:
     assert await archiver(world, cold, streams).archive("s", 1) == first, "a repeat changes nothing"
 
 
-@in_world
 async def test_open_missing_and_out_of_order_segments_are_refused(world: LogWorld) -> None:
     streams, cold = await write_stream(world), MemoryColdStore()
     for lssn, message in (
@@ -113,7 +111,6 @@ async def test_open_missing_and_out_of_order_segments_are_refused(world: LogWorl
             await archiver(world, cold, streams).archive("s", lssn)
 
 
-@in_world
 async def test_a_crash_at_any_step_leaves_no_archive_or_a_complete_one(world: LogWorld) -> None:
     streams = await write_stream(world)
     outcomes = set()
@@ -133,7 +130,6 @@ async def test_a_crash_at_any_step_leaves_no_archive_or_a_complete_one(world: Lo
     assert "none" in outcomes
 
 
-@in_world
 async def test_a_lost_reply_does_not_fail_the_archiver(world: LogWorld) -> None:
     streams = await write_stream(world)
     for step in range(1, 8):
@@ -143,7 +139,6 @@ async def test_a_lost_reply_does_not_fail_the_archiver(world: LogWorld) -> None:
         await verify_segment(cold, manifest)
 
 
-@in_world
 async def test_concurrent_archivers_make_one_archive(world: LogWorld) -> None:
     streams, cold = await write_stream(world), MemoryColdStore()
     attempts = [archiver(world, cold, streams).archive("s", 1) for _ in range(4)]
@@ -156,31 +151,26 @@ async def test_concurrent_archivers_make_one_archive(world: LogWorld) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "swap"])
-def test_a_damaged_part_is_detected(damage: str) -> None:
-    @in_world
-    async def check(world: LogWorld) -> None:
-        streams, cold = await write_stream(world), MemoryColdStore()
-        manifest = await archiver(world, cold, streams).archive("s", 1)
-        other = await archiver(world, cold, streams).archive("s", 2)
-        key = next(k for k in cold.objects if k.endswith(manifest.parts[0].name))
-        data = cold.objects[key]
-        if damage == "flip":
-            cold.objects[key] = data[:200] + bytes([data[200] ^ 1]) + data[201:]
-        elif damage == "cut":
-            cold.objects[key] = data[:-1]
-        elif damage == "remove":
-            del cold.objects[key]
-        else:
-            cold.objects[key] = next(
-                v for k, v in cold.objects.items() if k.endswith(other.parts[0].name)
-            )
-        with pytest.raises(CorruptionError):
-            await verify_segment(cold, manifest)
-
-    check()
+async def test_a_damaged_part_is_detected(world: LogWorld, damage: str) -> None:
+    streams, cold = await write_stream(world), MemoryColdStore()
+    manifest = await archiver(world, cold, streams).archive("s", 1)
+    other = await archiver(world, cold, streams).archive("s", 2)
+    key = next(k for k in cold.objects if k.endswith(manifest.parts[0].name))
+    data = cold.objects[key]
+    if damage == "flip":
+        cold.objects[key] = data[:200] + bytes([data[200] ^ 1]) + data[201:]
+    elif damage == "cut":
+        cold.objects[key] = data[:-1]
+    elif damage == "remove":
+        del cold.objects[key]
+    else:
+        cold.objects[key] = next(
+            v for k, v in cold.objects.items() if k.endswith(other.parts[0].name)
+        )
+    with pytest.raises(CorruptionError):
+        await verify_segment(cold, manifest)
 
 
-@in_world
 async def test_a_manifest_of_another_segment_is_refused(world: LogWorld) -> None:
     streams, cold = await write_stream(world), MemoryColdStore()
     await archiver(world, cold, streams).archive("s", 1)
@@ -189,7 +179,6 @@ async def test_a_manifest_of_another_segment_is_refused(world: LogWorld) -> None
         await read_manifest(cold, "test", "s", 2)
 
 
-@in_world
 async def test_a_large_segment_has_several_parts(world: LogWorld) -> None:
     before = archive_module.PART_PAYLOAD_BYTES
     archive_module.PART_PAYLOAD_BYTES = 100

@@ -123,33 +123,30 @@ async def test_copy_from_the_last_start_is_in_limbo_after_an_orderly_shutdown() 
 
 
 @pytest.mark.parametrize("is_older", [True, False])
-def test_end_of_the_log_is_recorded_while_the_bookie_runs(
+async def test_end_of_the_log_is_recorded_while_the_bookie_runs(
     monkeypatch: pytest.MonkeyPatch, is_older: bool
 ) -> None:
     """A copy from before the last record is detected; what a kill leaves is not one."""
     monkeypatch.setattr(bookie_module, "RECORD_MS", 20)
 
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 3)
-        older = disk.copy()
-        await add(bookie, 3, 6)
-        end = bookie.storage.log.durable_end
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if (await stored_record(world, bookie_id)).end >= end:
-                break
-        await add(bookie, 6, 9)
-        killed = disk.copy()
-        await record_nothing(bookie)
-        if is_older:
-            await check_limbo(world, older, "the log ends at file 1")
-        else:
-            await check_no_limbo(world, killed)
-        await world.aclose()
-
-    asyncio.run(main())
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 3)
+    older = disk.copy()
+    await add(bookie, 3, 6)
+    end = bookie.storage.log.durable_end
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if (await stored_record(world, bookie_id)).end >= end:
+            break
+    await add(bookie, 6, 9)
+    killed = disk.copy()
+    await record_nothing(bookie)
+    if is_older:
+        await check_limbo(world, older, "the log ends at file 1")
+    else:
+        await check_no_limbo(world, killed)
+    await world.aclose()
 
 
 async def _do_nothing(end: int, limbo: str, *, is_final: bool = False) -> None:
@@ -193,24 +190,23 @@ async def test_lost_end_marker_is_no_evidence_of_a_copy() -> None:
     await world.aclose()
 
 
-def test_end_of_the_log_is_recorded_when_a_log_file_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_end_of_the_log_is_recorded_when_a_log_file_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bookie_module, "_RECORD_PAUSE_MS", 1)
 
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, BookieConfig(log_file_bytes=4 << 10), is_backup=True)
-        first = (await stored_record(world, bookie_id)).end
-        await add(bookie, 0, 400)
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if (await stored_record(world, bookie_id)).end >> 40 > first >> 40:
-                break
-        else:
-            raise AssertionError("the end was not recorded before the regular time")
-        await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, BookieConfig(log_file_bytes=4 << 10), is_backup=True)
+    first = (await stored_record(world, bookie_id)).end
+    await add(bookie, 0, 400)
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if (await stored_record(world, bookie_id)).end >> 40 > first >> 40:
+            break
+    else:
+        raise AssertionError("the end was not recorded before the regular time")
+    await bookie.aclose()
+    await world.aclose()
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["request lost", "reply lost"])
@@ -285,30 +281,27 @@ async def test_metadata_store_that_is_older_than_the_storage_is_refused() -> Non
     await world.aclose()
 
 
-def test_bookie_whose_copy_was_started_accepts_no_more_adds(
+async def test_bookie_whose_copy_was_started_accepts_no_more_adds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bookie_module, "RECORD_MS", 20)
 
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await world.store.put(
-            Paths().start(bookie_id), encode(StartRecord(2, "feedfeedfeedfeed", 0, ""))
-        )
-        wire = await Wire.connect(bookie)
-        assert await wire.add(entry(1, 0)) == Code.OK
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if bookie.service.failure is not None:
-                break
-        assert await wire.add(entry(1, 1)) == Code.IO
-        await wire.aclose()
-        await bookie.aclose()
-        assert (await stored_record(world, bookie_id)).token == "feedfeedfeedfeed"
-        await world.aclose()
-
-    asyncio.run(main())
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await world.store.put(
+        Paths().start(bookie_id), encode(StartRecord(2, "feedfeedfeedfeed", 0, ""))
+    )
+    wire = await Wire.connect(bookie)
+    assert await wire.add(entry(1, 0)) == Code.OK
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if bookie.service.failure is not None:
+            break
+    assert await wire.add(entry(1, 1)) == Code.IO
+    await wire.aclose()
+    await bookie.aclose()
+    assert (await stored_record(world, bookie_id)).token == "feedfeedfeedfeed"
+    await world.aclose()
 
 
 async def test_late_reply_of_a_record_is_no_foreign_start() -> None:

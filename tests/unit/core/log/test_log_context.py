@@ -4,10 +4,9 @@ from rhumbline.core.log.log_context import LogContext
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import RhumblineError
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
-@in_world
 async def test_counts_records_entries_and_failed_segments(world: LogWorld) -> None:
     context = LogContext()
     namespace = Namespace(
@@ -29,7 +28,6 @@ async def test_counts_records_entries_and_failed_segments(world: LogWorld) -> No
     assert found["acks"]["count"] == found["entries"]
 
 
-@in_world
 async def test_failed_records_are_not_counted(world: LogWorld) -> None:
     context = LogContext()
     namespace = Namespace(

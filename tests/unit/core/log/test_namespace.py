@@ -6,10 +6,9 @@ import pytest
 
 from rhumbline.core.protocol.errors import StreamLostError
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
-@in_world
 async def test_appended_records_are_read_in_order(world: LogWorld) -> None:
     writer = await world.writer("s")
     tickets = [writer.append(b"%d" % n) for n in range(1000)]
@@ -22,7 +21,6 @@ async def test_appended_records_are_read_in_order(world: LogWorld) -> None:
     assert [r.sequence_id for r in records] == list(range(1000))
 
 
-@in_world
 async def test_tail_reader_sees_a_single_record_soon(world: LogWorld) -> None:
     writer = await world.writer("s")
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -33,7 +31,6 @@ async def test_tail_reader_sees_a_single_record_soon(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_second_writer_continues_and_the_first_one_fails(world: LogWorld) -> None:
     first = await world.writer("s")
     await first.append(b"a")

@@ -3,12 +3,11 @@
 import asyncio
 
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 STREAMS = 500
 
 
-@in_world
 async def test_idle_writers_and_readers_hold_no_task_and_no_timer(world: LogWorld) -> None:
     loop = asyncio.get_running_loop()
     tasks_before = len(asyncio.all_tasks())
@@ -30,7 +29,6 @@ async def test_idle_writers_and_readers_hold_no_task_and_no_timer(world: LogWorl
         await writer.close()
 
 
-@in_world
 async def test_listing_by_prefix_in_pages(world: LogWorld) -> None:
     names = [f"{kind}-{n:03d}" for kind in ("a", "ab", "b", "b0", "z") for n in range(20)]
     for name in names:

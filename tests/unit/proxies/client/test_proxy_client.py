@@ -12,7 +12,7 @@ from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.proxies.client.proxy_client import ProxyClient, ProxyNamespace
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
 from rhumbline.proxies.rpc.rpc_transport import RpcTransport
-from rhumbline.tests.support.fakes.log_world import LogWorld, ManualClock, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld, ManualClock
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
 
 
@@ -46,7 +46,6 @@ class WorldNamespace(ProxyNamespace):
         return self._world.writer(name, timeout_ms=2_000)
 
 
-@in_world
 async def test_errors_and_cancellation_of_the_block_are_not_hidden(log: LogWorld) -> None:
     """The error of closing replaced the block's own, and cancellation."""
     world = ProxyWorld(log)

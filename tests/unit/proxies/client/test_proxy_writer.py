@@ -14,11 +14,10 @@ from rhumbline.core.protocol.errors import (
     TxidOutOfOrderError,
 )
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld, an_item
 
 
-@in_world
 async def test_records_appended_in_one_loop_iteration_become_one_set(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -45,7 +44,6 @@ async def test_records_appended_in_one_loop_iteration_become_one_set(log: LogWor
         assert own_positions == sorted(own_positions)
 
 
-@in_world
 async def test_record_that_the_proxy_refuses_fails_only_its_own_writer(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -66,7 +64,6 @@ async def test_record_that_the_proxy_refuses_fails_only_its_own_writer(log: LogW
     assert [p for _, p in await world.contents("s")] == [b"high", b"a", b"b"]
 
 
-@in_world
 async def test_writer_that_passes_txids_later_keeps_its_order(log: LogWorld) -> None:
     world = ProxyWorld(log)
     log.ledgers.delay_s = lambda: 0.02
@@ -90,7 +87,6 @@ async def test_writer_that_passes_txids_later_keeps_its_order(log: LogWorld) -> 
     assert [p for p in contents if p.startswith(b"b")] == [b"b0", b"b1", b"b2"]
 
 
-@in_world
 async def test_failed_producer_fails_the_producer_that_follows_it(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -108,7 +104,6 @@ async def test_failed_producer_fails_the_producer_that_follows_it(log: LogWorld)
     await world.stop()
 
 
-@in_world
 async def test_closing_or_aborting_a_writer_does_not_affect_others(log: LogWorld) -> None:
     world = ProxyWorld(log)
     log.ledgers.delay_s = lambda: 0.02
@@ -135,7 +130,6 @@ async def test_closing_or_aborting_a_writer_does_not_affect_others(log: LogWorld
     assert [p for _, p in await world.contents("s")] == [b"x", b"x", b"x", b"y", b"z"]
 
 
-@in_world
 async def test_writer_opened_after_a_failure_gets_a_new_producer(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("one:1")
@@ -153,7 +147,6 @@ async def test_writer_opened_after_a_failure_gets_a_new_producer(log: LogWorld) 
     assert [p for _, p in await world.contents("s")] == [b"y"]
 
 
-@in_world
 async def test_application_sets_follow_the_records_appended_before(log: LogWorld) -> None:
     world = ProxyWorld(log)
     log.ledgers.delay_s = lambda: 0.02
@@ -168,7 +161,6 @@ async def test_application_sets_follow_the_records_appended_before(log: LogWorld
     assert [p for _, p in await world.contents("s")] == [b"a", b"b", b"c"]
 
 
-@in_world
 async def test_record_limit_of_the_policy_holds_for_every_kind_of_append(log: LogWorld) -> None:
     policy = StreamPolicy(record_bytes_max=100)
     await log.namespace.create_stream("s", policy)

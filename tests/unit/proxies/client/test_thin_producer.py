@@ -21,11 +21,10 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
 
 
-@in_world
 async def test_records_are_stored_at_their_acknowledged_positions(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -43,7 +42,6 @@ async def test_records_are_stored_at_their_acknowledged_positions(log: LogWorld)
     assert dict(await world.contents("s")) == results
 
 
-@in_world
 async def test_own_txids_are_kept_and_missing_ones_are_assigned(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -58,7 +56,6 @@ async def test_own_txids_are_kept_and_missing_ones_are_assigned(log: LogWorld) -
         writer.append(b"d", 8)
 
 
-@in_world
 async def test_invalid_records_are_refused_before_they_are_sent(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("one:1")
@@ -78,7 +75,6 @@ async def test_invalid_records_are_refused_before_they_are_sent(log: LogWorld) -
     await world.stop()
 
 
-@in_world
 async def test_deadline_fails_the_append_with_the_known_outcome(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -97,7 +93,6 @@ async def test_deadline_fails_the_append_with_the_known_outcome(log: LogWorld) -
     await world.stop()
 
 
-@in_world
 async def test_graceful_stop_is_invisible_to_producers(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -151,65 +146,58 @@ async def produce(
 
 
 @pytest.mark.seeds(25)
-def test_no_record_is_lost_or_doubled_by_crashes_and_handovers(seed: int) -> None:
-    @in_world
-    async def history(log: LogWorld) -> None:
-        random = Random(seed)
-        world = ProxyWorld(log)
-        log.ledgers.delay_s = lambda: random.random() * 0.02
-        await log.namespace.create_stream("s")
-        config = ProxyConfig(stream_records_per_s=random.choice([0, 0, 200]))
-        await world.start("p0:1", "p1:1", config=config)
-        acked: dict[Dlsn, bytes] = {}
-        unknown: set[bytes] = set()
-        transport = world.transport("p0:1", "p1:1", "p2:1", "p3:1", "p4:1")
-        for address in ("p2:1", "p3:1", "p4:1"):
-            world.proxies[address] = dead = type(world.proxies["p0:1"])(
-                world, address, "east", config
-            )
-            dead.is_dead = True
-        loop = asyncio.get_running_loop()
-        producers = [
-            loop.create_task(
-                produce(
-                    world.writer("s", transport), f"w{w}", Random(seed * 100 + w), acked, unknown
-                )
-            )
-            for w in range(4)
-        ]
-        alive, fresh = ["p0:1", "p1:1"], 2
-        for _ in range(3):
-            await asyncio.sleep(random.random() * 3)
-            victim = world.proxies[alive.pop(random.randrange(2))]
-            ending = loop.create_task(victim.crash() if random.random() < 0.6 else victim.stop())
-            address = f"p{fresh}:1"
-            fresh += 1
-            await world.start(address, config=config)
-            alive.append(address)
-            if random.random() < 0.3:
-                log.ledgers.fail_writers()
-            await ending
-        for task in producers:
-            await task
-        await world.stop()
-        contents = await world.contents("s")
-        payload_at = dict(contents)
-        counts = Counter(payload for _, payload in contents)
-        assert all(count == 1 for count in counts.values()), "doubled"
-        assert {d: payload_at.get(d) for d in acked} == acked, "lost or moved"
-        assert set(counts) - set(acked.values()) <= unknown, (
-            "stored, but neither acknowledged nor unknown"
+async def test_no_record_is_lost_or_doubled_by_crashes_and_handovers(
+    log: LogWorld, seed: int
+) -> None:
+    random = Random(seed)
+    world = ProxyWorld(log)
+    log.ledgers.delay_s = lambda: random.random() * 0.02
+    await log.namespace.create_stream("s")
+    config = ProxyConfig(stream_records_per_s=random.choice([0, 0, 200]))
+    await world.start("p0:1", "p1:1", config=config)
+    acked: dict[Dlsn, bytes] = {}
+    unknown: set[bytes] = set()
+    transport = world.transport("p0:1", "p1:1", "p2:1", "p3:1", "p4:1")
+    for address in ("p2:1", "p3:1", "p4:1"):
+        world.proxies[address] = dead = type(world.proxies["p0:1"])(world, address, "east", config)
+        dead.is_dead = True
+    loop = asyncio.get_running_loop()
+    producers = [
+        loop.create_task(
+            produce(world.writer("s", transport), f"w{w}", Random(seed * 100 + w), acked, unknown)
         )
-        for w in range(4):
-            own_payloads = [p for _, p in contents if p.startswith(b"w%d-" % w)]
-            numbers = [int(p.split(b"-")[1]) for p in own_payloads]
-            assert numbers == sorted(numbers), "out of order"
-        assert len(acked) == 240, "every record is acknowledged in the end"
+        for w in range(4)
+    ]
+    alive, fresh = ["p0:1", "p1:1"], 2
+    for _ in range(3):
+        await asyncio.sleep(random.random() * 3)
+        victim = world.proxies[alive.pop(random.randrange(2))]
+        ending = loop.create_task(victim.crash() if random.random() < 0.6 else victim.stop())
+        address = f"p{fresh}:1"
+        fresh += 1
+        await world.start(address, config=config)
+        alive.append(address)
+        if random.random() < 0.3:
+            log.ledgers.fail_writers()
+        await ending
+    for task in producers:
+        await task
+    await world.stop()
+    contents = await world.contents("s")
+    payload_at = dict(contents)
+    counts = Counter(payload for _, payload in contents)
+    assert all(count == 1 for count in counts.values()), "doubled"
+    assert {d: payload_at.get(d) for d in acked} == acked, "lost or moved"
+    assert set(counts) - set(acked.values()) <= unknown, (
+        "stored, but neither acknowledged nor unknown"
+    )
+    for w in range(4):
+        own_payloads = [p for _, p in contents if p.startswith(b"w%d-" % w)]
+        numbers = [int(p.split(b"-")[1]) for p in own_payloads]
+        assert numbers == sorted(numbers), "out of order"
+    assert len(acked) == 240, "every record is acknowledged in the end"
 
-    history()
 
-
-@in_world
 async def test_closed_writer_accepts_nothing(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")

@@ -12,7 +12,7 @@ from rhumbline.proxies.membership import READ, WRITE
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 async def a_service(log: LogWorld, address: str, role: str, region: str) -> ProxyService:
@@ -42,7 +42,6 @@ async def read(service: ProxyService, *tried: str, received: list[Message | byte
     await service.stream_calls[methods.READ](requests(*tried), send)
 
 
-@in_world
 async def test_stopping_proxy_redirects_present_and_new_readers(log: LogWorld) -> None:
     await log.namespace.create_stream("s")
     near = await a_service(log, "near:1", READ, "east")

@@ -13,7 +13,7 @@ from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, ProxyMembership
 from rhumbline.proxies.read.read_proxy import OpenedTail, ReadProxy
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 class Proxy(ReadProxy):
@@ -60,7 +60,6 @@ async def payloads(
     return found
 
 
-@in_world
 async def test_a_hundred_readers_share_one_read_of_each_entry(log: LogWorld) -> None:
     writer = await log.writer("s")
     await writer.append(b"before")
@@ -80,55 +79,52 @@ async def test_a_hundred_readers_share_one_read_of_each_entry(log: LogWorld) -> 
 
 @pytest.mark.parametrize("cache_bytes", [1, 2_000, 1 << 20])
 @pytest.mark.seeds(5)
-def test_readers_of_any_speed_and_start_miss_nothing(seed: int, cache_bytes: int) -> None:
-    @in_world
-    async def run(log: LogWorld) -> None:
-        random = Random(seed)
-        log.ledgers.delay_s = lambda: random.random() * 0.01
-        writer = await log.writer("s")
-        proxy = await a_proxy(log, ProxyConfig(cache_bytes_max=cache_bytes))
-        sent: list[bytes] = []
-        positions: list[Dlsn] = []
-        readers: list[tuple[int, asyncio.Task[list[bytes]]]] = []
-        total = 120
-        for n in range(total):
-            if n % 10 == 0:
-                start: Start = EARLIEST
-                first = 0
-                if sent and random.random() < 0.7:
-                    start, first = LATEST, len(sent)
-                elif sent and random.random() < 0.5:
-                    first = random.randrange(len(sent))
-                    start = positions[first]
-                opened = await proxy.open("test", "s", start)
-                work = payloads(
-                    proxy,
-                    opened,
-                    total - first,
-                    last=b"%d" % (total - 1),
-                    pause_s=random.choice([0, 0.05, 0.2]),
-                )
-                readers.append((first, asyncio.ensure_future(work)))
-            if n in (30, 70):  # another writer: the next segment
-                await writer.close()
-                writer = await log.writer("s")
-            payload = b"%d" % n
-            positions.append((await writer.append(payload)).dlsn)
-            sent.append(payload)
-            await asyncio.sleep(random.random() * 0.05)
-        for first, reader in readers:
-            found = await asyncio.wait_for(reader, 60)
-            # A position names a record, but its entry is sent whole, and a record acknowledged just
-            # before a read from LATEST may have become readable after the read began.
-            assert len(found) >= total - first
-            assert found == sent[total - len(found) :]
-        await proxy.aclose()
-        await writer.close()
-
-    run()
+async def test_readers_of_any_speed_and_start_miss_nothing(
+    log: LogWorld, seed: int, cache_bytes: int
+) -> None:
+    random = Random(seed)
+    log.ledgers.delay_s = lambda: random.random() * 0.01
+    writer = await log.writer("s")
+    proxy = await a_proxy(log, ProxyConfig(cache_bytes_max=cache_bytes))
+    sent: list[bytes] = []
+    positions: list[Dlsn] = []
+    readers: list[tuple[int, asyncio.Task[list[bytes]]]] = []
+    total = 120
+    for n in range(total):
+        if n % 10 == 0:
+            start: Start = EARLIEST
+            first = 0
+            if sent and random.random() < 0.7:
+                start, first = LATEST, len(sent)
+            elif sent and random.random() < 0.5:
+                first = random.randrange(len(sent))
+                start = positions[first]
+            opened = await proxy.open("test", "s", start)
+            work = payloads(
+                proxy,
+                opened,
+                total - first,
+                last=b"%d" % (total - 1),
+                pause_s=random.choice([0, 0.05, 0.2]),
+            )
+            readers.append((first, asyncio.ensure_future(work)))
+        if n in (30, 70):  # another writer: the next segment
+            await writer.close()
+            writer = await log.writer("s")
+        payload = b"%d" % n
+        positions.append((await writer.append(payload)).dlsn)
+        sent.append(payload)
+        await asyncio.sleep(random.random() * 0.05)
+    for first, reader in readers:
+        found = await asyncio.wait_for(reader, 60)
+        # A position names a record, but its entry is sent whole, and a record acknowledged just
+        # before a read from LATEST may have become readable after the read began.
+        assert len(found) >= total - first
+        assert found == sent[total - len(found) :]
+    await proxy.aclose()
+    await writer.close()
 
 
-@in_world
 async def test_read_can_stop_at_the_present_end(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
@@ -143,7 +139,6 @@ async def test_read_can_stop_at_the_present_end(log: LogWorld) -> None:
     await proxy.aclose()
 
 
-@in_world
 async def test_end_of_a_stream_ends_its_reads(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
@@ -155,7 +150,6 @@ async def test_end_of_a_stream_ends_its_reads(log: LogWorld) -> None:
     await proxy.aclose()
 
 
-@in_world
 async def test_truncated_start_fails_or_is_advanced(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
@@ -170,7 +164,6 @@ async def test_truncated_start_fails_or_is_advanced(log: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_readers_are_limited_and_redirected_to_the_proxy_of_their_stream(
     log: LogWorld,
 ) -> None:
@@ -196,7 +189,6 @@ async def test_readers_are_limited_and_redirected_to_the_proxy_of_their_stream(
     await two.aclose()
 
 
-@in_world
 async def test_timeout_of_a_waiting_reader_loses_no_entry(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
@@ -215,7 +207,6 @@ async def test_timeout_of_a_waiting_reader_loses_no_entry(log: LogWorld) -> None
     await writer.close()
 
 
-@in_world
 async def test_readers_return_when_their_preferred_proxy_is_back(log: LogWorld) -> None:
     await log.namespace.create_stream("s")
     one = await a_proxy(log, ProxyConfig(), "one:1")

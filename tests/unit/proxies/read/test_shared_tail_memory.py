@@ -19,7 +19,7 @@ from rhumbline.proxies.read.shared_tail import (
     TailCursor,
 )
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 class Entry(NamedTuple):
@@ -132,7 +132,6 @@ async def test_cursor_of_a_closed_tail_is_redirected() -> None:
     assert source.is_closed
 
 
-@in_world
 async def test_replaced_tail_is_closed_by_its_last_reader(log: LogWorld) -> None:
     await log.namespace.create_stream("s")
     membership = ProxyMembership(

@@ -16,7 +16,7 @@ from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.runtime.trace_context import trace_extension, traceparent_of_set
 from rhumbline.core.runtime.tracing import TraceStep, Value
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
 
 ANNE = b"a" * 16
@@ -68,7 +68,6 @@ async def traces(log: LogWorld, count: int) -> list[str | None]:
     return [batch.traceparent for batch in found if batch is not None]
 
 
-@in_world
 async def test_writer_traces_numbered_sets(log: LogWorld) -> None:
     tracer = traced(log)
     writer = await log.writer("s")
@@ -95,7 +94,6 @@ def a_set(sequence: int, extension: bytes = b"") -> bytes:
     )
 
 
-@in_world
 async def test_thin_writer_traces_sets_that_have_no_trace(log: LogWorld) -> None:
     tracer = traced(log)
     others = f"00-{'ab' * 16}-{'cd' * 8}-01"
@@ -112,7 +110,6 @@ async def test_thin_writer_traces_sets_that_have_no_trace(log: LogWorld) -> None
     assert await traces(log, 2) == [tracer.appends[0].traceparent, others]
 
 
-@in_world
 async def test_unsampled_sets_are_sent_unchanged(log: LogWorld) -> None:
     traced(log, samples=False)
     world = ProxyWorld(log)

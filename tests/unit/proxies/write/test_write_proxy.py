@@ -23,14 +23,13 @@ from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.append_session import RESULTS_MAX, AppendSession
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.proxies.proxy_world import Connection, Outcome, ProxyWorld, an_item
 
 ANNE, BERT = b"a" * 16, b"b" * 16
 
 
-@in_world
 async def test_sets_of_many_producers_share_entries_and_keep_their_records(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s", StreamPolicy(flush=FlushPolicy(period_ms=10)))
@@ -50,7 +49,6 @@ async def test_sets_of_many_producers_share_entries_and_keep_their_records(log: 
         assert found[first._replace(slot=first.slot + 1)] == b"+%d" % n
 
 
-@in_world
 async def test_stream_has_one_owner_and_other_proxies_redirect_to_it(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -69,7 +67,6 @@ async def test_stream_has_one_owner_and_other_proxies_redirect_to_it(log: LogWor
     assert [payload for _, payload in await world.contents("s")] == [b"a"]
 
 
-@in_world
 async def test_home_region_is_preferred(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("e1:1", "e2:1", region="east")
@@ -89,7 +86,6 @@ async def test_home_region_is_preferred(log: LogWorld) -> None:
     assert [p for _, p in await world.contents("s1")] == [b"x", b"the west is gone"]
 
 
-@in_world
 async def test_repeated_set_gets_the_first_result_from_any_owner(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -108,7 +104,6 @@ async def test_repeated_set_gets_the_first_result_from_any_owner(log: LogWorld) 
     assert [p for _, p in await world.contents("s")] == [b"%d" % n for n in range(31)]
 
 
-@in_world
 async def test_no_set_overtakes_a_refused_set(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -137,7 +132,6 @@ async def test_no_set_overtakes_a_refused_set(log: LogWorld) -> None:
     assert payloads == [b"b0", b"a0", b"a1"]
 
 
-@in_world
 async def test_invalid_sets_get_typed_errors_and_do_not_affect_others(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s", StreamPolicy(record_bytes_max=100))
@@ -157,7 +151,6 @@ async def test_invalid_sets_get_typed_errors_and_do_not_affect_others(log: LogWo
     assert [p for _, p in await world.contents("s")] == [b"good"]
 
 
-@in_world
 async def test_limits_of_streams_and_waiting_bytes_are_enforced(log: LogWorld) -> None:
     world = ProxyWorld(log)
     for name in ("s", "t"):
@@ -171,7 +164,6 @@ async def test_limits_of_streams_and_waiting_bytes_are_enforced(log: LogWorld) -
     await world.stop()
 
 
-@in_world
 async def test_released_stream_can_be_taken_over_again(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -191,7 +183,6 @@ async def test_released_stream_can_be_taken_over_again(log: LogWorld) -> None:
     await world.stop()
 
 
-@in_world
 async def test_proxy_that_lost_its_session_gives_its_streams_up(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -217,7 +208,6 @@ async def test_proxy_that_lost_its_session_gives_its_streams_up(log: LogWorld) -
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]
 
 
-@in_world
 async def test_call_is_not_read_while_too_much_is_outstanding_or_results_are_not_taken(
     log: LogWorld,
 ) -> None:
@@ -243,7 +233,6 @@ async def test_call_is_not_read_while_too_much_is_outstanding_or_results_are_not
     await world.stop()
 
 
-@in_world
 async def test_streams_move_to_their_preferred_proxy_when_members_change(log: LogWorld) -> None:
     world = ProxyWorld(log)
     config = ProxyConfig(balance_ms=1_000)
@@ -272,7 +261,6 @@ async def test_streams_move_to_their_preferred_proxy_when_members_change(log: Lo
     assert [p for _, p in await world.contents("s3")] == [b"x", b"y"]
 
 
-@in_world
 async def test_stream_moves_when_its_home_region_changes(log: LogWorld) -> None:
     world = ProxyWorld(log)
     config = ProxyConfig(balance_ms=1_000)
@@ -290,7 +278,6 @@ async def test_stream_moves_when_its_home_region_changes(log: LogWorld) -> None:
     assert [p for _, p in await world.contents("s")] == [b"x", b"y"]
 
 
-@in_world
 async def test_ended_stream_accepts_nothing_and_ending_it_again_is_safe(
     log: LogWorld,
 ) -> None:
@@ -311,7 +298,6 @@ async def test_ended_stream_accepts_nothing_and_ending_it_again_is_safe(
     await reader.aclose()
 
 
-@in_world
 async def test_many_takeovers_are_queued_and_none_times_out(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("one:1", config=ProxyConfig(acquires_max=2, acquire_ms_max=1_000))
@@ -324,7 +310,6 @@ async def test_many_takeovers_are_queued_and_none_times_out(log: LogWorld) -> No
     await world.stop()
 
 
-@in_world
 async def test_client_that_cannot_reach_a_live_owner_is_finally_redirected_to_it(
     log: LogWorld,
 ) -> None:

@@ -7,7 +7,7 @@ from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import MetadataUnavailableError, UnavailableError
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.retention_runner import RetentionRunner
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 HOUR_MS = 3_600_000
@@ -39,7 +39,6 @@ def runner(world: LogWorld, found: dict[str, Namespace]) -> RetentionRunner:
     return RetentionRunner(world.store, lambda name: found.get(name, world.namespace), config)
 
 
-@in_world
 async def test_all_streams_of_all_namespaces_are_purged_without_a_cold_store(
     world: LogWorld,
 ) -> None:
@@ -57,7 +56,6 @@ async def test_all_streams_of_all_namespaces_are_purged_without_a_cold_store(
     assert retention.counts.overdue_ms == 0
 
 
-@in_world
 async def test_only_the_elected_process_works_and_stops_when_it_loses_the_role(
     world: LogWorld,
 ) -> None:
@@ -78,7 +76,6 @@ async def test_only_the_elected_process_works_and_stops_when_it_loses_the_role(
     assert retention.counts.passes == passes, "it stopped before the third stream"
 
 
-@in_world
 async def test_a_stream_that_fails_does_not_stop_the_others(world: LogWorld) -> None:
     found = await namespaces(world)
     delete = found["one"]._ledgers.delete
@@ -100,7 +97,6 @@ async def test_a_stream_that_fails_does_not_stop_the_others(world: LogWorld) -> 
     assert retention.counts.purged == 4
 
 
-@in_world
 async def test_a_pass_ends_when_the_metadata_store_is_gone_and_the_next_one_works(
     world: LogWorld,
 ) -> None:
@@ -123,7 +119,6 @@ async def test_a_pass_ends_when_the_metadata_store_is_gone_and_the_next_one_work
     assert retention.counts.passes == 1
 
 
-@in_world
 async def test_data_that_should_be_gone_is_reported_with_its_age(world: LogWorld) -> None:
     found = await namespaces(world)
     namespace = found["one"]

@@ -1,7 +1,5 @@
 """Repair tasks, locks and the auditor's role in the metadata store, also when replies are lost."""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
@@ -11,18 +9,9 @@ from rhumbline.regions.repair.task_store import RepairTask, TaskStore
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, LossyStore
 
-
-def in_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
-        async def body() -> None:
-            await test()
-
-        run_jumping(body())
-
-    return run
+pytestmark = pytest.mark.run_by(runner=run_jumping)
 
 
-@in_time
 async def test_task_is_added_once_and_records_why_it_is_stuck() -> None:
     tasks = TaskStore(MemoryStore())
     assert await tasks.add(12, "a@00000001 is lost", 1000)
@@ -36,7 +25,6 @@ async def test_task_is_added_once_and_records_why_it_is_stuck() -> None:
     assert await tasks.all() == []
 
 
-@in_time
 async def test_tasks_are_listed_by_ledger_in_pages() -> None:
     tasks = TaskStore(MemoryStore())
     for ledger_id in (5, 2**40, 0, 17):
@@ -47,26 +35,21 @@ async def test_tasks_are_listed_by_ledger_in_pages() -> None:
 
 
 @pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
-def test_lost_requests_and_replies_are_resolved(outcome: str) -> None:
-    @in_time
-    async def body() -> None:
-        store = LossyStore(MemoryStore())
-        tasks = TaskStore(store)
-        store.outcomes = [outcome]
-        assert await tasks.add(1, "x", 0)
-        store.outcomes = [outcome]
-        await tasks.mark_stuck(1, "y", is_hopeless=False)
-        task = await tasks.get(1)
-        assert task is not None
-        assert task.stuck == "y"
-        store.outcomes = [outcome]
-        await tasks.remove(1)
-        assert await tasks.get(1) is None
-
-    body()
+async def test_lost_requests_and_replies_are_resolved(outcome: str) -> None:
+    store = LossyStore(MemoryStore())
+    tasks = TaskStore(store)
+    store.outcomes = [outcome]
+    assert await tasks.add(1, "x", 0)
+    store.outcomes = [outcome]
+    await tasks.mark_stuck(1, "y", is_hopeless=False)
+    task = await tasks.get(1)
+    assert task is not None
+    assert task.stuck == "y"
+    store.outcomes = [outcome]
+    await tasks.remove(1)
+    assert await tasks.get(1) is None
 
 
-@in_time
 async def test_session_holds_lock_and_auditor_role_until_it_ends() -> None:
     store = MemoryStore()
     tasks = TaskStore(store)

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -60,6 +60,13 @@ class Caller(asyncio.Protocol):
         self.events.append("resume")
 
 
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[SimWorld]:
+    """Return a simulated world, which runs the test; its parameter is the seed."""
+    with SimWorld(getattr(request, "param", 1)) as world:
+        yield world
+
+
 async def serve_echo(host: SimHost) -> None:
     await asyncio.get_running_loop().create_server(Echo, host.name, 7)
     await asyncio.Event().wait()
@@ -88,58 +95,45 @@ async def connect(client: SimHost, timeout_s: float = 5.0) -> Caller:
     return protocol
 
 
-def test_virtual_time_passes_without_waiting() -> None:
-    with SimWorld(1) as world:
-
-        async def scenario() -> float:
-            await asyncio.sleep(3600)
-            return asyncio.get_running_loop().time()
-
-        assert world.run(scenario()) == 3600
+async def test_virtual_time_passes_without_waiting(world: SimWorld) -> None:
+    await asyncio.sleep(3600)
+    assert asyncio.get_running_loop().time() == 3600
 
 
-def test_a_round_trip_takes_the_delay_of_both_directions() -> None:
-    with SimWorld(1) as world:
-        _, client = pair(world)
-
-        async def scenario() -> float:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            before = world.loop.now
-            caller.transport.write(b"hello")
-            async with asyncio.timeout(5):
-                await caller.arrived.wait()
-            return world.loop.now - before
-
-        assert 0.080 <= world.run(scenario()) < 0.092
+async def test_a_round_trip_takes_the_delay_of_both_directions(world: SimWorld) -> None:
+    _, client = pair(world)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    before = world.loop.now
+    caller.transport.write(b"hello")
+    async with asyncio.timeout(5):
+        await caller.arrived.wait()
+    assert 0.080 <= world.loop.now - before < 0.092
 
 
-def test_bytes_arrive_in_order_whatever_the_jitter_and_the_cuts() -> None:
-    with SimWorld(2) as world:
-        _, client = pair(world)
-        world.network.cut_rate = 0.5
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            sent = b""
-            for number in range(2000):
-                piece = number.to_bytes(4, "big")
-                sent += piece
-                caller.transport.write(piece)
-                if number % 3 == 0:
-                    await asyncio.sleep(0.0003)
-                if number == 1000:
-                    world.network.cut("server", "client")
-                if number == 1500:
-                    world.network.heal("server", "client")
-            await asyncio.sleep(5)
-            assert caller.got == sent
-
-        world.run(scenario())
+@pytest.mark.parametrize("world", [2], indirect=True)
+async def test_bytes_arrive_in_order_whatever_the_jitter_and_the_cuts(world: SimWorld) -> None:
+    _, client = pair(world)
+    world.network.cut_rate = 0.5
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    sent = b""
+    for number in range(2000):
+        piece = number.to_bytes(4, "big")
+        sent += piece
+        caller.transport.write(piece)
+        if number % 3 == 0:
+            await asyncio.sleep(0.0003)
+        if number == 1000:
+            world.network.cut("server", "client")
+        if number == 1500:
+            world.network.heal("server", "client")
+    await asyncio.sleep(5)
+    assert caller.got == sent
 
 
-def test_a_killed_process_stops_and_its_peers_lose_their_connections() -> None:
+@pytest.mark.parametrize("world", [3], indirect=True)
+async def test_a_killed_process_stops_and_its_peers_lose_their_connections(world: SimWorld) -> None:
     ran: list[str] = []
 
     async def main(host: SimHost) -> None:
@@ -148,29 +142,25 @@ def test_a_killed_process_stops_and_its_peers_lose_their_connections() -> None:
         finally:
             ran.append("finally")
 
-    with SimWorld(3) as world:
-        server, client = pair(world)
-        server.kill()
-        server.start(main)
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            server.kill()
-            await asyncio.sleep(1)
-            assert caller.events[0] == "made"
-            assert caller.events[-1].startswith("lost")
-            with pytest.raises(ConnectionRefusedError):
-                await connect(client)
-            server.start()
-            await asyncio.sleep(0.1)
-            await connect(client)
-            assert ran == []
-
-        world.run(scenario())
+    server, client = pair(world)
+    server.kill()
+    server.start(main)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    server.kill()
+    await asyncio.sleep(1)
+    assert caller.events[0] == "made"
+    assert caller.events[-1].startswith("lost")
+    with pytest.raises(ConnectionRefusedError):
+        await connect(client)
+    server.start()
+    await asyncio.sleep(0.1)
+    await connect(client)
+    assert ran == []
 
 
-def test_a_paused_process_resumes_where_it_was() -> None:
+@pytest.mark.parametrize("world", [4], indirect=True)
+async def test_a_paused_process_resumes_where_it_was(world: SimWorld) -> None:
     ticks: list[float] = []
 
     async def main(host: SimHost) -> None:
@@ -178,91 +168,73 @@ def test_a_paused_process_resumes_where_it_was() -> None:
             ticks.append(host.world.loop.now)
             await asyncio.sleep(1.0)
 
-    with SimWorld(4) as world:
-        host = world.host("one", "east")
-        host.start(main)
-
-        async def scenario() -> None:
-            await asyncio.sleep(2.5)
-            host.pause()
-            await asyncio.sleep(5)
-            assert len(ticks) == 3
-            host.resume()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert ticks[3:] == [7.5]
-
-        world.run(scenario())
+    host = world.host("one", "east")
+    host.start(main)
+    await asyncio.sleep(2.5)
+    host.pause()
+    await asyncio.sleep(5)
+    assert len(ticks) == 3
+    host.resume()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ticks[3:] == [7.5]
 
 
-def test_a_one_way_cut_holds_bytes_until_it_is_healed() -> None:
-    with SimWorld(5) as world:
-        _, client = pair(world)
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            world.network.cut("east", "west")
-            caller.transport.write(b"there and not back")
-            await asyncio.sleep(2)
-            assert caller.got == b""
-            world.network.heal("east", "west")
-            await asyncio.sleep(4)
-            assert caller.got == b"there and not back"
-
-        world.run(scenario())
+@pytest.mark.parametrize("world", [5], indirect=True)
+async def test_a_one_way_cut_holds_bytes_until_it_is_healed(world: SimWorld) -> None:
+    _, client = pair(world)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    world.network.cut("east", "west")
+    caller.transport.write(b"there and not back")
+    await asyncio.sleep(2)
+    assert caller.got == b""
+    world.network.heal("east", "west")
+    await asyncio.sleep(4)
+    assert caller.got == b"there and not back"
 
 
-def test_connecting_into_a_cut_region_hangs_until_the_callers_deadline() -> None:
-    with SimWorld(6) as world:
-        _, client = pair(world)
-
-        async def scenario() -> None:
-            world.cut_region("east")
-            before = world.loop.now
-            with pytest.raises(TimeoutError):
-                await connect(client, timeout_s=5)
-            assert world.loop.now - before == pytest.approx(5)
-
-        world.run(scenario())
+@pytest.mark.parametrize("world", [6], indirect=True)
+async def test_connecting_into_a_cut_region_hangs_until_the_callers_deadline(
+    world: SimWorld,
+) -> None:
+    _, client = pair(world)
+    world.cut_region("east")
+    before = world.loop.now
+    with pytest.raises(TimeoutError):
+        await connect(client, timeout_s=5)
+    assert world.loop.now - before == pytest.approx(5)
 
 
-def test_a_long_cut_times_out_a_connection_with_unacknowledged_data() -> None:
-    with SimWorld(7) as world:
-        _, client = pair(world)
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            world.cut_region("east")
-            caller.transport.write(b"x")
-            await asyncio.sleep(200)
-            assert caller.events == ["made", "lost TimeoutError"]
-
-        world.run(scenario())
+@pytest.mark.parametrize("world", [7], indirect=True)
+async def test_a_long_cut_times_out_a_connection_with_unacknowledged_data(world: SimWorld) -> None:
+    _, client = pair(world)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    world.cut_region("east")
+    caller.transport.write(b"x")
+    await asyncio.sleep(200)
+    assert caller.events == ["made", "lost TimeoutError"]
 
 
-def test_after_a_power_cut_the_peer_notices_nothing_until_it_sends() -> None:
-    with SimWorld(8) as world:
-        server, client = pair(world)
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            server.power_off()
-            await asyncio.sleep(3)
-            assert caller.events == ["made"]
-            server.start()
-            await asyncio.sleep(5)
-            assert caller.events == ["made"]
-            caller.transport.write(b"anybody there?")
-            await asyncio.sleep(1)
-            assert caller.events == ["made", "lost ConnectionResetError"]
-
-        world.run(scenario())
+@pytest.mark.parametrize("world", [8], indirect=True)
+async def test_after_a_power_cut_the_peer_notices_nothing_until_it_sends(world: SimWorld) -> None:
+    server, client = pair(world)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    server.power_off()
+    await asyncio.sleep(3)
+    assert caller.events == ["made"]
+    server.start()
+    await asyncio.sleep(5)
+    assert caller.events == ["made"]
+    caller.transport.write(b"anybody there?")
+    await asyncio.sleep(1)
+    assert caller.events == ["made", "lost ConnectionResetError"]
 
 
-def test_a_writer_is_paused_while_its_peer_does_not_read() -> None:
+@pytest.mark.parametrize("world", [9], indirect=True)
+async def test_a_writer_is_paused_while_its_peer_does_not_read(world: SimWorld) -> None:
     class Deaf(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             reading = cast(asyncio.Transport, transport)
@@ -273,37 +245,28 @@ def test_a_writer_is_paused_while_its_peer_does_not_read() -> None:
         await asyncio.get_running_loop().create_server(Deaf, None, 7)
         await asyncio.Event().wait()
 
-    with SimWorld(9) as world:
-        server, client = world.host("server", "east"), world.host("client", "west")
-        server.start(serve)
-        client.start(nothing)
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            caller.transport.write(bytes(2 * 1024 * 1024))
-            assert caller.events == ["made", "pause"]
-            assert caller.transport.get_write_buffer_size() == 1024 * 1024
-            await asyncio.sleep(12)
-            assert caller.events == ["made", "pause", "resume"]
-
-        world.run(scenario())
+    server, client = world.host("server", "east"), world.host("client", "west")
+    server.start(serve)
+    client.start(nothing)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    caller.transport.write(bytes(2 * 1024 * 1024))
+    assert caller.events == ["made", "pause"]
+    assert caller.transport.get_write_buffer_size() == 1024 * 1024
+    await asyncio.sleep(12)
+    assert caller.events == ["made", "pause", "resume"]
 
 
-def test_closing_sends_the_written_data_first() -> None:
-    with SimWorld(10) as world:
-        _, client = pair(world)
-
-        async def scenario() -> None:
-            await asyncio.sleep(0.1)
-            caller = await connect(client)
-            caller.transport.write(b"last words")
-            caller.transport.write_eof()
-            await asyncio.sleep(1)
-            assert caller.got == b"last words"
-            assert caller.events == ["made", "eof", "lost"]
-
-        world.run(scenario())
+@pytest.mark.parametrize("world", [10], indirect=True)
+async def test_closing_sends_the_written_data_first(world: SimWorld) -> None:
+    _, client = pair(world)
+    await asyncio.sleep(0.1)
+    caller = await connect(client)
+    caller.transport.write(b"last words")
+    caller.transport.write_eof()
+    await asyncio.sleep(1)
+    assert caller.got == b"last words"
+    assert caller.events == ["made", "eof", "lost"]
 
 
 def test_an_unhandled_exception_fails_the_run() -> None:
@@ -337,114 +300,102 @@ def in_process(host: SimHost, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return host.spawn(work, "test")
 
 
-def test_metadata_follows_the_network() -> None:
-    with SimWorld(13) as world:
-        host = world.host("one", "east")
-        host.start(nothing)
+@pytest.mark.parametrize("world", [13], indirect=True)
+async def test_metadata_follows_the_network(world: SimWorld) -> None:
+    host = world.host("one", "east")
+    host.start(nothing)
 
-        async def client() -> None:
-            store = host.metadata()
-            await store.create("/a", b"1")
-            world.cut_region("east")
-            with pytest.raises(MetadataUnavailableError):
-                await store.get("/a")
-            world.heal_region("east")
-            assert (await store.get("/a")).data == b"1"
-            world.cut_region("west")  # two of three members are still connected
-            assert (await store.get("/a")).data == b"1"
-            world.cut_region("north")
-            with pytest.raises(MetadataUnavailableError):
-                await store.put("/a", b"2")
+    async def client() -> None:
+        store = host.metadata()
+        await store.create("/a", b"1")
+        world.cut_region("east")
+        with pytest.raises(MetadataUnavailableError):
+            await store.get("/a")
+        world.heal_region("east")
+        assert (await store.get("/a")).data == b"1"
+        world.cut_region("west")  # two of three members are still connected
+        assert (await store.get("/a")).data == b"1"
+        world.cut_region("north")
+        with pytest.raises(MetadataUnavailableError):
+            await store.put("/a", b"2")
 
-        async def scenario() -> None:
-            await in_process(host, client())
-
-        world.run(scenario())
+    await in_process(host, client())
 
 
-def test_a_lost_response_leaves_a_write_done_and_its_outcome_unknown() -> None:
-    with SimWorld(14) as world:
-        host = world.host("one", "east")
-        host.start(nothing)
+@pytest.mark.parametrize("world", [14], indirect=True)
+async def test_a_lost_response_leaves_a_write_done_and_its_outcome_unknown(world: SimWorld) -> None:
+    host = world.host("one", "east")
+    host.start(nothing)
 
-        async def client() -> None:
-            store = host.metadata()
-            world.metadata.health.lost_answers = 1.0
-            with pytest.raises(IndeterminateError):
-                await store.create("/done", b"")
-            world.metadata.health.lost_answers = 0.0
-            world.metadata.health.lost_requests = 1.0
-            with pytest.raises(IndeterminateError):
-                await store.create("/not-done", b"")
-            with pytest.raises(MetadataUnavailableError):
-                await store.get("/done")
-            assert world.metadata.tree.node("/done") is not None
-            assert world.metadata.tree.node("/not-done") is None
+    async def client() -> None:
+        store = host.metadata()
+        world.metadata.health.lost_answers = 1.0
+        with pytest.raises(IndeterminateError):
+            await store.create("/done", b"")
+        world.metadata.health.lost_answers = 0.0
+        world.metadata.health.lost_requests = 1.0
+        with pytest.raises(IndeterminateError):
+            await store.create("/not-done", b"")
+        with pytest.raises(MetadataUnavailableError):
+            await store.get("/done")
+        assert world.metadata.tree.node("/done") is not None
+        assert world.metadata.tree.node("/not-done") is None
 
-        async def scenario() -> None:
-            await in_process(host, client())
-
-        world.run(scenario())
+    await in_process(host, client())
 
 
-def test_sessions_expire_after_their_ttl_without_contact() -> None:
-    with SimWorld(15) as world:
-        host, other = world.host("one", "east"), world.host("two", "west")
-        host.start(nothing)
-        other.start(nothing)
-        lost: list[float] = []
+@pytest.mark.parametrize("world", [15], indirect=True)
+async def test_sessions_expire_after_their_ttl_without_contact(world: SimWorld) -> None:
+    host, other = world.host("one", "east"), world.host("two", "west")
+    host.start(nothing)
+    other.start(nothing)
+    lost: list[float] = []
 
-        async def client() -> None:
-            store = host.metadata()
-            session = await store.session(2000)
-            session.on_lost(lambda: lost.append(world.loop.now))
-            await store.create("/mine", b"", ephemeral=session)
+    async def client() -> None:
+        store = host.metadata()
+        session = await store.session(2000)
+        session.on_lost(lambda: lost.append(world.loop.now))
+        await store.create("/mine", b"", ephemeral=session)
 
-        async def scenario() -> None:
-            await in_process(host, client())
-            host.pause()
-            await asyncio.sleep(1.5)
-            assert world.metadata.tree.node("/mine") is not None
-            await asyncio.sleep(1.5)
-            assert world.metadata.tree.node("/mine") is None
-            assert lost == []
-            host.resume()
-            await asyncio.sleep(1)
-            assert len(lost) == 1
-
-        world.run(scenario())
+    await in_process(host, client())
+    host.pause()
+    await asyncio.sleep(1.5)
+    assert world.metadata.tree.node("/mine") is not None
+    await asyncio.sleep(1.5)
+    assert world.metadata.tree.node("/mine") is None
+    assert lost == []
+    host.resume()
+    await asyncio.sleep(1)
+    assert len(lost) == 1
 
 
-def test_watches_fire_after_a_change_and_once_after_a_disconnection() -> None:
-    with SimWorld(16) as world:
-        host, other = world.host("one", "east"), world.host("two", "west")
-        host.start(nothing)
-        other.start(nothing)
-        fired: list[float] = []
+@pytest.mark.parametrize("world", [16], indirect=True)
+async def test_watches_fire_after_a_change_and_once_after_a_disconnection(world: SimWorld) -> None:
+    host, other = world.host("one", "east"), world.host("two", "west")
+    host.start(nothing)
+    other.start(nothing)
+    fired: list[float] = []
 
-        async def watcher() -> None:
-            store = host.metadata()
-            await store.create("/w", b"")
-            store.watch("/w", lambda: fired.append(world.loop.now))
+    async def watcher() -> None:
+        store = host.metadata()
+        await store.create("/w", b"")
+        store.watch("/w", lambda: fired.append(world.loop.now))
 
-        async def changer() -> None:
-            await other.metadata().put("/w", b"new")
+    async def changer() -> None:
+        await other.metadata().put("/w", b"new")
 
-        async def scenario() -> None:
-            await in_process(host, watcher())
-            await in_process(other, changer())
-            await asyncio.sleep(1)
-            assert len(fired) == 1
-            world.cut_region("east")
-            await asyncio.sleep(1)
-            await in_process(other, changer())
-            await asyncio.sleep(1)
-            assert len(fired) == 1
-            world.heal_region("east")
-            await asyncio.sleep(3)
-            assert len(fired) == 2
-
-        world.run(scenario())
+    await in_process(host, watcher())
+    await in_process(other, changer())
+    await asyncio.sleep(1)
+    assert len(fired) == 1
+    world.cut_region("east")
+    await asyncio.sleep(1)
+    await in_process(other, changer())
+    await asyncio.sleep(1)
+    assert len(fired) == 1
+    world.heal_region("east")
+    await asyncio.sleep(3)
+    assert len(fired) == 2
 
 
 PROGRAM = """

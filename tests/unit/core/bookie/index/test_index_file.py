@@ -84,31 +84,28 @@ async def test_blocks_from_an_id_hold_all_later_ids_of_a_ledger() -> None:
             assert found == [row[1:] for row in rows.page(ledger_id, first, 9_999)]
 
 
-def test_any_changed_byte_is_noticed() -> None:
+async def test_any_changed_byte_is_noticed() -> None:
     """Every byte belongs to a block, to the directory or to the footer, which have checksums."""
-
-    async def main() -> None:
-        disk = MemoryDisk()
-        file = await written(disk, some_rows(600))
-        content = disk.files[index_path(FILE.number)]
-        directory = IndexDirectory(disk, ME)
-        random = Random(4)
-        for at in [random.randrange(len(content)) for _ in range(400)]:
-            content[at] ^= 1 << random.randrange(8)
-            found = await directory.read(LOG_KIND, FILE.number)
-            if found is not None:
-                with pytest.raises(DamagedBlockError, match=index_path(FILE.number)):
-                    await found[0].columns()
-            content[at] = (await undamaged())[at]
-        assert await directory.read(LOG_KIND, FILE.number) is not None
-        assert file.block_count == 2
 
     async def undamaged() -> bytes:
         disk = MemoryDisk()
         await written(disk, some_rows(600))
         return bytes(disk.files[index_path(FILE.number)])
 
-    asyncio.run(main())
+    disk = MemoryDisk()
+    file = await written(disk, some_rows(600))
+    content = disk.files[index_path(FILE.number)]
+    directory = IndexDirectory(disk, ME)
+    random = Random(4)
+    for at in [random.randrange(len(content)) for _ in range(400)]:
+        content[at] ^= 1 << random.randrange(8)
+        found = await directory.read(LOG_KIND, FILE.number)
+        if found is not None:
+            with pytest.raises(DamagedBlockError, match=index_path(FILE.number)):
+                await found[0].columns()
+        content[at] = (await undamaged())[at]
+    assert await directory.read(LOG_KIND, FILE.number) is not None
+    assert file.block_count == 2
 
 
 async def test_truncated_extended_zeroed_and_missing_files_are_refused() -> None:

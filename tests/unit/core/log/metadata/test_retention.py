@@ -17,7 +17,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.segments import Residence, Segment
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 HOUR_MS = 3_600_000
 
@@ -38,7 +38,6 @@ async def assert_records(world: LogWorld, first: int, last: int) -> None:
     assert [r.payload for r in records] == [b"%d" % n for n in range(first, last + 1)]
 
 
-@in_world
 async def test_segments_are_truncated_by_age_and_purged_after_the_grace(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=3 * HOUR_MS + 1, purge_grace_ms=HOUR_MS))
     done = await world.namespace.maintain("s")
@@ -57,7 +56,6 @@ async def test_segments_are_truncated_by_age_and_purged_after_the_grace(world: L
         await world.namespace.open_reader("s", Dlsn(2, 0, 0))
 
 
-@in_world
 async def test_numbers_continue_after_everything_was_purged(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
     for _ in range(3):
@@ -74,7 +72,6 @@ async def test_numbers_continue_after_everything_was_purged(world: LogWorld) -> 
     assert (record.payload, record.sequence_id) == (b"6", 6)
 
 
-@in_world
 async def test_without_retention_nothing_is_purged(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(purge_grace_ms=0))
     world.clock.now_ms += 1000 * HOUR_MS
@@ -83,7 +80,6 @@ async def test_without_retention_nothing_is_purged(world: LogWorld) -> None:
     await assert_records(world, 0, 5)
 
 
-@in_world
 async def test_truncation_inside_a_segment_keeps_the_segment(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(purge_grace_ms=0))
     dlsns = [(await writer.append(b"%d" % n)).dlsn for n in range(5)]
@@ -94,7 +90,6 @@ async def test_truncation_inside_a_segment_keeps_the_segment(world: LogWorld) ->
     await assert_records(world, 2, 4)
 
 
-@in_world
 async def test_slowest_subscription_truncates(world: LogWorld) -> None:
     policy = StreamPolicy(truncates_by_subscriptions=True, purge_grace_ms=0)
     dlsns = await write_records(world, policy)
@@ -113,7 +108,6 @@ async def test_slowest_subscription_truncates(world: LogWorld) -> None:
     assert fast.position == dlsns[5]
 
 
-@in_world
 async def test_subscriptions_only_move_forward_unless_reset(world: LogWorld) -> None:
     await write_records(world, StreamPolicy())
     store = world.namespace.subscriptions
@@ -133,7 +127,6 @@ async def test_subscriptions_only_move_forward_unless_reset(world: LogWorld) -> 
         await store.read("s", "other")
 
 
-@in_world
 async def test_interrupted_purge_continues_at_any_step(world: LogWorld) -> None:
     from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
 
@@ -170,7 +163,6 @@ class ListedArchives:
         return [1, 2]
 
 
-@in_world
 async def test_archived_segment_is_purged_without_access_to_its_archive(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
     streams = world.namespace._streams
@@ -183,7 +175,6 @@ async def test_archived_segment_is_purged_without_access_to_its_archive(world: L
     assert sorted(world.ledgers.ledgers) == [6]
 
 
-@in_world
 async def test_archives_of_purged_segments_have_a_retention_of_their_own(world: LogWorld) -> None:
     policy = StreamPolicy(retention_ms=1, purge_grace_ms=0, archive_retention_ms=7 * HOUR_MS)
     await write_records(world, policy)
@@ -201,7 +192,6 @@ async def test_archives_of_purged_segments_have_a_retention_of_their_own(world: 
     assert len(archives.calls) == 1
 
 
-@in_world
 async def test_reader_in_a_purged_segment_gets_truncated_error(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=2 * HOUR_MS, purge_grace_ms=0))
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -215,7 +205,6 @@ async def test_reader_in_a_purged_segment_gets_truncated_error(world: LogWorld) 
     await reader.aclose()
 
 
-@in_world
 async def test_reader_of_an_ended_stream_ends_after_everything_was_truncated(
     world: LogWorld,
 ) -> None:

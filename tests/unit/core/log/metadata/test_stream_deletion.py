@@ -4,9 +4,10 @@ The rule is STR-23.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.segments import Segment
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import (
     LATE,
     LOST_REPLY,
@@ -97,7 +98,7 @@ class BeyondError(Exception):
     """The work makes fewer calls than the test assumes."""
 
 
-CallTest = Callable[[LogWorld, int], Awaitable[None]]
+CallTest = Callable[[LogWorld, int], Coroutine[Any, Any, None]]
 
 
 def at_each_call(first: int, at_least: int) -> Callable[[CallTest], Callable[[], None]]:
@@ -106,8 +107,9 @@ def at_each_call(first: int, at_least: int) -> Callable[[CallTest], Callable[[],
     def decorate(test: CallTest) -> Callable[[], None]:
         def run() -> None:
             for call in count(first):
+                world = LogWorld.create()
                 try:
-                    in_world(lambda world: test(world, call))()  # noqa: B023 - it runs at once
+                    world.run(test(world, call))
                 except BeyondError:
                     break
                 except BaseException as error:
@@ -205,7 +207,6 @@ async def test_repeat_completes_a_deletion_that_stopped_at_any_step(
     await assert_new_stream_is_intact(world)
 
 
-@in_world
 async def test_repeated_deletion_with_identity_keeps_the_next_stream(world: LogWorld) -> None:
     await create_filled_stream(world)
     old = (await world.namespace.describe("s")).identity
@@ -216,7 +217,6 @@ async def test_repeated_deletion_with_identity_keeps_the_next_stream(world: LogW
     await assert_new_stream_is_intact(world)
 
 
-@in_world
 async def test_deletion_makes_the_writer_lose_the_stream(world: LogWorld) -> None:
     await create_filled_stream(world)
     streams = StreamStore(world.store, "test")
@@ -293,7 +293,6 @@ def test_late_changes_do_not_affect_the_next_stream(name: str) -> None:
     body()
 
 
-@in_world
 async def test_late_creation_does_not_restore_a_deleted_stream(
     world: LogWorld,
 ) -> None:
@@ -305,7 +304,6 @@ async def test_late_creation_does_not_restore_a_deleted_stream(
     assert await world.namespace.streams() == []
 
 
-@in_world
 async def test_late_creation_does_not_create_part_of_a_namespace(world: LogWorld) -> None:
     slow, store = administrator(world)
     store.outcomes = [LATE] * 2
@@ -321,7 +319,6 @@ async def test_late_creation_does_not_create_part_of_a_namespace(world: LogWorld
     assert await world.namespace.policy() == NEW
 
 
-@in_world
 async def test_late_subscription_is_not_created_without_its_stream_or_in_the_next_one(
     world: LogWorld,
 ) -> None:
@@ -341,7 +338,6 @@ async def test_late_subscription_is_not_created_without_its_stream_or_in_the_nex
     assert await world.namespace.subscriptions.names("s") == ["mine"]
 
 
-@in_world
 async def test_subscription_is_deleted_once(world: LogWorld) -> None:
     await create_filled_stream(world, NEW)
     subscriptions = world.namespace.subscriptions
@@ -362,21 +358,19 @@ async def test_subscription_is_deleted_once(world: LogWorld) -> None:
 
 
 @pytest.mark.parametrize("outcome", [LATE, LOST_REPLY, LOST_REQUEST])
-def test_namespace_deletion_does_not_affect_a_later_namespace(outcome: str) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        await world.namespace.create_stream("s")
-        await world.namespace.delete_stream("s")
-        slow, store = administrator(world)
-        store.outcomes = [outcome]
+async def test_namespace_deletion_does_not_affect_a_later_namespace(
+    world: LogWorld, outcome: str
+) -> None:
+    await world.namespace.create_stream("s")
+    await world.namespace.delete_stream("s")
+    slow, store = administrator(world)
+    store.outcomes = [outcome]
+    await delete_namespace(store, "test")
+    with pytest.raises(NoSuchNamespaceError):
         await delete_namespace(store, "test")
-        with pytest.raises(NoSuchNamespaceError):
-            await delete_namespace(store, "test")
-        await create_namespace(world.store, world.runtime, "test", NEW)
-        await store.deliver()
-        assert await slow.policy() == NEW
-
-    body()
+    await create_namespace(world.store, world.runtime, "test", NEW)
+    await store.deliver()
+    assert await slow.policy() == NEW
 
 
 @at_each_call(2, at_least=4)
@@ -392,7 +386,6 @@ async def test_overtaken_namespace_deletion_keeps_the_new_namespace(
     assert await world.namespace.policy() == NEW
 
 
-@in_world
 async def test_late_policy_change_does_not_affect_the_next_namespace(world: LogWorld) -> None:
     slow, store = administrator(world)
     store.outcomes = [LATE]
@@ -404,7 +397,6 @@ async def test_late_policy_change_does_not_affect_the_next_namespace(world: LogW
     assert await world.namespace.policy() == NEW
 
 
-@in_world
 async def test_topic_deletion_does_not_affect_a_later_topic(world: LogWorld) -> None:
     topic = await create_topic(world.store, world.namespace, "t", 1)
     slow, store = administrator(world)

@@ -16,7 +16,7 @@ from rhumbline.core.protocol.errors import (
     StreamLostError,
 )
 from rhumbline.core.protocol.segments import Segment, SegmentEnd
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
 
 OUTCOMES = [
@@ -44,65 +44,50 @@ END = SegmentEnd(0, 5, 1, 3, False)
 
 
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
-def test_stream_is_created_once(outcomes: list[str]) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        streams = open_streams(world)
-        world.store.outcomes = list(outcomes)
-        await streams.create("s", StreamRecord("me", 1))
-        assert (await streams.record("s"))[0].identity == "me"
-        world.store.outcomes = []
-        with pytest.raises(StreamExistsError):
-            await streams.create("s", StreamRecord("other", 1))
-
-    body()
+async def test_stream_is_created_once(world: LogWorld, outcomes: list[str]) -> None:
+    streams = open_streams(world)
+    world.store.outcomes = list(outcomes)
+    await streams.create("s", StreamRecord("me", 1))
+    assert (await streams.record("s"))[0].identity == "me"
+    world.store.outcomes = []
+    with pytest.raises(StreamExistsError):
+        await streams.create("s", StreamRecord("other", 1))
 
 
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
-def test_claim_raises_the_epoch_once(outcomes: list[str]) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        streams = await create_stream(world)
-        world.store.outcomes = list(outcomes)
-        claim = await streams.claim("s", "token")
-        assert (claim.head.epoch, claim.head.token) == (1, "token")
-        assert (await streams.head("s")) == (claim.head, claim.version)
-
-    body()
+async def test_claim_raises_the_epoch_once(world: LogWorld, outcomes: list[str]) -> None:
+    streams = await create_stream(world)
+    world.store.outcomes = list(outcomes)
+    claim = await streams.claim("s", "token")
+    assert (claim.head.epoch, claim.head.token) == (1, "token")
+    assert (await streams.head("s")) == (claim.head, claim.version)
 
 
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
-def test_segment_is_published_and_completed_once(outcomes: list[str]) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        streams = await create_stream(world)
-        claim = await streams.claim("s", "token")
-        world.store.outcomes = list(outcomes)
-        claim, stored = await streams.publish(claim, segment(1, claim))
-        assert (await streams.segment("s", 1)) == stored
-        done = stored.segment.completed(END, previous=None, completed_ms=2)
-        world.store.outcomes = list(outcomes)
-        completed = await streams.complete(claim, stored, done)
-        assert (await streams.segment("s", 1)) == completed
-        assert completed.segment == done
-        assert await streams.complete(claim, stored, done) == completed
-
-    body()
+async def test_segment_is_published_and_completed_once(
+    world: LogWorld, outcomes: list[str]
+) -> None:
+    streams = await create_stream(world)
+    claim = await streams.claim("s", "token")
+    world.store.outcomes = list(outcomes)
+    claim, stored = await streams.publish(claim, segment(1, claim))
+    assert (await streams.segment("s", 1)) == stored
+    done = stored.segment.completed(END, previous=None, completed_ms=2)
+    world.store.outcomes = list(outcomes)
+    completed = await streams.complete(claim, stored, done)
+    assert (await streams.segment("s", 1)) == completed
+    assert completed.segment == done
+    assert await streams.complete(claim, stored, done) == completed
 
 
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
-def test_truncation_is_applied_once(outcomes: list[str]) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        streams = await create_stream(world)
-        world.store.outcomes = list(outcomes)
-        await streams.update("s", lambda record: record.truncated(Dlsn(3, 0, 0)))
-        assert (await streams.record("s"))[0].start == Dlsn(3, 0, 0)
-
-    body()
+async def test_truncation_is_applied_once(world: LogWorld, outcomes: list[str]) -> None:
+    streams = await create_stream(world)
+    world.store.outcomes = list(outcomes)
+    await streams.update("s", lambda record: record.truncated(Dlsn(3, 0, 0)))
+    assert (await streams.record("s"))[0].start == Dlsn(3, 0, 0)
 
 
-@in_world
 async def test_writer_that_lost_its_claim_changes_nothing(world: LogWorld) -> None:
     streams = await create_stream(world)
     old = await streams.claim("s", "old")
@@ -118,7 +103,6 @@ async def test_writer_that_lost_its_claim_changes_nothing(world: LogWorld) -> No
     assert await streams.segment("s", 1) == stored
 
 
-@in_world
 async def test_publication_with_lost_reply_and_lost_claim_raises_stream_lost(
     world: LogWorld,
 ) -> None:
@@ -148,7 +132,6 @@ async def test_publication_with_lost_reply_and_lost_claim_raises_stream_lost(
     assert found is not None
 
 
-@in_world
 async def test_unavailable_store_raises_and_changes_nothing(world: LogWorld) -> None:
     streams = await create_stream(world)
     for call in (
@@ -163,7 +146,6 @@ async def test_unavailable_store_raises_and_changes_nothing(world: LogWorld) -> 
     assert (await streams.record("s"))[0].start == Dlsn(1, 0, 0)
 
 
-@in_world
 async def test_concurrent_claims_leave_one_winner(world: LogWorld) -> None:
     import asyncio
 

@@ -14,10 +14,9 @@ from rhumbline.core.protocol.errors import (
     TruncatedError,
 )
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
-@in_world
 async def test_truncated_records_stay_hidden(world: LogWorld) -> None:
     writer = await world.writer("s")
     results = [await writer.append(b"%d" % n) for n in range(5)]
@@ -32,7 +31,6 @@ async def test_truncated_records_stay_hidden(world: LogWorld) -> None:
         await world.namespace.open_reader("s", results[1].dlsn)
 
 
-@in_world
 async def test_truncation_beyond_the_last_segment_is_refused(world: LogWorld) -> None:
     await (await world.writer("s")).close()
     with pytest.raises(InvalidArgumentError, match="has no segment 9; its last is 1"):
@@ -61,7 +59,6 @@ async def read_numbers(world: LogWorld, first: int) -> list[int]:
     return [int(r.payload) for r in await world.read_all("s", 2 * SEGMENTS - first)]
 
 
-@in_world
 async def test_untruncated_records_are_read_again(world: LogWorld) -> None:
     dlsns = await write_segments(world)
     await world.namespace.truncate("s", dlsns[7])
@@ -76,7 +73,6 @@ async def test_untruncated_records_are_read_again(world: LogWorld) -> None:
     assert await read_numbers(world, 0) == list(range(12))
 
 
-@in_world
 async def test_truncation_can_be_taken_back_until_its_grace_ends(world: LogWorld) -> None:
     await write_segments(world)
     await world.namespace.truncate("s", Dlsn(4, 0, 0))
@@ -92,7 +88,6 @@ async def test_truncation_can_be_taken_back_until_its_grace_ends(world: LogWorld
     assert await read_numbers(world, 2) == list(range(2, 12))
 
 
-@in_world
 async def test_second_truncation_has_a_grace_period_of_its_own(world: LogWorld) -> None:
     await write_segments(world)
     await world.namespace.truncate("s", Dlsn(4, 0, 0))
@@ -105,7 +100,6 @@ async def test_second_truncation_has_a_grace_period_of_its_own(world: LogWorld) 
     assert (await world.namespace.maintain("s")).purged == (1, 2, 3)
 
 
-@in_world
 async def test_second_truncation_waits_for_the_grace_of_the_first(world: LogWorld) -> None:
     await write_segments(world)
     await world.namespace.truncate("s", Dlsn(2, 0, 0))
@@ -119,7 +113,6 @@ async def test_second_truncation_waits_for_the_grace_of_the_first(world: LogWorl
     assert (await world.namespace.maintain("s")).purged == (2, 3)
 
 
-@in_world
 async def test_untruncation_never_reaches_into_a_purge_that_began(world: LogWorld) -> None:
     """A purge that stopped half-way is continued; what it deletes can no longer come back."""
     await write_segments(world)
@@ -145,7 +138,6 @@ async def test_untruncation_never_reaches_into_a_purge_that_began(world: LogWorl
     assert await read_numbers(world, 8) == list(range(8, 12))
 
 
-@in_world
 async def test_pass_that_was_overtaken_by_an_untruncation_purges_nothing(world: LogWorld) -> None:
     """The pass has read that the grace period ended before the truncation is taken back."""
     await write_segments(world)
@@ -164,7 +156,6 @@ async def test_pass_that_was_overtaken_by_an_untruncation_purges_nothing(world: 
     assert await read_numbers(world, 0) == list(range(12))
 
 
-@in_world
 async def test_pass_does_not_repeat_a_truncation_that_was_taken_back(world: LogWorld) -> None:
     policy = StreamPolicy(truncates_by_subscriptions=True, purge_grace_ms=GRACE_MS)
     await write_segments(world, policy)
@@ -181,7 +172,6 @@ async def test_pass_does_not_repeat_a_truncation_that_was_taken_back(world: LogW
     assert await read_numbers(world, 0) == list(range(12))
 
 
-@in_world
 async def test_untruncation_that_the_policy_would_undo_is_refused(world: LogWorld) -> None:
     policy = StreamPolicy(retention_ms=GRACE_MS, purge_grace_ms=10 * GRACE_MS)
     await write_segments(world, policy)
@@ -198,7 +188,6 @@ async def test_untruncation_that_the_policy_would_undo_is_refused(world: LogWorl
     assert await read_numbers(world, 4) == list(range(4, 12))
 
 
-@in_world
 async def test_reader_continues_while_records_below_it_come_back(world: LogWorld) -> None:
     dlsns = await write_segments(world)
     await world.namespace.truncate("s", dlsns[6])

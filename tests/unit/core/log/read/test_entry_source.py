@@ -4,7 +4,7 @@ import asyncio
 
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.start import EARLIEST, LATEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 async def read_existing(world: LogWorld) -> list[bytes]:
@@ -19,7 +19,6 @@ async def read_existing(world: LogWorld) -> list[bytes]:
     return found
 
 
-@in_world
 async def test_until_ends_behind_data_and_control_records(world: LogWorld) -> None:
     writer = await world.writer("s")
     assert await read_existing(world) == []
@@ -33,7 +32,6 @@ async def test_until_ends_behind_data_and_control_records(world: LogWorld) -> No
     assert await read_existing(world) == expected
 
 
-@in_world
 async def test_until_ends_across_writers(world: LogWorld) -> None:
     for n in range(3):
         writer = await world.writer("s")
@@ -43,7 +41,6 @@ async def test_until_ends_across_writers(world: LogWorld) -> None:
     assert await read_existing(world) == [b"0", b"1", b"2"]
 
 
-@in_world
 async def test_until_ends_at_an_empty_last_segment(world: LogWorld) -> None:
     for n in range(2):
         writer = await world.writer("s")

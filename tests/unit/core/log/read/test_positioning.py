@@ -24,7 +24,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.record_set import encode_record_set
 from rhumbline.core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 async def write_records(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
@@ -41,7 +41,6 @@ async def write_records(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
     return dlsns
 
 
-@in_world
 async def test_starts_at_every_position(world: LogWorld) -> None:
     dlsns = await write_records(world)
     for n, dlsn in enumerate(dlsns):
@@ -50,7 +49,6 @@ async def test_starts_at_every_position(world: LogWorld) -> None:
         assert [r.sequence_id for r in records] == list(range(n, 60))
 
 
-@in_world
 async def test_starts_between_positions(world: LogWorld) -> None:
     dlsns = await write_records(world)
     for n, dlsn in enumerate(dlsns[:-1]):
@@ -63,7 +61,6 @@ async def test_starts_between_positions(world: LogWorld) -> None:
         assert (await world.read_all("s", 1, between))[0].payload == b"%d" % expected
 
 
-@in_world
 async def test_starts_at_every_txid(world: LogWorld) -> None:
     dlsns = await write_records(world)
     for n in range(60):
@@ -72,7 +69,6 @@ async def test_starts_at_every_txid(world: LogWorld) -> None:
                 assert (await world.read_all("s", 1, AtTxid(txid)))[0].dlsn == dlsns[n], txid
 
 
-@in_world
 async def test_waits_for_a_txid_that_is_not_written_yet(world: LogWorld) -> None:
     await write_records(world)
     reader = await world.namespace.open_reader("s", AtTxid(1000))
@@ -85,7 +81,6 @@ async def test_waits_for_a_txid_that_is_not_written_yet(world: LogWorld) -> None
     await reader.aclose()
 
 
-@in_world
 async def test_starts_at_every_sequence_id(world: LogWorld) -> None:
     dlsns = await write_records(world, close=False)
     await asyncio.sleep(1)
@@ -98,7 +93,6 @@ async def test_starts_at_every_sequence_id(world: LogWorld) -> None:
     await (await world.writer("s")).close()
 
 
-@in_world
 async def test_search_reads_few_segments(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     for n in range(300):
@@ -114,7 +108,6 @@ async def test_search_reads_few_segments(world: LogWorld) -> None:
     await reader.aclose()
 
 
-@in_world
 async def test_search_skips_segments_that_are_truncated_meanwhile(
     world: LogWorld,
 ) -> None:
@@ -143,7 +136,6 @@ async def test_search_skips_segments_that_are_truncated_meanwhile(
     assert record.dlsn == next(d for d in dlsns if d.lssn == 4) and not first
 
 
-@in_world
 async def test_starts_at_the_latest(world: LogWorld) -> None:
     await write_records(world)
     reader = await world.namespace.open_reader("s", LATEST)
@@ -154,7 +146,6 @@ async def test_starts_at_the_latest(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_stored_position_skips_and_repeats_nothing(world: LogWorld) -> None:
     await write_records(world)
     seen: list[bytes] = []
@@ -168,7 +159,6 @@ async def test_stored_position_skips_and_repeats_nothing(world: LogWorld) -> Non
     assert seen == [b"%d" % n for n in range(60)]
 
 
-@in_world
 async def test_records_and_batches_mix(world: LogWorld) -> None:
     await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -192,7 +182,6 @@ async def test_records_and_batches_mix(world: LogWorld) -> None:
         await reader.next_batch()
 
 
-@in_world
 async def test_switching_between_records_and_batches_skips_nothing(world: LogWorld) -> None:
     """After some records of a batch, the next batch skipped the others."""
     dlsns = await write_records(world)
@@ -212,7 +201,6 @@ async def test_switching_between_records_and_batches_skips_nothing(world: LogWor
         assert seen == [b"%d" % n for n in range(1, 60)]
 
 
-@in_world
 async def test_first_batch_begins_at_the_start_position(world: LogWorld) -> None:
     dlsns = await write_records(world)
     async with await world.namespace.open_reader("s", dlsns[4]) as reader:
@@ -224,7 +212,6 @@ async def test_first_batch_begins_at_the_start_position(world: LogWorld) -> None
         assert batch.to_arrow().column("payload").to_pylist() == [b"4", b"5"]
 
 
-@in_world
 async def test_truncated_start_raises_or_advances(world: LogWorld) -> None:
     dlsns = await write_records(world)
     await StreamStore(world.store, "test").update("s", lambda r: r.truncated(dlsns[31]))
@@ -244,7 +231,6 @@ async def test_truncated_start_raises_or_advances(world: LogWorld) -> None:
         await world.namespace.open_reader("s", AtSequenceId(30))
 
 
-@in_world
 async def test_truncation_and_deletion_while_reading_raise_typed_errors(world: LogWorld) -> None:
     dlsns = await write_records(world)
     reader = await world.namespace.open_reader("s", dlsns[0])
@@ -266,7 +252,6 @@ async def test_truncation_and_deletion_while_reading_raise_typed_errors(world: L
     await reader.aclose()
 
 
-@in_world
 async def test_missing_ledger_is_a_gap(world: LogWorld) -> None:
     dlsns = await write_records(world)
     del world.ledgers.ledgers[2]
@@ -280,7 +265,6 @@ async def test_missing_ledger_is_a_gap(world: LogWorld) -> None:
     await reader.aclose()
 
 
-@in_world
 async def test_corrupt_entry_stops_the_reader_after_the_last_good_record(world: LogWorld) -> None:
     dlsns = await write_records(world)
     bad = dlsns[33]
@@ -296,7 +280,6 @@ async def test_corrupt_entry_stops_the_reader_after_the_last_good_record(world: 
     await reader.aclose()
 
 
-@in_world
 async def test_non_consecutive_records_are_a_gap(world: LogWorld) -> None:
     dlsns = await write_records(world)
     bad = dlsns[33]
@@ -309,7 +292,6 @@ async def test_non_consecutive_records_are_a_gap(world: LogWorld) -> None:
     await reader.aclose()
 
 
-@in_world
 async def test_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> None:
     dlsns = await write_records(world)
     ledger = world.ledgers.ledgers[dlsns[0].lssn]
@@ -323,7 +305,6 @@ async def test_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> None
     await reader.aclose()
 
 
-@in_world
 async def test_reader_retries_unavailable_bookies_and_then_raises(world: LogWorld) -> None:
     dlsns = await write_records(world)
     namespace = world.open_namespace(
@@ -347,7 +328,6 @@ async def test_reader_retries_unavailable_bookies_and_then_raises(world: LogWorl
     await reader.aclose()
 
 
-@in_world
 async def test_lost_watches_delay_but_lose_no_records(world: LogWorld) -> None:
     from rhumbline.core.runtime.metadata_store import Watch
 
@@ -373,7 +353,6 @@ async def test_lost_watches_delay_but_lose_no_records(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_cancelled_read_loses_nothing(world: LogWorld) -> None:
     writer = await world.writer("s")
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -388,7 +367,6 @@ async def test_cancelled_read_loses_nothing(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_empty_segments_are_skipped(world: LogWorld) -> None:
     for n in range(5):
         for _ in range(3):
@@ -403,26 +381,17 @@ async def test_empty_segments_are_skipped(world: LogWorld) -> None:
 
 
 @pytest.mark.parametrize("bad", [Dlsn(0, 0, 0)])
-def test_impossible_positions_are_refused(bad: Dlsn) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        await write_records(world)
-        with pytest.raises(InvalidArgumentError):
-            await world.namespace.open_reader("s", bad)
-
-    body()
+async def test_impossible_positions_are_refused(world: LogWorld, bad: Dlsn) -> None:
+    await write_records(world)
+    with pytest.raises(InvalidArgumentError):
+        await world.namespace.open_reader("s", bad)
 
 
 @pytest.mark.parametrize("bad", ["1:0:0", None, 7])
-def test_values_that_are_no_positions_are_refused(bad: object) -> None:
+async def test_values_that_are_no_positions_are_refused(world: LogWorld, bad: object) -> None:
     """They raised AttributeError from inside."""
-
-    @in_world
-    async def run(world: LogWorld) -> None:
-        await write_records(world)
-        with pytest.raises(InvalidArgumentError, match="start"):
-            await world.namespace.open_reader("s", cast(Dlsn, bad))
-        with pytest.raises(InvalidArgumentError, match="stream name is str, not"):
-            await world.namespace.open_reader(cast(str, 5), EARLIEST)
-
-    run()
+    await write_records(world)
+    with pytest.raises(InvalidArgumentError, match="start"):
+        await world.namespace.open_reader("s", cast(Dlsn, bad))
+    with pytest.raises(InvalidArgumentError, match="stream name is str, not"):
+        await world.namespace.open_reader(cast(str, 5), EARLIEST)

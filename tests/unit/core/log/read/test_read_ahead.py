@@ -6,7 +6,7 @@ from rhumbline.core.log.config import ReaderConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.log.read.read_ahead import BUDGET_BYTES_MIN
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 ENTRY_BYTES = 50_000
 ENTRIES = 200
@@ -20,7 +20,6 @@ async def write_records(world: LogWorld) -> None:
     world.ledgers.batch_entries_max = 1
 
 
-@in_world
 async def test_slow_consumer_keeps_read_ahead_small(world: LogWorld) -> None:
     await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -31,7 +30,6 @@ async def test_slow_consumer_keeps_read_ahead_small(world: LogWorld) -> None:
     await reader.aclose()
 
 
-@in_world
 async def test_fast_consumer_grows_read_ahead_to_its_limit(world: LogWorld) -> None:
     await write_records(world)
     world.ledgers.delay_s = lambda: 0.001
@@ -49,7 +47,6 @@ async def test_fast_consumer_grows_read_ahead_to_its_limit(world: LogWorld) -> N
     await reader.aclose()
 
 
-@in_world
 async def test_entries_fetched_before_a_failure_are_returned_first(world: LogWorld) -> None:
     await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)

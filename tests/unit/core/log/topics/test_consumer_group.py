@@ -30,7 +30,7 @@ from rhumbline.core.protocol.errors import (
     RhumblineError,
 )
 from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
 
 
@@ -105,7 +105,6 @@ async def create_group(world: LogWorld, partitions: int = 8) -> tuple[Readers, T
     return Readers(world, topic), await open_topic_writer(world.namespace, topic)
 
 
-@in_world
 async def test_everything_is_delivered_once_without_rebalance(
     world: LogWorld,
 ) -> None:
@@ -130,7 +129,6 @@ async def test_everything_is_delivered_once_without_rebalance(
     assert not readers.failures
 
 
-@in_world
 async def test_orderly_joins_and_leaves_deliver_everything(world: LogWorld) -> None:
     readers, writer = await create_group(world)
     readers.processing_s = 0.01
@@ -152,7 +150,6 @@ async def test_orderly_joins_and_leaves_deliver_everything(world: LogWorld) -> N
     assert not readers.failures
 
 
-@in_world
 async def test_partition_is_handed_over_after_the_current_batch(world: LogWorld) -> None:
     readers, writer = await create_group(world, 2)
     readers.processing_s = 3.0
@@ -171,7 +168,6 @@ async def test_partition_is_handed_over_after_the_current_batch(world: LogWorld)
     await writer.close()
 
 
-@in_world
 async def test_member_with_expired_session_is_replaced_and_rejoins(world: LogWorld) -> None:
     readers, writer = await create_group(world)
     await readers.join("a")
@@ -195,41 +191,38 @@ async def test_member_with_expired_session_is_replaced_and_rejoins(world: LogWor
 
 
 @pytest.mark.seeds(12)
-def test_delivers_at_least_once_despite_lost_replies_and_expired_sessions(seed: int) -> None:
-    @in_world
-    async def run(world: LogWorld) -> None:
-        random = Random(seed)
-        readers, writer = await create_group(world, 6)
-        await readers.join("first")
-        count = 0
-        for round_number in range(20):
-            outcome = random.choice([LOST_REPLY, LOST_REQUEST, UNAVAILABLE, OK])
-            world.store.outcomes = [OK] * random.randint(0, 6) + [outcome]
-            chance = random.random()
-            if chance < 0.4 or len(readers.members) < 2:
-                await readers.join(f"m{round_number}")
-            elif chance < 0.6:
-                await readers.leave(random.choice(list(readers.members)))
-            else:
-                session = random.choice(list(readers.members.values()))._session
-                if session is not None:
-                    session.expire()  # type: ignore[attr-defined]
-            for _ in range(10):
-                writer.append(b"%d" % count)
-                count += 1
-            await asyncio.sleep(random.random())
-        world.store.outcomes = []
-        await readers.wait_for_assignment()
-        await writer.flush()
-        await readers.wait_for(count)
-        await readers.aclose()
-        await writer.close()
-        assert all(error.retryable for error in readers.failures), readers.failures
-
-    run()
+async def test_delivers_at_least_once_despite_lost_replies_and_expired_sessions(
+    world: LogWorld, seed: int
+) -> None:
+    random = Random(seed)
+    readers, writer = await create_group(world, 6)
+    await readers.join("first")
+    count = 0
+    for round_number in range(20):
+        outcome = random.choice([LOST_REPLY, LOST_REQUEST, UNAVAILABLE, OK])
+        world.store.outcomes = [OK] * random.randint(0, 6) + [outcome]
+        chance = random.random()
+        if chance < 0.4 or len(readers.members) < 2:
+            await readers.join(f"m{round_number}")
+        elif chance < 0.6:
+            await readers.leave(random.choice(list(readers.members)))
+        else:
+            session = random.choice(list(readers.members.values()))._session
+            if session is not None:
+                session.expire()  # type: ignore[attr-defined]
+        for _ in range(10):
+            writer.append(b"%d" % count)
+            count += 1
+        await asyncio.sleep(random.random())
+    world.store.outcomes = []
+    await readers.wait_for_assignment()
+    await writer.flush()
+    await readers.wait_for(count)
+    await readers.aclose()
+    await writer.close()
+    assert all(error.retryable for error in readers.failures), readers.failures
 
 
-@in_world
 async def test_claim_of_an_interrupted_step_is_released_if_another_member_should_have_it(
     world: LogWorld,
 ) -> None:
@@ -253,7 +246,6 @@ async def test_claim_of_an_interrupted_step_is_released_if_another_member_should
     await writer.close()
 
 
-@in_world
 async def test_topic_is_created_once_and_deleted_completely(world: LogWorld) -> None:
     readers, writer = await create_group(world, 2)
     assert await create_topic(world.store, world.namespace, "t", 2) == readers.topic
@@ -271,7 +263,6 @@ async def test_topic_is_created_once_and_deleted_completely(world: LogWorld) -> 
     await delete_namespace(world.store, "test")
 
 
-@in_world
 async def test_keys_other_than_bytes_are_refused(world: LogWorld) -> None:
     """A str key raised TypeError from the hash."""
     readers, writer = await create_group(world, 2)
@@ -287,37 +278,33 @@ async def end_all(*writers: StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("member_count", [1, 2, 5])
-def test_iteration_ends_after_all_partitions_were_ended(member_count: int) -> None:
+async def test_iteration_ends_after_all_partitions_were_ended(
+    world: LogWorld, member_count: int
+) -> None:
     """The members of a topic without further records waited for ever."""
-
-    @in_world
-    async def run(world: LogWorld) -> None:
-        readers, writer = await create_group(world, 3)
-        readers.processing_s = 0.1
-        for n in range(member_count):
-            await readers.join(f"m{n}")
-        await readers.wait_for_assignment()
-        for n in range(60):
-            writer.append(b"%d" % n)
-        await writer.flush()
-        await writer.writers[0].end_stream()
-        await asyncio.sleep(30)
-        assert all(not task.done() for task in readers.work.values()), "two partitions go on"
-        writer.writers[1].append(b"last")
-        await end_all(*writer.writers[1:])
-        async with asyncio.timeout(60):
-            await asyncio.gather(*readers.work.values())
-        assert readers.seen == Counter([b"%d" % n for n in range(60)] + [b"last"])
-        for member in readers.members.values():
-            with pytest.raises(StopAsyncIteration):
-                await anext(member)
-        await readers.aclose()
-        assert not readers.failures
-
-    run()
+    readers, writer = await create_group(world, 3)
+    readers.processing_s = 0.1
+    for n in range(member_count):
+        await readers.join(f"m{n}")
+    await readers.wait_for_assignment()
+    for n in range(60):
+        writer.append(b"%d" % n)
+    await writer.flush()
+    await writer.writers[0].end_stream()
+    await asyncio.sleep(30)
+    assert all(not task.done() for task in readers.work.values()), "two partitions go on"
+    writer.writers[1].append(b"last")
+    await end_all(*writer.writers[1:])
+    async with asyncio.timeout(60):
+        await asyncio.gather(*readers.work.values())
+    assert readers.seen == Counter([b"%d" % n for n in range(60)] + [b"last"])
+    for member in readers.members.values():
+        with pytest.raises(StopAsyncIteration):
+            await anext(member)
+    await readers.aclose()
+    assert not readers.failures
 
 
-@in_world
 async def test_iteration_goes_on_while_another_member_is_not_finished(world: LogWorld) -> None:
     readers, writer = await create_group(world, 2)
     await readers.join("a")
@@ -339,7 +326,6 @@ async def test_iteration_goes_on_while_another_member_is_not_finished(world: Log
     assert not readers.failures
 
 
-@in_world
 async def test_topic_with_a_live_member_is_not_deleted(world: LogWorld) -> None:
     """All streams were deleted before NotEmptyError was raised."""
     readers, writer = await create_group(world, 2)
@@ -357,7 +343,6 @@ async def test_topic_with_a_live_member_is_not_deleted(world: LogWorld) -> None:
     assert await world.namespace.streams() == []
 
 
-@in_world
 async def test_errors_of_one_partition_reach_the_application(world: LogWorld) -> None:
     readers, writer = await create_group(world, 2)
     await readers.join("a")

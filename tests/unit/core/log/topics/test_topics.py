@@ -5,10 +5,9 @@ import pytest
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.topics.topics import create_topic, set_topic_policy
 from rhumbline.core.protocol.errors import NoSuchStreamError
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
-@in_world
 async def test_policy_of_a_topic_is_set_for_all_partitions(world: LogWorld) -> None:
     topic = await create_topic(world.store, world.namespace, "orders", 3)
     policy = StreamPolicy(retention_ms=5, archive_retention_ms=7, purge_grace_ms=9)

@@ -14,10 +14,9 @@ from rhumbline.core.protocol.errors import (
     TooManyRequestsError,
     TxidOutOfOrderError,
 )
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
-@in_world
 async def test_txids_never_fall(world: LogWorld) -> None:
     writer = await world.writer("s")
     for txid in (5, 5, 9):
@@ -42,7 +41,6 @@ async def test_txids_never_fall(world: LogWorld) -> None:
     assert [r.payload for r in records] == [b"5", b"5", b"9", b"now", b"later"]
 
 
-@in_world
 async def test_txids_never_fall_across_writers(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"a", txid=2_000_000)
@@ -56,7 +54,6 @@ async def test_txids_never_fall_across_writers(world: LogWorld) -> None:
     assert [r.txid for r in await world.read_all("s", 2)] == [2_000_000, 2_000_000]
 
 
-@in_world
 async def test_given_and_default_txids_mix_in_one_entry(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.clock.now_ms = 10
@@ -72,7 +69,6 @@ async def test_given_and_default_txids_mix_in_one_entry(world: LogWorld) -> None
     assert len({r.dlsn.entry_id for r in records}) == 1
 
 
-@in_world
 async def test_records_above_the_policy_limit_are_refused(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(record_bytes_max=100))
     with pytest.raises(RecordTooLargeError, match="101 bytes is above the limit of 100"):
@@ -84,7 +80,6 @@ async def test_records_above_the_policy_limit_are_refused(world: LogWorld) -> No
     assert len(await world.read_all("s", 1)) == 1
 
 
-@in_world
 async def test_entry_above_the_ledger_limit_fails_alone(world: LogWorld) -> None:
     world.ledgers.entry_bytes_max = 1000
     writer = await world.writer("s")
@@ -97,7 +92,6 @@ async def test_entry_above_the_ledger_limit_fails_alone(world: LogWorld) -> None
     assert [r.payload for r in await world.read_all("s", 1)] == [b"small"]
 
 
-@in_world
 async def test_records_must_be_bytes(world: LogWorld) -> None:
     writer = await world.writer("s")
     with pytest.raises(InvalidArgumentError, match="not str"):
@@ -117,7 +111,6 @@ async def test_records_must_be_bytes(world: LogWorld) -> None:
     assert [r.payload for r in await world.read_all("s", 3)] == [b"changes", b"m", b"v"]
 
 
-@in_world
 async def test_appends_above_the_outstanding_limit_are_refused_until_room(world: LogWorld) -> None:
     config = WriterConfig(outstanding_bytes_max=10_000)
     policy = StreamPolicy(flush=FlushPolicy(bytes_max=1000))
@@ -142,7 +135,6 @@ async def test_appends_above_the_outstanding_limit_are_refused_until_room(world:
     assert len(await world.read_all("s", taken + 1)) == taken + 1
 
 
-@in_world
 async def test_single_call_above_the_outstanding_limit_is_refused(world: LogWorld) -> None:
     writer = await world.writer("s", None, WriterConfig(outstanding_bytes_max=10_000))
     with pytest.raises(RecordTooLargeError, match="outstanding_bytes_max"):
@@ -150,7 +142,6 @@ async def test_single_call_above_the_outstanding_limit_is_refused(world: LogWorl
     await writer.close()
 
 
-@in_world
 async def test_append_many_over_several_entries_keeps_order_and_positions(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(flush=FlushPolicy(bytes_max=500)))
     payloads = [b"%05d" % n * (1 + n % 40) for n in range(300)]
@@ -164,7 +155,6 @@ async def test_append_many_over_several_entries_keeps_order_and_positions(world:
     await writer.close()
 
 
-@in_world
 async def test_append_many_fills_the_open_batch_first(world: LogWorld) -> None:
     policy = StreamPolicy(flush=FlushPolicy(period_ms=None, bytes_max=1_000))
     writer = await world.writer("s", policy)
@@ -181,7 +171,6 @@ async def test_append_many_fills_the_open_batch_first(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_closed_writer_refuses_appends(world: LogWorld) -> None:
     writer = await world.writer("s")
     ticket = writer.append(b"in time")
@@ -197,7 +186,6 @@ async def test_closed_writer_refuses_appends(world: LogWorld) -> None:
     assert len(await world.read_all("s", 1)) == 1
 
 
-@in_world
 async def test_ended_stream_refuses_appends_and_writers(world: LogWorld) -> None:
     writer = await world.writer("s")
     writer.append(b"a")
@@ -214,7 +202,6 @@ async def test_ended_stream_refuses_appends_and_writers(world: LogWorld) -> None
     assert len(world.ledgers.ledgers) == 1, "refused writers leave no ledger behind"
 
 
-@in_world
 async def test_cancelled_wait_does_not_withdraw_the_record(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.ledgers.are_acks_held = True

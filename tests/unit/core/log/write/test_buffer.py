@@ -10,7 +10,7 @@ from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import InvalidArgumentError
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 async def open_writer_with(world: LogWorld, flush: FlushPolicy) -> StreamWriter:
@@ -25,7 +25,6 @@ async def next_payload(reader: StreamReader) -> bytes:
     return (await asyncio.wait_for(anext(reader), 60)).payload
 
 
-@in_world
 async def test_immediate_flush_sends_one_entry_per_loop_turn(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy())
     for _ in range(3):
@@ -34,7 +33,6 @@ async def test_immediate_flush_sends_one_entry_per_loop_turn(world: LogWorld) ->
     await writer.close()
 
 
-@in_world
 async def test_periodic_flush_sends_one_entry_per_period(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=10))
     tickets = []
@@ -48,7 +46,6 @@ async def test_periodic_flush_sends_one_entry_per_period(world: LogWorld) -> Non
     await writer.close()
 
 
-@in_world
 async def test_first_record_after_a_pause_is_sent_at_once(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=1000))
     for _ in range(3):
@@ -62,7 +59,6 @@ async def test_first_record_after_a_pause_is_sent_at_once(world: LogWorld) -> No
     await writer.close()
 
 
-@in_world
 async def test_full_buffer_is_sent_before_its_period(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=1000, bytes_max=1000))
     await writer.append(b"first")
@@ -75,7 +71,6 @@ async def test_full_buffer_is_sent_before_its_period(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_flush_by_size_alone_waits_for_bytes_or_flush(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=None, bytes_max=1000))
     ticket = writer.append(b"alone")
@@ -86,7 +81,6 @@ async def test_flush_by_size_alone_waits_for_bytes_or_flush(world: LogWorld) -> 
     await writer.close()
 
 
-@in_world
 async def test_record_above_the_buffer_size_is_sent(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(bytes_max=10))
     small, large, after = writer.append(b"s"), writer.append(bytes(5000)), writer.append(b"t")
@@ -96,7 +90,6 @@ async def test_record_above_the_buffer_size_is_sent(world: LogWorld) -> None:
     assert [len(r.payload) for r in await world.read_all("s", 3)] == [1, 5000, 1]
 
 
-@in_world
 async def test_record_becomes_visible_without_another_entry(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy())
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -108,7 +101,6 @@ async def test_record_becomes_visible_without_another_entry(world: LogWorld) -> 
     await writer.close()
 
 
-@in_world
 async def test_refused_explicit_lac_is_replaced_by_one_control_record(world: LogWorld) -> None:
     world.ledgers.is_lac_refused = True
     writer = await open_writer_with(world, FlushPolicy())
@@ -121,7 +113,6 @@ async def test_refused_explicit_lac_is_replaced_by_one_control_record(world: Log
     await writer.close()
 
 
-@in_world
 async def test_consecutive_appends_need_no_explicit_lac(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy())
     for _ in range(100):
@@ -132,7 +123,6 @@ async def test_consecutive_appends_need_no_explicit_lac(world: LogWorld) -> None
     await writer.close()
 
 
-@in_world
 async def test_steady_traffic_needs_no_control_records(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=10))
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -146,7 +136,6 @@ async def test_steady_traffic_needs_no_control_records(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_acknowledged_record_is_visible_before_the_next_entry(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=1000))
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -169,7 +158,6 @@ async def open_writer_in_flight(world: LogWorld, count: int) -> StreamWriter:
     return writer
 
 
-@in_world
 async def test_visibility_does_not_wait_for_entries_in_flight(world: LogWorld) -> None:
     """An entry per millisecond with acknowledgements after 2 ms keeps entries in flight forever."""
     writer = await open_writer_in_flight(world, 3)
@@ -184,7 +172,6 @@ async def test_visibility_does_not_wait_for_entries_in_flight(world: LogWorld) -
     await writer.close()
 
 
-@in_world
 async def test_many_entries_in_flight_need_no_explicit_lac(world: LogWorld) -> None:
     writer = await open_writer_in_flight(world, 10)
     world.ledgers.release_acks(5)
@@ -197,7 +184,6 @@ async def test_many_entries_in_flight_need_no_explicit_lac(world: LogWorld) -> N
     await writer.close()
 
 
-@in_world
 async def test_visibility_ms_delays_the_explicit_lac(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy(period_ms=10, visibility_ms=100))
     reader = await world.namespace.open_reader("s", EARLIEST)
@@ -209,7 +195,6 @@ async def test_visibility_ms_delays_the_explicit_lac(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_explicit_lac_is_sent_at_most_once_per_millisecond(world: LogWorld) -> None:
     writer = await open_writer_with(world, FlushPolicy())
     for _ in range(1000):
@@ -223,7 +208,6 @@ async def test_explicit_lac_is_sent_at_most_once_per_millisecond(world: LogWorld
     await writer.close()
 
 
-@in_world
 async def test_full_pipeline_makes_larger_entries(world: LogWorld) -> None:
     from rhumbline.core.log.config import WriterConfig
 
@@ -240,7 +224,6 @@ async def test_full_pipeline_makes_larger_entries(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_writer_waits_for_a_ledger_without_room(world: LogWorld) -> None:
     world.ledgers.pending_entries_max = 3
     world.ledgers.are_acks_held = True

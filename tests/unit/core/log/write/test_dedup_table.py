@@ -27,14 +27,13 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.record_set import Kind, Producer, encode_control, encode_record_set
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK
 
 ONE = b"1" * 16
 TWO = b"2" * 16
 
 
-@in_world
 async def test_repeated_set_is_not_appended_and_returns_the_first_result(world: LogWorld) -> None:
     writer = await world.writer("s")
     first = writer.append_numbered(ONE, 0, [b"a", b"b"])
@@ -57,7 +56,6 @@ async def test_repeated_set_is_not_appended_and_returns_the_first_result(world: 
     assert [r.producer for r in records] == [(ONE, 0), (ONE, 1), (ONE, 2), (TWO, 0), None]
 
 
-@in_world
 async def test_repeat_of_truncated_records_is_detected(world: LogWorld) -> None:
     """Regression: the snapshot was purged with the records (simulator plan streams, seed 1668)."""
     writer = await world.writer("s", StreamPolicy(purge_grace_ms=0))
@@ -84,37 +82,34 @@ async def test_repeat_of_truncated_records_is_detected(world: LogWorld) -> None:
 @pytest.mark.parametrize("acked", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("closes", [False, True])
-def test_next_owner_detects_duplicates(acked: bool, keeps: bool, closes: bool) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        world.ledgers.keeps_unacked = keeps
-        writer = await world.writer("s")
-        record_set = await writer.append_numbered(ONE, 0, [b"0", b"1"])
-        world.ledgers.are_acks_held = not acked
-        open_set = writer.append_numbered(ONE, 2, [b"2"])
-        await asyncio.sleep(0.1)
-        if closes and acked:
-            await writer.close()
-        else:
-            await writer.abort()
-        world.ledgers.are_acks_held = False
-        await (await world.writer("s")).close()  # an empty segment in between
-        following = await world.writer("s")
-        is_stored = acked or keeps
-        assert following.last_sequence(ONE) == (2 if is_stored else 1)
-        if not is_stored:
-            assert (await following.append_numbered(ONE, 0, [b"0", b"1"])).first == record_set.first
-        repeated = await following.append_numbered(ONE, 2, [b"2"])
-        if acked:
-            assert repeated.first == (await open_set).first
-        await following.append_numbered(ONE, 3, [b"3"])
-        await following.close()
-        assert [r.payload for r in await world.read_all("s", 4)] == [b"0", b"1", b"2", b"3"]
-
-    body()
+async def test_next_owner_detects_duplicates(
+    world: LogWorld, acked: bool, keeps: bool, closes: bool
+) -> None:
+    world.ledgers.keeps_unacked = keeps
+    writer = await world.writer("s")
+    record_set = await writer.append_numbered(ONE, 0, [b"0", b"1"])
+    world.ledgers.are_acks_held = not acked
+    open_set = writer.append_numbered(ONE, 2, [b"2"])
+    await asyncio.sleep(0.1)
+    if closes and acked:
+        await writer.close()
+    else:
+        await writer.abort()
+    world.ledgers.are_acks_held = False
+    await (await world.writer("s")).close()  # an empty segment in between
+    following = await world.writer("s")
+    is_stored = acked or keeps
+    assert following.last_sequence(ONE) == (2 if is_stored else 1)
+    if not is_stored:
+        assert (await following.append_numbered(ONE, 0, [b"0", b"1"])).first == record_set.first
+    repeated = await following.append_numbered(ONE, 2, [b"2"])
+    if acked:
+        assert repeated.first == (await open_set).first
+    await following.append_numbered(ONE, 3, [b"3"])
+    await following.close()
+    assert [r.payload for r in await world.read_all("s", 4)] == [b"0", b"1", b"2", b"3"]
 
 
-@in_world
 async def test_sets_of_many_producers_share_entries(world: LogWorld) -> None:
     writer = await world.writer("s")
     sets = [
@@ -138,7 +133,6 @@ async def test_sets_of_many_producers_share_entries(world: LogWorld) -> None:
     assert [r.sequence_id for r in records] == list(range(15))
 
 
-@in_world
 async def test_sets_and_records_keep_the_call_order(world: LogWorld) -> None:
     writer = await world.writer("s")
     record_set = encode_record_set([b"set"], first_txid=1, last_txid=1)
@@ -151,7 +145,6 @@ async def test_sets_and_records_keep_the_call_order(world: LogWorld) -> None:
     assert [r.payload for r in await world.read_all("s", 9)] == expected
 
 
-@in_world
 async def test_sets_can_keep_their_txids(world: LogWorld) -> None:
     writer = await world.writer("s")
     own = encode_record_set([b"a", b"b"], first_txid=5, last_txid=7, txids=[5, 7])
@@ -164,7 +157,6 @@ async def test_sets_can_keep_their_txids(world: LogWorld) -> None:
     assert [r.txid for r in await world.read_all("s", 2)] == [5, 7]
 
 
-@in_world
 async def test_invalid_sets_are_refused_before_they_are_sent(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(record_bytes_max=100))
     good = encode_record_set([b"a"], first_txid=1, last_txid=1)
@@ -185,7 +177,6 @@ async def test_invalid_sets_are_refused_before_they_are_sent(world: LogWorld) ->
     await writer.close()
 
 
-@in_world
 async def test_table_is_bounded_and_removes_silent_producers(world: LogWorld) -> None:
     count = dedup_table_module.PRODUCERS_MAX + 10
     writer = await world.writer("s")
@@ -201,7 +192,6 @@ async def test_table_is_bounded_and_removes_silent_producers(world: LogWorld) ->
     await writer.close()
 
 
-@in_world
 async def test_takeover_reads_only_from_the_newest_snapshot(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(flush=FlushPolicy(bytes_max=1 << 20)))
     payload = [bytes(100_000)] * 10
@@ -317,7 +307,6 @@ def test_each_sequence_is_stored_once_despite_failures_and_takeovers(block: int)
             raise
 
 
-@in_world
 async def test_snapshot_contains_earlier_sets_in_flight(world: LogWorld) -> None:
     writer = await world.writer("s", None, WriterConfig(producers_snapshot_bytes=1))
     world.ledgers.are_acks_held = True
@@ -333,31 +322,26 @@ async def test_snapshot_contains_earlier_sets_in_flight(world: LogWorld) -> None
 
 
 @pytest.mark.parametrize("acked", range(7))
-def test_snapshot_contains_no_later_sets(acked: int) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        config = WriterConfig(entries_in_flight_max=2, producers_snapshot_bytes=1)
-        writer = await world.writer("s", None, config)
-        world.ledgers.are_acks_held = True
-        for identity, sequence in ((ONE, 0), (TWO, 0), (ONE, 1)):
-            writer.append_numbered(identity, sequence, [b"x"])
-            writer.append(b"between, so that each set is an entry")
-        await asyncio.sleep(0.01)
-        for _ in range(acked):
-            world.ledgers.release_acks(1)
-        await writer.abort()
-        following = await world.writer("s")
-        known = following.last_sequence(ONE)
-        world.ledgers.are_acks_held = False
-        await following.close()
-        records = await world.read_all("s", (await world.segments("s"))[0].record_count)
-        there = [r.producer[1] for r in records if r.producer and r.producer[0] == ONE]
-        assert known == max(there, default=None)
-
-    body()
+async def test_snapshot_contains_no_later_sets(world: LogWorld, acked: int) -> None:
+    config = WriterConfig(entries_in_flight_max=2, producers_snapshot_bytes=1)
+    writer = await world.writer("s", None, config)
+    world.ledgers.are_acks_held = True
+    for identity, sequence in ((ONE, 0), (TWO, 0), (ONE, 1)):
+        writer.append_numbered(identity, sequence, [b"x"])
+        writer.append(b"between, so that each set is an entry")
+    await asyncio.sleep(0.01)
+    for _ in range(acked):
+        world.ledgers.release_acks(1)
+    await writer.abort()
+    following = await world.writer("s")
+    known = following.last_sequence(ONE)
+    world.ledgers.are_acks_held = False
+    await following.close()
+    records = await world.read_all("s", (await world.segments("s"))[0].record_count)
+    there = [r.producer[1] for r in records if r.producer and r.producer[0] == ONE]
+    assert known == max(there, default=None)
 
 
-@in_world
 async def test_segment_of_keepalives_forgets_no_producer(world: LogWorld) -> None:
     """An idle writer leaves keepalives only, and the next writer still knows the producers."""
     policy = StreamPolicy(keepalive_ms=1_000)

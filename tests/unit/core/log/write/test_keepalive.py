@@ -13,7 +13,7 @@ from rhumbline.core.protocol.errors import (
     StreamIdleError,
 )
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 def fail_unavailable(name: str) -> None:
@@ -24,7 +24,6 @@ def idle_config(world: LogWorld, idle_ms_max: int = 5_000) -> ReaderConfig:
     return ReaderConfig(retry_ms=100, poll_ms=50, idle_ms_max=idle_ms_max)
 
 
-@in_world
 async def test_idle_writer_sends_keepalives(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(keepalive_ms=1_000))
     await writer.append(b"a")
@@ -39,7 +38,6 @@ async def test_idle_writer_sends_keepalives(world: LogWorld) -> None:
     assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
 
 
-@in_world
 async def test_busy_writer_sends_no_keepalives(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(keepalive_ms=1_000))
     for _ in range(100):
@@ -49,7 +47,6 @@ async def test_busy_writer_sends_no_keepalives(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_keepalives_reset_the_idle_timeout_and_stay_hidden(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(keepalive_ms=1_000))
     await writer.append(b"a")
@@ -64,7 +61,6 @@ async def test_keepalives_reset_the_idle_timeout_and_stay_hidden(world: LogWorld
     await writer.close()
 
 
-@in_world
 async def test_reader_raises_idle_error_on_an_idle_stream(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"a")
@@ -80,7 +76,6 @@ async def test_reader_raises_idle_error_on_an_idle_stream(world: LogWorld) -> No
     await writer.close()
 
 
-@in_world
 async def test_reader_raises_stalled_error_if_metadata_is_unavailable(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"a")
@@ -97,7 +92,6 @@ async def test_reader_raises_stalled_error_if_metadata_is_unavailable(world: Log
     await writer.close()
 
 
-@in_world
 async def test_reader_raises_stalled_error_if_confirmed_entries_do_not_arrive(
     world: LogWorld,
 ) -> None:
@@ -115,7 +109,6 @@ async def test_reader_raises_stalled_error_if_confirmed_entries_do_not_arrive(
     await writer.close()
 
 
-@in_world
 async def test_end_is_behind_the_last_acknowledged_record(world: LogWorld) -> None:
     writer = await world.writer("s")
     first = await world.namespace.end("s")

@@ -9,7 +9,7 @@ from rhumbline.core.log.write.pipeline import Pipeline
 from rhumbline.core.log.write.pipeline_state import PIPELINE, PipelineEvent, PipelineState
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import ClosedError, InvariantBrokenError
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 def pipeline_of(writer: StreamWriter) -> Pipeline:
@@ -31,7 +31,6 @@ def test_entries_go_to_another_segment_only_after_a_hold_or_a_failure() -> None:
     assert switching == [PipelineState.HELD, PipelineState.BROKEN]
 
 
-@in_world
 async def test_planned_roll_holds_and_switches(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await writer.append(b"a")
@@ -44,7 +43,6 @@ async def test_planned_roll_holds_and_switches(world: LogWorld) -> None:
     assert events_of(pipeline)[-2:] == ["FAIL", "ABANDON"]
 
 
-@in_world
 async def test_abort_ends_the_pipeline_once(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.abort()
@@ -56,7 +54,6 @@ async def test_abort_ends_the_pipeline_once(world: LogWorld) -> None:
         writer.append(b"a")
 
 
-@in_world
 async def test_entry_in_flight_to_another_segment_breaks_an_invariant(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.ledgers.are_acks_held = True
@@ -72,7 +69,6 @@ async def test_entry_in_flight_to_another_segment_breaks_an_invariant(world: Log
     await writer.abort()
 
 
-@in_world
 async def test_unresolved_entries_behind_a_working_ledger_break_an_invariant(
     world: LogWorld,
 ) -> None:

@@ -5,10 +5,9 @@ import asyncio
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.start import EARLIEST
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
-@in_world
 async def test_rolls_by_size(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=10_000))
     for _ in range(100):
@@ -25,7 +24,6 @@ async def test_rolls_by_size(world: LogWorld) -> None:
     assert len(await world.read_all("s", 100)) == 100
 
 
-@in_world
 async def test_idle_segment_rolls_by_time(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_ms=60_000))
     await asyncio.sleep(300)
@@ -42,7 +40,6 @@ async def test_idle_segment_rolls_by_time(world: LogWorld) -> None:
     await writer.close()
 
 
-@in_world
 async def test_next_segment_gets_entries_only_after_the_old_one_is_acknowledged(
     world: LogWorld,
 ) -> None:
@@ -61,7 +58,6 @@ async def test_next_segment_gets_entries_only_after_the_old_one_is_acknowledged(
     await writer.close()
 
 
-@in_world
 async def test_readers_continue_across_segments(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=300))
     readers = [await world.namespace.open_reader("s", EARLIEST) for _ in range(3)]
@@ -82,7 +78,6 @@ async def test_readers_continue_across_segments(world: LogWorld) -> None:
     assert len(await world.segments("s")) > 5
 
 
-@in_world
 async def test_policy_change_takes_effect_at_the_next_segment(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await world.namespace.set_stream_policy("s", StreamPolicy(Quorum(5, 3, 2)))
@@ -95,7 +90,6 @@ async def test_policy_change_takes_effect_at_the_next_segment(world: LogWorld) -
     assert sizes == [3, 5], "the new roll_bytes applies from the second segment on"
 
 
-@in_world
 async def test_ledgers_name_their_stream_and_segment(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await writer.append(b"a")

@@ -19,47 +19,41 @@ from rhumbline.core.protocol.errors import (
     RhumblineError,
     StreamLostError,
 )
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
 
 
 @pytest.mark.parametrize("keeps_unacked", [True, False])
 @pytest.mark.parametrize("acked", [0, 1, 3, 5])
-def test_ledger_failure_neither_loses_nor_duplicates_records(
-    acked: int, keeps_unacked: bool
+async def test_ledger_failure_neither_loses_nor_duplicates_records(
+    world: LogWorld, acked: int, keeps_unacked: bool
 ) -> None:
     """Each record is stored once, whether or not recovery finds the unacknowledged entries."""
-
-    @in_world
-    async def body(world: LogWorld) -> None:
-        world.ledgers.keeps_unacked = keeps_unacked
-        world.ledgers.are_acks_held = True
-        writer = await world.writer("s")
-        tickets = []
-        for n in range(5):
-            tickets.append(writer.append(b"%d" % n))
-            await asyncio.sleep(0)
-        world.ledgers.release_acks(acked)
-        world.ledgers.are_acks_held = False
-        world.ledgers.fail_writers()
-        tickets.append(writer.append(b"5"))
-        results = [await ticket for ticket in tickets]
-        dlsns = [result.dlsn for result in results]
-        assert dlsns == sorted(set(dlsns))
-        assert [r.dlsn.lssn for r in results[:acked]] == [1] * acked
-        assert results[-1].dlsn.lssn == 2
-        await writer.close()
-        records = await world.read_all("s", 6)
-        assert [r.payload for r in records] == [b"%d" % n for n in range(6)]
-        assert [r.dlsn for r in records] == dlsns
-        assert [r.sequence_id for r in records] == list(range(6))
-        segments = await world.segments("s")
-        assert [s.is_completed for s in segments] == [True, True]
-
-    body()
+    world.ledgers.keeps_unacked = keeps_unacked
+    world.ledgers.are_acks_held = True
+    writer = await world.writer("s")
+    tickets = []
+    for n in range(5):
+        tickets.append(writer.append(b"%d" % n))
+        await asyncio.sleep(0)
+    world.ledgers.release_acks(acked)
+    world.ledgers.are_acks_held = False
+    world.ledgers.fail_writers()
+    tickets.append(writer.append(b"5"))
+    results = [await ticket for ticket in tickets]
+    dlsns = [result.dlsn for result in results]
+    assert dlsns == sorted(set(dlsns))
+    assert [r.dlsn.lssn for r in results[:acked]] == [1] * acked
+    assert results[-1].dlsn.lssn == 2
+    await writer.close()
+    records = await world.read_all("s", 6)
+    assert [r.payload for r in records] == [b"%d" % n for n in range(6)]
+    assert [r.dlsn for r in records] == dlsns
+    assert [r.sequence_id for r in records] == list(range(6))
+    segments = await world.segments("s")
+    assert [s.is_completed for s in segments] == [True, True]
 
 
-@in_world
 async def test_failed_ledger_of_an_idle_stream_is_replaced_at_once(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"a")
@@ -72,7 +66,6 @@ async def test_failed_ledger_of_an_idle_stream_is_replaced_at_once(world: LogWor
     assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
 
 
-@in_world
 async def test_three_consecutive_ledger_failures_lose_nothing(world: LogWorld) -> None:
     writer = await world.writer("s")
     tickets = []
@@ -88,7 +81,6 @@ async def test_three_consecutive_ledger_failures_lose_nothing(world: LogWorld) -
     assert [r.payload for r in await world.read_all("s", 30)] == [b"%d" % n for n in range(30)]
 
 
-@in_world
 async def test_recovery_timeout_makes_sent_records_unknown_and_fails_unsent_ones(
     world: LogWorld,
 ) -> None:
@@ -117,7 +109,6 @@ async def test_recovery_timeout_makes_sent_records_unknown_and_fails_unsent_ones
     assert [r.payload for r in await world.read_all("s", 2)] == [b"sent", b"after"]
 
 
-@in_world
 async def test_fenced_writer_loses_the_stream(world: LogWorld) -> None:
     first = await world.writer("s", StreamPolicy(flush=FlushPolicy(period_ms=10)))
     await first.append(b"a")
@@ -142,7 +133,6 @@ async def test_fenced_writer_loses_the_stream(world: LogWorld) -> None:
     assert [r.payload for r in await world.read_all("s", 3)] == [b"a", b"sent", b"b"]
 
 
-@in_world
 async def test_fenced_writer_reports_absent_records_as_not_appended(
     world: LogWorld,
 ) -> None:
@@ -158,7 +148,6 @@ async def test_fenced_writer_reports_absent_records_as_not_appended(
     await first.abort()
 
 
-@in_world
 async def test_fenced_writer_reports_unknown_while_recovery_fails(
     world: LogWorld,
 ) -> None:
@@ -174,7 +163,6 @@ async def test_fenced_writer_reports_unknown_while_recovery_fails(
     await first.abort()
 
 
-@in_world
 async def test_writer_that_loses_its_claim_during_a_roll_sends_nothing_more(
     world: LogWorld,
 ) -> None:
@@ -193,7 +181,6 @@ async def test_writer_that_loses_its_claim_during_a_roll_sends_nothing_more(
     assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
 
 
-@in_world
 async def test_fenced_writer_never_acknowledges(world: LogWorld) -> None:
     """A process pauses and resumes; both writers believe that they own the stream (G17)."""
     first = await world.writer("s")
@@ -207,7 +194,6 @@ async def test_fenced_writer_never_acknowledges(world: LogWorld) -> None:
     assert [r.payload for r in await world.read_all("s", 1)] == [b"fresh"]
 
 
-@in_world
 async def test_takeover_completes_both_segments_of_an_interrupted_roll(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     world.ledgers.are_acks_held = True
@@ -230,7 +216,6 @@ async def test_takeover_completes_both_segments_of_an_interrupted_roll(world: Lo
         await ticket
 
 
-@in_world
 async def test_appends_continue_while_the_metadata_store_is_unavailable(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=100))
     world.store.inner.disconnect()  # type: ignore[attr-defined]
@@ -244,7 +229,6 @@ async def test_appends_continue_while_the_metadata_store_is_unavailable(world: L
     assert [r.payload for r in await world.read_all("s", 101)] == [b"%d" % n for n in range(101)]
 
 
-@in_world
 async def test_old_segment_stays_in_use_while_no_bookies_are_available(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=100))
     world.ledgers.create_error = NotEnoughBookiesError("the test says so")
@@ -263,45 +247,40 @@ async def test_old_segment_stays_in_use_while_no_bookies_are_available(world: Lo
 
 @pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST, UNAVAILABLE])
 @pytest.mark.parametrize("at", range(8))
-def test_roll_survives_any_lost_request_or_reply(outcome: str, at: int) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        writer = await world.writer("s", StreamPolicy(roll_bytes=200))
-        world.store.outcomes = ["ok"] * at + [outcome, outcome]
-        for n in range(100):
-            await writer.append(b"%d" % n)
-            await asyncio.sleep(0.01)
-        await writer.close()
-        assert not world.store.outcomes
-        records = await world.read_all("s", 100)
-        assert [r.payload for r in records] == [b"%d" % n for n in range(100)]
-        segments = await world.segments("s")
-        assert [s.lssn for s in segments] == list(range(1, len(segments) + 1))
-        assert all(s.is_completed for s in segments)
-        assert len({s.ledger_id for s in segments}) == len(segments) == len(world.ledgers.ledgers)
-
-    body()
+async def test_roll_survives_any_lost_request_or_reply(
+    world: LogWorld, outcome: str, at: int
+) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=200))
+    world.store.outcomes = ["ok"] * at + [outcome, outcome]
+    for n in range(100):
+        await writer.append(b"%d" % n)
+        await asyncio.sleep(0.01)
+    await writer.close()
+    assert not world.store.outcomes
+    records = await world.read_all("s", 100)
+    assert [r.payload for r in records] == [b"%d" % n for n in range(100)]
+    segments = await world.segments("s")
+    assert [s.lssn for s in segments] == list(range(1, len(segments) + 1))
+    assert all(s.is_completed for s in segments)
+    assert len({s.ledger_id for s in segments}) == len(segments) == len(world.ledgers.ledgers)
 
 
 @pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
 @pytest.mark.parametrize("at", range(4))
-def test_open_survives_any_lost_request_or_reply(outcome: str, at: int) -> None:
-    @in_world
-    async def body(world: LogWorld) -> None:
-        first = await world.writer("s")
-        await first.append(b"a")
-        await first.abort()
-        world.store.outcomes = ["ok"] * at + [outcome, outcome]
-        second = await world.writer("s")
-        await second.append(b"b")
-        await second.close()
-        assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
-        assert len(world.ledgers.ledgers) == 2
-
-    body()
+async def test_open_survives_any_lost_request_or_reply(
+    world: LogWorld, outcome: str, at: int
+) -> None:
+    first = await world.writer("s")
+    await first.append(b"a")
+    await first.abort()
+    world.store.outcomes = ["ok"] * at + [outcome, outcome]
+    second = await world.writer("s")
+    await second.append(b"b")
+    await second.close()
+    assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
+    assert len(world.ledgers.ledgers) == 2
 
 
-@in_world
 async def test_failed_open_leaves_no_ledger_and_can_be_repeated(world: LogWorld) -> None:
     first = await world.writer("s")
     await first.append(b"a")
@@ -317,7 +296,6 @@ async def test_failed_open_leaves_no_ledger_and_can_be_repeated(world: LogWorld)
     await first.abort()
 
 
-@in_world
 async def test_end_of_stream_survives_a_ledger_failure(world: LogWorld) -> None:
     for keeps in (True, False):
         world.ledgers.keeps_unacked = keeps
@@ -336,7 +314,6 @@ async def test_end_of_stream_survives_a_ledger_failure(world: LogWorld) -> None:
         assert (await world.namespace.describe(name)).is_ended
 
 
-@in_world
 async def test_writer_of_a_deleted_stream_fails(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await world.namespace.delete_stream("s")
@@ -350,7 +327,6 @@ async def test_writer_of_a_deleted_stream_fails(world: LogWorld) -> None:
     assert await world.namespace.streams() == []
 
 
-@in_world
 async def test_close_times_out(world: LogWorld) -> None:
     writer = await world.writer("s", None, WriterConfig(close_ms_max=5000))
     world.ledgers.are_acks_held = True
@@ -366,7 +342,6 @@ async def test_close_times_out(world: LogWorld) -> None:
     assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
 
 
-@in_world
 async def test_abort_settles_every_append(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.ledgers.are_acks_held = True
