@@ -46,55 +46,26 @@ def level_of(quorum: Quorum, layout: Sequence[str | None], worst: Level = (1, 1)
     wq, r = quorum.write_quorum, quorum.min_regions
     spare = wq - quorum.ack_quorum
     is_robust, is_sturdy = True, spare > 0
-    window = _Window()
+    copies: dict[str, int] = {}  # of each region in the window that moves around the cycle
     windows = quorum.ensemble_size if quorum.ensemble_size > wq else 1
-    for step, name in enumerate((*layout, *layout[: windows - 1])[: wq + windows - 1]):
-        if step >= wq:
-            window.remove(layout[step - wq])
-        if window.add(name) > spare:
-            is_robust = False
-        if r > 1 and step >= wq - 1 and window.regions <= r:
-            if window.regions < r:
+    cycle = (*layout, *layout[: windows - 1])
+    for step in range(wq + windows - 1):
+        if step >= wq and (left := cycle[step - wq]) is not None:
+            copies[left] -= 1
+            if not copies[left]:
+                del copies[left]
+        if (name := cycle[step]) is not None:
+            copies[name] = copies.get(name, 0) + 1
+            if copies[name] > spare:
+                is_robust = False
+        if r > 1 and step >= wq - 1 and len(copies) <= r:
+            if len(copies) < r:
                 return None
             is_robust = False
-            is_sturdy = is_sturdy and window.single == 0
-        if (int(not is_robust), int(not is_sturdy)) > worst:
+            is_sturdy = is_sturdy and 1 not in copies.values()
+        if (not is_robust or not is_sturdy) and (int(not is_robust), int(not is_sturdy)) > worst:
             return None
     return int(not is_robust), int(not is_sturdy)
-
-
-class _Window:
-    """The copies of each region in one write set, and how many regions have one or more."""
-
-    __slots__ = ("_copies", "regions", "single")
-
-    def __init__(self) -> None:
-        self._copies: dict[str, int] = {}
-        self.regions = 0
-        self.single = 0
-
-    def add(self, name: str | None) -> int:
-        """Add a copy; return the copies that its region has now, 0 if it is unknown."""
-        if name is None:
-            return 0
-        copies = self._copies[name] = self._copies.get(name, 0) + 1
-        if copies == 1:
-            self.regions += 1
-            self.single += 1
-        elif copies == 2:
-            self.single -= 1
-        return copies
-
-    def remove(self, name: str | None) -> None:
-        """Remove a copy."""
-        if name is None:
-            return
-        copies = self._copies[name] = self._copies[name] - 1
-        if copies == 0:
-            self.regions -= 1
-            self.single -= 1
-        elif copies == 1:
-            self.single += 1
 
 
 def level_bound(quorum: Quorum, known: Sequence[int]) -> Level | None:

@@ -90,19 +90,27 @@ class DomainTree:
                 self._occupy(leaf, index)
 
     def _add(self, bookies: Sequence[BookieInfo]) -> None:
+        leaves: dict[Path, Domain] = {}
         for info, weight in zip(bookies, bookie_weights(bookies), strict=True):
-            domain = self.root
-            for label in info.path:
-                domain = domain.child(label)
-                domain.free += 1
+            path = info.path
+            leaf = leaves.get(path)
+            if leaf is None:
+                leaf = leaves[path] = self.leaf(path)
+            leaf.bookies.append((info, weight))
+        for leaf in leaves.values():
+            free, weight = len(leaf.bookies), sum([weight for _, weight in leaf.bookies])
+            domain = leaf
+            while domain.parent is not None:
+                domain.free += free
                 domain.weight += weight
-            domain.bookies.append((info, weight))
+                domain = domain.parent
 
     def leaf(self, path: Path) -> Domain:
         """Return the narrowest domain of a location."""
         domain = self.root
         for label in path:
-            domain = domain.child(label)
+            below = domain.children.get(label)
+            domain = domain.child(label) if below is None else below
         return domain
 
     def cost(self, leaf: Domain, index: int) -> Shared:
