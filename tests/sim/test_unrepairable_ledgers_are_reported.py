@@ -49,6 +49,12 @@ def test_entries_without_any_copy_are_reported_and_other_ledgers_are_repaired() 
         hopeless = [task for task in run.tasks() if '"is_hopeless":true' in task]
         assert any(f'"ledger_id":{first.ledger_id},' in task for task in hopeless)
         assert all("has no good copy" in task for task in hopeless)
+        records = [record.__dict__ for record in run.world.log.records]
+        stuck = [r["ledger"] for r in records if r["event"] == "repair stuck"]
+        assert stuck.count(first.ledger_id) <= len(run.repair_hosts), "one line for each process"
+        assert {f'"ledger_id":{ledger},' for ledger in stuck} >= {
+            task[task.index('"ledger_id"') :].partition(",")[0] + "," for task in hopeless
+        }
         for ledger in run.ledgers():
             if ledger.ledger_id in {one.ledger_id for one in touched}:
                 assert not doomed & set(ledger.bookies()), f"ledger {ledger.ledger_id} was repaired"

@@ -51,3 +51,14 @@ def test_no_field_is_a_secret_or_data_of_a_user() -> None:
     for line in log_events.all_lines():
         secret = [name for name in line.fields if any(part in name for part in SECRETS)]
         assert not secret, f"{line.event}: {secret}"
+
+
+def test_each_event_is_expected_by_a_test() -> None:
+    tests = source_tree.ROOT / "tests"
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for path in sorted(tests.rglob("test_*.py"))
+        if path.name != "test_event_log.py"
+    )
+    missing = [line.event for line in log_events.all_lines() if line.event not in text]
+    assert not missing, "no test expects these lines"

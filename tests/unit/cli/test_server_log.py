@@ -54,7 +54,7 @@ async def test_a_second_signal_ends_debugging(stream: io.StringIO) -> None:
 
 
 async def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
-    found = [LogSettings(level="warning")]
+    found = [LogSettings(level="warning"), LogSettings()]
 
     def read_again() -> LogSettings:
         if not found:
@@ -62,17 +62,21 @@ async def test_a_signal_reads_the_settings_again(stream: io.StringIO) -> None:
         return found.pop()
 
     with server_log("b-1", LogSettings(), read_again):
+        await send(signal.SIGUSR1)
         LOG.info("first line")
         await send(signal.SIGUSR1)
         LOG.info("second line")
         await send(signal.SIGUSR1)
         LOG.warning("third line")
-    # The line about the settings is itself below the new level.
+    # The line about the second settings is itself below the new level.
     assert events(stream) == [
+        "INFO b-1 log settings",
         "INFO b-1 first line",
         "ERROR b-1 log settings",
         "WARNING b-1 third line",
     ]
+    assert " log settings read lowest=info format=text [" in stream.getvalue()
+    assert " log settings refused error=" in stream.getvalue()
     assert "no such level" in stream.getvalue()
 
 

@@ -108,6 +108,18 @@ async def test_a_fault_of_one_stream_does_not_stop_others(world: LogWorld) -> No
     await session.close()
 
 
+async def test_failures_are_logged_at_most_once_in_ten_seconds(world: LogWorld) -> None:
+    await fill_stream(world)
+    archiver = service(world, RefusingColdStore())
+    with recorded_log("rhumbline.coldstore") as log:
+        running = asyncio.ensure_future(archiver.run())
+        await asyncio.sleep(15)
+        running.cancel()
+        await asyncio.wait([running])
+    failed = {"namespace": "test", "stream": "s", "error": "no route to the store"}
+    assert log.fields("archiving failed") == [failed, {**failed, "dropped": 9}]
+
+
 async def test_bandwidth_is_bounded(world: LogWorld) -> None:
     await fill_stream(world, segments=3)
     loop = asyncio.get_running_loop()

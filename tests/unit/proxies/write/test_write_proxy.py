@@ -16,6 +16,7 @@ from rhumbline.core.protocol.errors import (
     RecordTooLargeError,
     RhumblineError,
     TooManyRequestsError,
+    UnavailableError,
 )
 from rhumbline.core.protocol.record_set import HEADER
 from rhumbline.core.protocol.start import EARLIEST
@@ -296,6 +297,28 @@ async def test_ended_stream_accepts_nothing_and_ending_it_again_is_safe(
     reader = await log.namespace.open_reader("s", EARLIEST)
     assert [record.payload async for record in reader] == [b"last"]
     await reader.aclose()
+
+
+async def test_takeover_that_fails_is_logged_with_the_story_of_the_ownership(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    old = await log.writer("s")
+    await old.append(b"a")
+    await world.start("one:1")
+    log.ledgers.is_recovery_refused = True
+    with recorded_log("rhumbline.proxies") as lines:
+        for _ in range(2):
+            assert isinstance(await world.append("one:1", an_item("s", b"a")), UnavailableError)
+    [line] = lines.fields("ownership not taken")
+    assert (line["namespace"], line["stream"], line["proxy"]) == ("test", "s", "one:1")
+    assert line["error"] == "UnavailableError: stream s could not be taken over in time"
+    assert line["story"].endswith(" by FAIL (stream s could not be taken over in time)")
+    assert lines.events() == ["ownership not taken"], "at most one line in ten seconds"
+    log.ledgers.is_recovery_refused = False
+    await world.append_ok("one:1", an_item("s", b"b"))
+    await world.stop()
+    await old.abort()
 
 
 async def test_many_takeovers_are_queued_and_none_times_out(log: LogWorld) -> None:

@@ -12,6 +12,7 @@ from rhumbline.core.bookie.log.log_format import SORTED_KIND
 from rhumbline.core.bookie.maintenance.garbage_collector import CollectionReport
 from rhumbline.core.protocol.errors import DiskFailedError, MetadataUnavailableError
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.bookie.bookie_world import World, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill
@@ -31,12 +32,21 @@ async def test_failed_work_is_counted_and_the_rest_of_the_round_is_done() -> Non
 
         bookie.collector.collect = fail  # type: ignore[method-assign]
         await fill(wire, 100)
-        await maintenance.step()
-        assert (maintenance.failed_count, maintenance.last_failure) == (1, failure)
+        with recorded_log("rhumbline.core.bookie.maintenance.maintenance") as log:
+            await maintenance.step()
+            await maintenance.step()
+        assert log.fields("maintenance failed") == [
+            {
+                "bookie": bookie.bookie_id,
+                "work": "collect garbage",
+                "error": "DiskFailedError: I/O error",
+            }
+        ], "at most one line in ten seconds"
+        assert (maintenance.failed_count, maintenance.last_failure) == (2, failure)
         assert len(bookie.storage.sorted) > 1, "logs were compacted all the same"
         assert bookie.storage.sealed_logs == []
         await maintenance.step()
-        assert maintenance.failed_count == 2
+        assert maintenance.failed_count == 3
         await all_there(wire, (1, 2, 3), 100)
 
 

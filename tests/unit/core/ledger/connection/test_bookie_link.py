@@ -19,6 +19,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire.registration import Registration
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.ledger.world import FixedClock, World, run_in_world, until
 
 pytestmark = pytest.mark.run_by(runner=run_in_world)
@@ -119,14 +120,23 @@ async def test_pauses_begin_anew_after_a_connection_that_was_established() -> No
     world = World("a")
     link = link_to(world, Addresses(world))
     world.bookies[0].is_down = True
-    for _ in range(3):
-        link.connect()
-        await lost(link)
-    world.bookies[0].is_down = False
-    connection = link.connect()
-    assert connection is not None
-    await connection.wait_ready()
-    await asyncio.sleep(0)
+    with recorded_log("rhumbline.core.ledger.connection") as log:
+        for _ in range(3):
+            link.connect()
+            await lost(link)
+        world.bookies[0].is_down = False
+        connection = link.connect()
+        assert connection is not None
+        await connection.wait_ready()
+        await asyncio.sleep(0)
+    assert log.events() == ["bookie unavailable", "bookie available"], "one line for each change"
+    assert log.fields("bookie unavailable") == [
+        {
+            "bookie": link.bookie,
+            "error": "BookieUnavailableError: cannot connect to b0@00000000: port 9000",
+        }
+    ]
+    assert log.fields("bookie available")[0]["outage_ms"] == pytest.approx(707, abs=20)
     connection.fail(BookieUnavailableError("broken"))
     assert await lost(link) == pytest.approx(100, abs=2)
     assert str(link.last_error) == "broken"

@@ -20,6 +20,7 @@ from rhumbline.core.runtime.metadata_store import Version
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.entry import master_key
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.ledger.recovery.test_ledger_recovery_known_bugs import (
     is_fencing,
     is_recovery_add,
@@ -309,11 +310,17 @@ async def test_recovery_is_retried_while_the_store_is_unavailable_until_the_dead
         writer = await written(client, 3)
         world.ledgers.is_away = True
         began = loop.time()
-        with pytest.raises(UnavailableError):
-            await other.recover(writer.ledger_id)
-        assert 1.0 <= loop.time() - began < 1.3
-        loop.call_later(0.5, setattr, world.ledgers, "is_away", False)
-        assert (await other.recover(writer.ledger_id)).last_entry_id == 2
+        with recorded_log("rhumbline.core.ledger.recovery") as log:
+            with pytest.raises(UnavailableError):
+                await other.recover(writer.ledger_id)
+            assert 1.0 <= loop.time() - began < 1.3
+            loop.call_later(0.5, setattr, world.ledgers, "is_away", False)
+            assert (await other.recover(writer.ledger_id)).last_entry_id == 2
+        [failed] = log.fields("ledger recovery failed")
+        assert failed["ledger"] == writer.ledger_id
+        assert failed["error"] == "MetadataAwayError: the store is away"
+        assert " by RETRY (MetadataAwayError: the store is away)" in failed["story"]
+        assert log.events()[-2:] == ["ledger recovery began", "ledger recovered"]
         with pytest.raises(NoSuchLedgerError):
             await other.recover(4711)
 

@@ -8,6 +8,7 @@ import pytest
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.ledger.world import (
     FakeBookie,
     MetadataAwayError,
@@ -46,9 +47,15 @@ async def test_slow_bookie_is_left_for_another_one_of_its_region() -> None:
         slow.delay_s = 0.05
         await write_for(writer, done, 8)
         assert slow in members(world, writer)
-        await write_for(writer, done, 6)
+        with recorded_log("rhumbline.core.ledger.write") as log:
+            await write_for(writer, done, 6)
         now = members(world, writer)
         assert slow not in now
+        assert sorted(log.events()) == ["ensemble changed", "slow bookie left"]
+        [left], [changed] = log.fields("slow bookie left"), log.fields("ensemble changed")
+        assert (left["ledger"], left["bookie"]) == (writer.ledger_id, slow.bookie)
+        assert left["latency_ms"] > 10 * left["median_ms"]
+        assert (changed["removed"], changed["added"]) == ((slow.bookie,), (now[1].bookie,))
         assert [b for b in now if b in others] == others
         assert now[1].region == slow.region
         assert [d.bookie for d in world.slow_departures] == [slow.bookie]

@@ -18,6 +18,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.segments import Residence, Segment
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 HOUR_MS = 3_600_000
 
@@ -47,8 +48,13 @@ async def test_segments_are_truncated_by_age_and_purged_after_the_grace(world: L
     assert (await world.namespace.maintain("s")).purged == ()
     assert len(world.ledgers.ledgers) == 6
     world.clock.now_ms += 1
-    done = await world.namespace.maintain("s")
+    with recorded_log("rhumbline.core.log.metadata") as log:
+        done = await world.namespace.maintain("s")
     assert (done.start, done.purged) == (Dlsn(5, 0, 0), (1, 2, 3))
+    assert log.events() == ["segments purged"]
+    assert log.fields("segments purged") == [
+        {"namespace": "test", "stream": "s", "segments": (1, 2, 3)}
+    ]
     assert sorted(world.ledgers.ledgers) == [4, 5, 6]
     assert [s.lssn for s in await world.segments("s")] == [4, 5, 6]
     await assert_records(world, 4, 5)
@@ -182,7 +188,11 @@ async def test_archives_of_purged_segments_have_a_retention_of_their_own(world: 
     namespace = world.open_namespace()
     assert (await namespace.maintain("s", expires_archives=False)).expired == ()
     assert archives.calls == []
-    assert (await namespace.maintain("s")).expired == (1, 2)
+    with recorded_log("rhumbline.core.log.metadata") as log:
+        assert (await namespace.maintain("s")).expired == (1, 2)
+    assert log.fields("archives expired") == [
+        {"namespace": "test", "stream": "s", "segments": (1, 2)}
+    ]
     identity = (await namespace.describe("s")).identity
     assert archives.calls == [("s", identity, 1, world.clock.now_ms - 7 * HOUR_MS)], (
         "the first segment that was left when the pass began"

@@ -21,6 +21,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 
 @pytest.mark.parametrize("keeps_unacked", [True, False])
@@ -169,8 +170,13 @@ async def test_writer_that_loses_its_claim_during_a_roll_sends_nothing_more(
     first = await world.writer("s", StreamPolicy(roll_bytes=1))
     await StreamStore(world.store, "test").claim("s", "another writer, that then died")
     ticket = first.append(b"a")
-    await ticket
-    await asyncio.sleep(1)
+    with recorded_log("rhumbline.core.log.write") as log:
+        await ticket
+        await asyncio.sleep(1)
+    [failed] = log.fields("stream writer failed")
+    assert (failed["namespace"], failed["stream"]) == ("test", "s")
+    assert failed["error"].startswith("StreamLostError: ")
+    assert "-> FAILED by FAIL (StreamLostError: " in failed["story"].split("; ")[-1]
     with pytest.raises(StreamLostError):
         first.append(b"b")
     with pytest.raises(StreamLostError):

@@ -1,0 +1,141 @@
+"""Each rare transition of the repair service has its log line."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import cast
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore
+from rhumbline.core.ledger.client import LedgerClient
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.runtime.metadata_store import Session
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.wire.registration import Registration
+from rhumbline.placement.region_aware import RegionAwarePlacement
+from rhumbline.regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
+from rhumbline.regions.repair.config import RepairConfig
+from rhumbline.regions.repair.repair_service import RepairService
+from rhumbline.regions.steered_directory import SteeredDirectory
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.log_world import ManualClock
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
+
+pytestmark = pytest.mark.run_by(runner=run_jumping)
+
+CONFIG = RepairConfig(audit_interval_ms=1_000, lost_after_ms=60_000)
+
+
+class RefusingStore(MemoryStore):
+    """A metadata store that is unavailable while ``is_away``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.sessions: list[Session] = []
+
+    async def session(self, ttl_ms: int) -> Session:
+        if self.is_away:
+            raise MetadataUnavailableError("the store is away")
+        self.sessions.append(await super().session(ttl_ms))
+        return self.sessions[-1]
+
+
+class World:
+    """A cluster without ledgers, whose repair needs no bookie."""
+
+    def __init__(self) -> None:
+        self.store = RefusingStore()
+        self.directory = SteeredDirectory(self.store)
+
+    @asynccontextmanager
+    async def repaired(self) -> AsyncIterator[RepairService]:
+        """Run a repair service, and wait until it audits."""
+        service = RepairService(
+            Runtime(ManualClock(), Random(1)),
+            self.store,
+            cast(LedgerClient, None),
+            self.directory,
+            RegionAwarePlacement(),
+            CONFIG,
+        )
+        service.start()
+        await asyncio.sleep(2)
+        assert service.is_auditor
+        try:
+            yield service
+        finally:
+            await service.aclose()
+
+
+async def test_a_lost_session_ends_the_role_and_the_next_one_begins_it_again() -> None:
+    world = World()
+    with recorded_log("rhumbline.regions.repair.repair_service") as log:
+        async with world.repaired() as service:
+            world.store.is_away = True
+            world.store.expire_session(world.store.sessions[0])
+            await asyncio.sleep(60)
+            assert not service.is_working
+            world.store.is_away = False
+            await asyncio.sleep(10)
+            assert service.is_auditor
+    first, lost, ended, *interrupted, second, closed = log.events()
+    assert [first, lost, ended, second, closed] == [
+        *("auditor elected", "repair session lost", "auditor role ended"),
+        *("auditor elected", "auditor role ended"),
+    ]
+    assert set(interrupted) == {"repair interrupted"}
+    assert 2 <= len(interrupted) <= 7, "at most one line in ten seconds"
+    lines = log.fields("repair interrupted")
+    assert {line["error"] for line in lines} == {"MetadataUnavailableError: the store is away"}
+    assert "dropped" not in lines[0] and lines[1]["dropped"] > 0
+    owners = [line["owner"] for line in log.fields("auditor elected")]
+    assert log.fields("repair session lost") == [{"owner": owners[0]}]
+    assert owners[0] != owners[1]
+
+
+async def test_bookies_that_leave_and_return_are_logged() -> None:
+    world = World()
+    bookie = BookieId("b1@00000001")
+    registration = Registration(bookie, "host", 1, {"region": "a"})
+    first = await world.store.session(1_000_000)
+    await world.directory.register(first, registration)
+    async with world.repaired():
+        with recorded_log("rhumbline.regions.repair.auditor") as log:
+            world.store.expire_session(first)
+            await asyncio.sleep(10)
+            assert log.events() == ["bookie absent"]
+            await world.directory.register(await world.store.session(1_000_000), registration)
+            await asyncio.sleep(10)
+    assert log.fields("bookie absent") == [{"bookie": bookie, "lost_after_ms": 60_000}]
+    assert log.fields("bookie present") == [{"bookie": bookie}]
+    assert log.events() == ["bookie absent", "bookie present"]
+
+
+async def test_an_order_to_rebalance_is_logged_when_it_begins_is_interrupted_and_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    orders = OrderStore(world.store)
+    faults = [MetadataUnavailableError("no answer")] * 3
+    finish = OrderStore.finish
+
+    async def fail_first(store: OrderStore, ordered_ms: int) -> None:
+        if faults:
+            raise faults.pop()
+        await finish(store, ordered_ms)
+
+    monkeypatch.setattr(OrderStore, "finish", fail_first)
+    with recorded_log("rhumbline.regions.rebalance") as log:
+        async with world.repaired():
+            await orders.order(RebalanceOrder(RebalanceStatus.RUNNING, 1 << 20, 10, 5))
+            await asyncio.sleep(10)
+            found = await orders.read()
+            assert found is not None and found.status is RebalanceStatus.DONE
+    assert log.events() == ["rebalance began", "rebalance interrupted", "rebalance done"]
+    assert log.fields("rebalance began") == [{"bookies": 0}]
+    assert log.fields("rebalance interrupted") == [{"error": "MetadataUnavailableError: no answer"}]
+    assert log.fields("rebalance done") == [{"copies": 0, "bytes": 0}]
