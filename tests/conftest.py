@@ -4,7 +4,8 @@ import asyncio
 import inspect
 import os
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -63,10 +64,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     marker = pyfuncitem.get_closest_marker("run_by")
+    run: Callable[[Coroutine[Any, Any, None]], object]
     if marker is not None:
         run = marker.kwargs["runner"]
     elif "world" in pyfuncitem.funcargs:
-        run = pyfuncitem.funcargs["world"].run
+        world: Any = pyfuncitem.funcargs["world"]
+        run = world.run
     else:
         run = asyncio.run
     run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
 from ...core.metadata import idempotent_writes
@@ -163,7 +164,7 @@ class ArchiveService:
     def _path(self, stream: str) -> str:
         return f"/rhumbline/archiving/{self._namespace.name}/{stream}"
 
-    def _ids(self, stream: str) -> dict[str, str]:
+    def _ids(self, stream: str) -> dict[str, Any]:
         """Return the fields of log lines about a stream."""
         return {"namespace": self._namespace.name, "stream": stream}
 

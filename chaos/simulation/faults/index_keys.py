@@ -24,7 +24,7 @@ _WITH_IDS = 2
 def key_places(content: bytes) -> list[int]:
     """Return the places of all bytes of ids in the blocks of an index file.
 
-    Ids in the directory and in the footer are left out. Empty if ``content`` is no index file.
+    Ids in the directory and in the footer are left out. Empty if ``content`` is not an index file.
     """
     if len(content) < _FOOTER_BYTES:
         return []

@@ -2,9 +2,8 @@
 
 import asyncio
 
-from rhumbline.backends.memory import MemoryStore
+from rhumbline.backends.memory import MemorySession, MemoryStore
 from rhumbline.core.protocol.errors import MetadataUnavailableError
-from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.proxies.membership import WRITE, ProxyMembership
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -17,7 +16,7 @@ class RefusingStore(MemoryStore):
 
     is_away = False
 
-    async def session(self, ttl_ms: int) -> Session:
+    async def session(self, ttl_ms: int) -> MemorySession:
         if self.is_away:
             raise MetadataUnavailableError("the store is away")
         return await super().session(ttl_ms)

@@ -8,11 +8,10 @@ from typing import cast
 
 import pytest
 
-from rhumbline.backends.memory import MemoryStore
+from rhumbline.backends.memory import MemorySession, MemoryStore
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import MetadataUnavailableError
-from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.registration import Registration
 from rhumbline.placement.region_aware import RegionAwarePlacement
@@ -35,9 +34,9 @@ class RefusingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.is_away = False
-        self.sessions: list[Session] = []
+        self.sessions: list[MemorySession] = []
 
-    async def session(self, ttl_ms: int) -> Session:
+    async def session(self, ttl_ms: int) -> MemorySession:
         if self.is_away:
             raise MetadataUnavailableError("the store is away")
         self.sessions.append(await super().session(ttl_ms))
