@@ -1,4 +1,4 @@
-"""Parses and formats durations and sizes."""
+"""Parses and formats durations, sizes and counts."""
 
 import re
 
@@ -42,6 +42,14 @@ def show_bytes(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def show_count(count: int, one: str, many: str = "") -> str:
+    """Format a count with its noun: ``1 record``, ``1,000 records``.
+
+    ``many`` is the plural if it is not ``one`` with an s.
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def show_ms(duration_ms: float) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 
 from ...client.connect import Client
-from ...client.units import show_ms
+from ...client.units import show_count, show_ms
 from ...core.bookie.start_record import decode
 from ...core.ledger.connection.bookie_link import address_for
 from ...core.log.metadata.ledger_policies import own_policy
@@ -166,12 +166,13 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
             with_archive += policy.needs_archive_for_retention
             if overdue is not None:
                 late.append(_Late(overdue.overdue_ms, f"{name}/{stream}", overdue, policy))
-    detail, is_late = f"{wanting} streams want old data deleted; none is overdue", False
+    wants = f"{show_count(wanting, 'stream wants', 'streams want')} old data deleted"
+    detail, is_late = f"{wants}; none is overdue", False
     if late:
         first = max(late, key=lambda one: one.overdue_ms)
         detail = (
-            f"{wanting} streams want old data deleted; the oldest byte that should be gone is "
-            f"{show_ms(first.overdue_ms)} overdue: {first.stream}, segment {first.data.lssn}, by "
+            f"{wants}; the oldest byte that should be gone is {show_ms(first.overdue_ms)} "
+            f"overdue: {first.stream}, segment {first.data.lssn}, by "
             f"{first.data.reason}"
         )
         is_late = first.overdue_ms > first.policy.purge_grace_ms + _LATE_MS
@@ -179,8 +180,9 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
         detail += "; no repair process runs, which deletes it: start `rhumbline repair run`"
         is_late = True
     if with_archive and not has_cold_store:
+        limiting = show_count(with_archive, "stream limits", "streams limit")
         detail += (
-            f"; {with_archive} streams limit hot copies or archives, but cluster.cold is not set: "
+            f"; {limiting} hot copies or archives, but cluster.cold is not set: "
             "without it the repair process deletes neither, and `archive serve` has to run"
         )
         is_late = True

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from ...client.units import show_bytes, show_ms
+from ...client.units import show_bytes, show_count, show_ms
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError
@@ -136,7 +136,8 @@ def describe(found: RemainingCopies, first: RemainingCopies, elapsed_s: float) -
         return "no data left"
     eta = eta_s(found, first, elapsed_s)
     parts = [
-        f"{found.ledgers} ledgers, {found.copies} copies, {show_bytes(found.bytes)} left",
+        f"{show_count(found.ledgers, 'ledger')}, {show_count(found.copies, 'copy', 'copies')}, "
+        f"{show_bytes(found.bytes)} left",
         "ETA unknown" if eta is None else f"ETA {show_ms(eta * 1000)}",
     ]
     if found.writing:

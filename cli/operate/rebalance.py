@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ...client.connect import Client
-from ...client.units import parse_bytes, show_bytes
+from ...client.units import parse_bytes, show_bytes, show_count
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import InvalidArgumentError
 from ...regions.rebalance.order_store import (
@@ -48,7 +48,7 @@ async def plan(session: CommandSession, tolerance: int) -> None:
             client, session.settings.repair.lost_after_ms, tolerance
         )
     print_rows(rows, session.output, empty="no bookie takes new data")
-    print_message(f"{copies} copies of {show_bytes(size)} would move")
+    print_message(f"{show_count(copies, 'copy', 'copies')} of {show_bytes(size)} would move")
 
 
 async def _planned(
@@ -117,7 +117,11 @@ async def status(session: CommandSession, waits: bool, timeout_ms: int) -> None:
             read,
             lambda found: not waits or found[0] is None or found[0].status is RebalanceStatus.DONE,
             timeout_ms=timeout_ms,
-            describe=lambda found: f"{found[1].left_copies if found[1] else 'all'} copies to move",
+            describe=lambda found: (
+                show_count(found[1].left_copies, "copy to move", "copies to move")
+                if found[1]
+                else "all copies to move"
+            ),
         )
     if order is None:
         print_rows([], session.output, empty="no rebalancing is ordered")

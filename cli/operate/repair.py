@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ...client.units import show_count
 from ...regions.repair.repair_service import RepairService
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options, setting_option
@@ -94,7 +95,9 @@ async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
             cluster.tasks.all,
             lambda tasks: not tasks or not waits,
             timeout_ms=timeout_ms,
-            describe=lambda tasks: f"{len(tasks)} ledgers need repair",
+            describe=lambda tasks: show_count(
+                len(tasks), "ledger needs repair", "ledgers need repair"
+            ),
         )
         rows = [
             {

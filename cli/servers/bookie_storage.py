@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...client.system_runtime import boot_id as running_boot_id
+from ...client.units import show_count
 from ...core.bookie.log.file_set import file_path
 from ...core.bookie.log.replay import Damage
 from ...core.bookie.maintenance.limbo_recovery import end_limbo
@@ -130,7 +131,8 @@ async def rebuild_index(session: CommandSession, directory: Path) -> None:
         ) as storage:
             progress.clear()
             count, damages = storage.index.row_count, storage.damages
-    print_message(f"{directory}: {count:,} entries indexed in {time.monotonic() - started:.1f} s")
+    entries, took_s = show_count(count, "entry", "entries"), time.monotonic() - started
+    print_message(f"{directory}: {entries} indexed in {took_s:.1f} s")
     _fail_if_damaged(directory, damages)
 
 
@@ -153,14 +155,16 @@ async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> No
             print_message(f"{directory}: not in limbo")
             return
         if not yes:
+            ledgers = show_count(waiting, "ledger is", "ledgers are")
             raise UnsafeError(
-                f"{directory}: {waiting} ledgers are in limbo. If this disk lost any acknowledged "
+                f"{directory}: {ledgers} in limbo. If this disk lost any acknowledged "
                 "write (a write cache without power protection, a file truncated by hand), the end "
                 "of a ledger may be lost permanently although another copy exists. If you are sure "
                 "that it did not, give --yes"
             )
         await end_limbo(storage)
-    print_message(f"{directory}: no longer in limbo; {waiting} ledgers are fully trusted again")
+    ledgers = show_count(waiting, "ledger is", "ledgers are")
+    print_message(f"{directory}: no longer in limbo; {ledgers} fully trusted again")
 
 
 COMMANDS = (verify, ls, dump, rebuild_index, clear_limbo)

@@ -6,7 +6,7 @@ from functools import partial
 import click
 
 from ...client.connect import Client
-from ...client.units import parse_bytes, parse_ms, show_bytes
+from ...client.units import parse_bytes, parse_ms, show_bytes, show_count
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.log.metadata.stream_store import StreamStore
@@ -93,7 +93,8 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
                     progress.show(f"{stream} segment {lssn}", len(done), len(waiting))
                     done.append(await archiver.archive(stream, lssn))
             records = sum(manifest.record_count for manifest in done)
-            print_message(f"archived {len(done)} segments, {records:,} records")
+            segments = show_count(len(done), "segment")
+            print_message(f"archived {segments}, {show_count(records, 'record')}")
             rows = [_row(manifest) for manifest in done]
             print_rows(rows, session.output, empty="no segment to archive")
             await check_archives_exist(client.namespace(), store, names)
@@ -144,8 +145,9 @@ async def serve(
 def _report(done: ArchivePass) -> None:
     if done.archived or done.retired or done.purged or done.expired:
         print_message(
-            f"archived {done.archived}, retired {done.retired}, purged {done.purged} segments, "
-            f"deleted {done.expired} old archives"
+            f"archived {done.archived}, retired {done.retired}, "
+            f"purged {show_count(done.purged, 'segment')}, "
+            f"deleted {show_count(done.expired, 'old archive')}"
         )
     for stream, fault in done.faults.items():
         print_message(f"{stream or 'metadata store'}: {fault}")
@@ -309,9 +311,11 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
         print_message(str(error))
     if faults:
         segments = len(rows) + len(listing.faults)
-        raise CorruptionError(f"{faults} faults in {segments} archived segments")
+        where = show_count(segments, "archived segment")
+        raise CorruptionError(f"{show_count(faults, 'fault')} in {where}")
     records = sum(manifest.record_count for manifest in found)
-    print_message(f"{len(rows)} segments, {records:,} records: all bytes are correct")
+    segments_read, records_read = show_count(len(rows), "segment"), show_count(records, "record")
+    print_message(f"{segments_read}, {records_read}: all bytes are correct")
 
 
 async def _all_streams(client: Client) -> list[str]:

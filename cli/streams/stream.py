@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ...client.units import show_bytes, show_ms
+from ...client.units import show_bytes, show_count, show_ms
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import DeadlineExceededError
@@ -328,7 +328,7 @@ def _confirm(known: StreamDescription, yes: bool) -> None:
     """Ask for confirmation at a terminal; otherwise require --yes."""
     if yes:
         return
-    name, count = known.name, len(known.segments)
+    name, segments = known.name, show_count(len(known.segments), "segment")
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this permanently deletes {count} segments of {name}; give --yes")
-    click.confirm(f"Permanently delete {name} with {count} segments?", abort=True, err=True)
+        raise click.UsageError(f"this permanently deletes {segments} of {name}; give --yes")
+    click.confirm(f"Permanently delete {name} with {segments}?", abort=True, err=True)

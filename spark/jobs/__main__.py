@@ -6,6 +6,7 @@ import sys
 
 from pyspark.errors import PySparkException
 
+from ...client.units import show_count
 from ...core.protocol.errors import RhumblineError
 from ..session import open_session
 
@@ -62,13 +63,15 @@ def main(given: list[str]) -> int:
             job = ArchiveJob(options.metadata, options.namespace, options.region, options.cold)
             manifests = archive(spark, job, options.streams, tasks=options.tasks)
             records = sum(manifest.record_count for manifest in manifests)
-            print(f"archived {len(manifests)} segments, {records:,} records")
+            segments = show_count(len(manifests), "segment")
+            print(f"archived {segments}, {show_count(records, 'record')}")
         elif options.job == "verify":
             from .verify import verify
 
             found = verify(spark, options.cold, options.prefix, tasks=options.tasks)
             faults = [f"{name}: {text}" for name, texts in found.items() for text in texts]
-            print("\n".join([*faults, f"{len(found)} segments, {len(faults)} faults"]))
+            total = f"{show_count(len(found), 'segment')}, {show_count(len(faults), 'fault')}"
+            print("\n".join([*faults, total]))
             return 1 if faults else 0
         else:
             from .replay import ReplayJob, replay

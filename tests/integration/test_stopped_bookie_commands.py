@@ -105,7 +105,7 @@ def test_limbo_ends_only_with_confirmation(directory: Path, tmp_path: Path) -> N
     for _ in range(2):  # the refusal changes nothing
         code, line = refusal(*arguments)
         assert code == 3
-        assert "1 ledgers are in limbo" in line
+        assert "1 ledger is in limbo" in line
         assert "give --yes" in line
     assert "in limbo" in succeeded("bookie", "ls", str(directory)).decode()
     succeeded(*arguments, "--yes")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rhumbline.client.units import parse_bytes, parse_ms, show_bytes, show_ms
+from rhumbline.client.units import parse_bytes, parse_ms, show_bytes, show_count, show_ms
 from rhumbline.core.protocol.errors import InvalidArgumentError
 
 
@@ -48,3 +48,14 @@ def test_sizes_and_durations_are_formatted() -> None:
     assert [show_ms(n) for n in (0.314, 45.21, 1400, 190_000, 7_500_000, 273_600_000)] == [
         "0.31 ms", "45.2 ms", "1.4 s", "3m 10s", "2h 5m", "3d 4h",
     ]  # fmt: skip
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [show_count(n, "record") for n in (0, 1, 2, 1_000)] == [
+        *("0 records", "1 record", "2 records", "1,000 records"),
+    ]
+    assert [show_count(n, "copy", "copies") for n in (0, 1, 2)] == [
+        "0 copies",
+        "1 copy",
+        "2 copies",
+    ]
