@@ -1,7 +1,7 @@
 """Read options select streams, times and columns, in batch and streaming queries."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,8 +46,13 @@ def before_time(rows: list[Row], ms: int) -> list[Row]:
     return [row for row in rows if int(row[1].split("/")[0]) < ms]
 
 
-async def write_archive(world: LogWorld, root: Path, *streams: str) -> None:
+def write_archive(root: Path, *streams: str) -> None:
     """Archive streams below ``root`` whose entries were created at known times."""
+    world = LogWorld.create()
+    world.run(_write_archive(world, root, streams))
+
+
+async def _write_archive(world: LogWorld, root: Path, streams: Sequence[str]) -> None:
     cold = DictColdStore()
     for stream in streams:
         for segment in range(SEGMENTS):
@@ -68,8 +73,7 @@ async def write_archive(world: LogWorld, root: Path, *streams: str) -> None:
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cold")
-    world = LogWorld.create()
-    world.run(write_archive(world, root, "orders-eu", "orders-us", "visits"))
+    write_archive(root, "orders-eu", "orders-us", "visits")
     return root
 
 
