@@ -9,7 +9,8 @@
 | ``fdb:///etc/foundationdb/fdb.cluster?dir=rhumbline`` | FoundationDB |
 
 Each store's module describes its options. A client library is imported only when its store is
-opened; the libraries of other stores need not be installed.
+opened; the libraries of other stores need not be installed. Packages add further schemes by entry
+points in the group ``rhumbline.metadata_stores`` (see ``core/runtime/plugins.py``).
 """
 
 import os
@@ -18,6 +19,7 @@ from functools import partial
 
 from ..core.protocol.errors import ConfigurationError
 from ..core.protocol.extras import needs_extra
+from ..core.runtime.plugins import METADATA_STORES, OpenerTable
 from .memory import MemoryStore, MemoryTree
 from .migrating_store import MigratingStore
 from .migration_fence import MovableStore
@@ -51,17 +53,21 @@ async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MigratingStor
 async def open_without_following(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MovableStore:
     """Open exactly this store, even if it was replaced by migration.
 
-    Raises ConfigurationError (malformed URI, missing client library), MetadataUnavailableError,
-    ForeignDataError (the place holds data of another application) and CorruptionError.
+    Raises ConfigurationError (malformed URI, missing client library), PluginError (the package that
+    adds the scheme is broken), MetadataUnavailableError, ForeignDataError (the place holds data of
+    another application) and CorruptionError.
     """
     if timeout_ms < 1:
         raise ConfigurationError(f"time-out {timeout_ms} ms is below 1 ms")
     parsed = parse_uri(uri)
-    opener = _OPENERS.get(parsed.scheme)
+    opener = _OPENERS.find(parsed.scheme)
     if opener is None:
-        known = ", ".join(_OPENERS)
+        known = ", ".join(_OPENERS.schemes())
         raise parsed.error(f"has an unknown scheme {parsed.scheme!r} (known: {known})")
-    return await opener(parsed, timeout_ms)
+    with opener.attributed():
+        store = await opener.open(parsed, timeout_ms)
+        opener.check_interface(store, MovableStore)
+    return store
 
 
 async def _open_memory(uri: StoreUri, timeout_ms: int) -> MovableStore:
@@ -105,10 +111,17 @@ async def _open_fdb(uri: StoreUri, timeout_ms: int) -> MovableStore:
         return await open_fdb(uri, timeout_ms)  # imports fdb
 
 
-_OPENERS: dict[str, Callable[[StoreUri, int], Awaitable[MovableStore]]] = {
-    "memory": _open_memory,
-    "sqlite": _open_sqlite,
-    "zk": _open_zookeeper,
-    "etcd": _open_etcd,
-    "fdb": _open_fdb,
-}
+MetadataStoreOpener = Callable[[StoreUri, int], Awaitable[MovableStore]]
+"""Opens a store by its URI with a time-out of each call in milliseconds; a plug-in provides one."""
+
+_OPENERS: OpenerTable[MetadataStoreOpener] = OpenerTable(
+    "metadata store",
+    METADATA_STORES,
+    {
+        "memory": _open_memory,
+        "sqlite": _open_sqlite,
+        "zk": _open_zookeeper,
+        "etcd": _open_etcd,
+        "fdb": _open_fdb,
+    },
+)

@@ -1,51 +1,65 @@
-"""Opens a cold store by its URI: ``file:///path``, ``s3://bucket/prefix``, ``webhdfs://host:port/root``."""
+"""Opens a cold store by its URI.
+
+| URI | store |
+|---|---|
+| ``file:///path`` | a local directory |
+| ``s3://bucket/prefix?endpoint=http://host:port&region=name`` | S3, or a compatible store |
+| ``webhdfs://host:port/root?user=name`` | HDFS |
+
+Packages add further schemes by entry points in the group ``rhumbline.cold_stores`` (see
+``core/runtime/plugins.py``).
+"""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ...core.protocol.errors import ConfigurationError
 from ...core.protocol.extras import needs_extra
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.plugins import COLD_STORES, OpenerTable
 from .local import LocalColdStore
+
+ColdStoreOpener = Callable[[str], ColdStore]
+"""Opens a store by its URI, without contacting it; a plug-in provides one."""
 
 
 def open_cold_store(uri: str) -> ColdStore:
-    """Open the store that ``uri`` names. Raises ConfigurationError for a bad or incomplete URI.
+    """Open the store that ``uri`` names.
 
-    The options of ``s3`` are ``?endpoint=http://host:port&region=name``. The keys come from the
-    environment (RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY) or from boto3's own chain of
-    credentials, never from the URI. The option of ``webhdfs`` is ``?user=name``.
+    The keys of S3 come from the environment (RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY)
+    or from boto3's own chain of credentials, never from the URI. Raises ConfigurationError for a
+    bad or incomplete URI, and PluginError if the package that adds the scheme is broken.
     """
-    parts = urlsplit(uri)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    known = {"file": set(), "s3": {"endpoint", "region"}, "webhdfs": {"user"}}.get(parts.scheme)
-    if known is None:
-        raise ConfigurationError(
-            f"no cold store for {uri!r}: write file:///path, s3://bucket/prefix or webhdfs://host:port/root"
-        )
-    if unknown := sorted(set(options) - known):
-        raise ConfigurationError(f"{uri!r}: unknown option {', '.join(unknown)}")
-    if parts.scheme == "file":
-        if parts.netloc or not parts.path.startswith("/"):
-            raise ConfigurationError(f"{uri!r}: write file:///absolute/path")
-        return LocalColdStore(Path(unquote(parts.path)))
+    scheme = urlsplit(uri).scheme
+    opener = _OPENERS.find(scheme)
+    if opener is None:
+        known = ", ".join(_OPENERS.schemes())
+        raise ConfigurationError(f"no cold store for {uri!r}: unknown scheme (known: {known})")
+    with opener.attributed():
+        store = opener.open(uri)
+        opener.check_interface(store, ColdStore)
+    return store
+
+
+def _open_local(uri: str) -> ColdStore:
+    parts, _ = _split(uri, ())
+    if parts.netloc or not parts.path.startswith("/"):
+        raise ConfigurationError(f"{uri!r}: write file:///absolute/path")
+    return LocalColdStore(Path(unquote(parts.path)))
+
+
+def _open_s3(uri: str) -> ColdStore:
+    parts, options = _split(uri, ("endpoint", "region"))
     if not parts.netloc:
-        raise ConfigurationError(f"{uri!r} names no {'bucket' if parts.scheme == 's3' else 'host'}")
-    return (
-        _open_s3(parts.netloc, parts.path, options)
-        if parts.scheme == "s3"
-        else _open_hdfs(parts.netloc, parts.path, options)
-    )
-
-
-def _open_s3(bucket: str, path: str, options: dict[str, str]) -> ColdStore:
+        raise ConfigurationError(f"{uri!r} names no bucket: write s3://bucket/prefix")
     with needs_extra("the S3 cold store", "s3"):
         from .s3 import S3ColdStore, S3Options
     return S3ColdStore(
         S3Options(
-            bucket,
-            path.strip("/"),
+            parts.netloc,
+            parts.path.strip("/"),
             endpoint=options.get("endpoint"),
             region=options.get("region", "us-east-1"),
             access_key=os.environ.get("RHUMBLINE_S3_ACCESS_KEY"),
@@ -54,9 +68,30 @@ def _open_s3(bucket: str, path: str, options: dict[str, str]) -> ColdStore:
     )
 
 
-def _open_hdfs(host: str, path: str, options: dict[str, str]) -> ColdStore:
+def _open_hdfs(uri: str) -> ColdStore:
+    parts, options = _split(uri, ("user",))
+    if not parts.netloc:
+        raise ConfigurationError(f"{uri!r} names no host: write webhdfs://host:port/root")
     with needs_extra("the HDFS cold store", "hdfs"):
         from .hdfs import HdfsColdStore, HdfsOptions
     return HdfsColdStore(
-        HdfsOptions(f"http://{host}", path or "/", user=options.get("user", "rhumbline"))
+        HdfsOptions(
+            f"http://{parts.netloc}", parts.path or "/", user=options.get("user", "rhumbline")
+        )
     )
+
+
+def _split(uri: str, known: tuple[str, ...]) -> tuple[SplitResult, dict[str, str]]:
+    """Return the parts and the options of a URI. Raises ConfigurationError."""
+    parts = urlsplit(uri)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigurationError(f"{uri!r}: unknown option {', '.join(unknown)}")
+    return parts, options
+
+
+_OPENERS: OpenerTable[ColdStoreOpener] = OpenerTable(
+    "cold store",
+    COLD_STORES,
+    {"file": _open_local, "s3": _open_s3, "webhdfs": _open_hdfs},
+)

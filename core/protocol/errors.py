@@ -64,6 +64,15 @@ class ConfigurationError(InvalidArgumentError):
     code = "configuration"
 
 
+class PluginError(ConfigurationError):
+    """A store that an installed package adds cannot be imported, or breaks its interface.
+
+    Repair, update or uninstall the package that the message names.
+    """
+
+    code = "plugin"
+
+
 class IllegalQuorumError(InvalidArgumentError):
     """E, WQ, AQ and R do not fit together, or no ensemble can ever satisfy them.
 

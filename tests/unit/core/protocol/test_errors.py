@@ -74,6 +74,7 @@ STABLE = [
     ("not-owner", "NotOwnerError", "peer", True, True),
     ("over-rate", "OverRateError", "peer", True, False),
     ("ownership-lost", "OwnershipLostError", "peer", False, True),
+    ("plugin", "PluginError", "caller", False, False),
     ("protocol", "ProtocolError", "peer", False, False),
     ("read-only", "ReadOnlyError", "peer", True, False),
     ("reader-stalled", "ReaderStalledError", "peer", True, False),
