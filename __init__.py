@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, policies, settings, stores, sync, telemetry, testing, topics
+    from . import errors, plugins, policies, settings, stores, sync, telemetry, testing, topics
     from .client.connect import Client, connect
     from .core.log.namespace import Namespace
     from .core.log.read.record_batch import Record, RecordBatch
@@ -41,6 +41,7 @@ __all__ = [
     "AtSequenceId",
     "RhumblineError",
     "errors",
+    "plugins",
     "policies",
     "settings",
     "stores",
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "errors", "policies", "settings", "stores", "sync", "telemetry", "testing", "topics",
+    "errors", "plugins", "policies", "settings", "stores", "sync", "telemetry", "testing", "topics",
 }  # fmt: skip
 _HOMES = {
     "connect": ".client.connect",

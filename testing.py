@@ -1,16 +1,35 @@
-"""Clusters in virtual time for the tests of applications, with outages of regions.
+"""Simulated clusters for the tests of applications, and conformance kits for the tests of stores.
 
-pytest loads this module as a plugin when Rhumbline is installed: it provides the fixture
-``rhumbline_cluster`` and the options ``--rhumbline-seed`` and ``--rhumbline-seeds``. The simulator
-itself is imported only when a test uses a cluster.
+pytest loads this module as a plugin when Rhumbline is installed:
+
+- ``rhumbline_cluster`` creates clusters in virtual time, with outages of regions. The options
+  ``--rhumbline-seed`` and ``--rhumbline-seeds`` choose the seeds.
+- ``rhumbline_metadata_check`` checks a metadata store, which the project's own fixture
+  ``rhumbline_metadata_store`` names by its URI.
+- ``rhumbline_cold_check`` does the same for ``rhumbline_cold_store``.
+
+The simulator and the kits are imported only when a test uses them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .chaos.pytest_plugin import pytest_addoption, pytest_generate_tests, rhumbline_cluster
+import pytest
+
+from .backends.conformance.pytest_fixtures import (
+    parametrize_metadata_checks,
+    rhumbline_metadata_check,
+    rhumbline_metadata_store,
+)
+from .chaos.pytest_plugin import parametrize_seeds, pytest_addoption, rhumbline_cluster
+from .coldstore.stores.pytest_fixtures import (
+    parametrize_cold_checks,
+    rhumbline_cold_check,
+    rhumbline_cold_store,
+)
 
 if TYPE_CHECKING:
+    from .backends.conformance.kit import StoreUnderTest
     from .chaos.rehearsal import ProgramKilledError, Rehearsal, RehearsalFactory, RunningProgram
 
 __all__ = [
@@ -19,15 +38,33 @@ __all__ = [
     "RunningProgram",
     "ProgramKilledError",
     "rhumbline_cluster",
+    "StoreUnderTest",
+    "rhumbline_metadata_store",
+    "rhumbline_metadata_check",
+    "rhumbline_cold_store",
+    "rhumbline_cold_check",
     "pytest_addoption",
     "pytest_generate_tests",
 ]
 
-_LAZY = {"Rehearsal", "RehearsalFactory", "RunningProgram", "ProgramKilledError"}
+_LAZY = {
+    "Rehearsal": ".chaos.rehearsal",
+    "RehearsalFactory": ".chaos.rehearsal",
+    "RunningProgram": ".chaos.rehearsal",
+    "ProgramKilledError": ".chaos.rehearsal",
+    "StoreUnderTest": ".backends.conformance.kit",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize tests by the seeds or checks that their fixtures use."""
+    parametrize_seeds(metafunc)
+    parametrize_metadata_checks(metafunc)
+    parametrize_cold_checks(metafunc)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the lazy names
-    """Imports the simulator when one of its names is first used."""
+    """Imports the module of a name when it is first used."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(".chaos.rehearsal", __package__), name)
+    return getattr(import_module(_LAZY[name], __package__), name)

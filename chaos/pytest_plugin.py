@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+def parametrize_seeds(metafunc: pytest.Metafunc) -> None:
     """Parametrize each test that uses ``rhumbline_cluster`` by seed."""
     if _SEED in metafunc.fixturenames:
         first = metafunc.config.getoption("--rhumbline-seed")

@@ -3,12 +3,15 @@
 A check is a coroutine function that takes a ``World`` and raises if the store violates the contract
 in ``core/runtime/metadata_store.py``. Its docstring states the requirement. To test your store::
 
-    @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-    def test_my_store(check):
-        store = StoreUnderTest(open=lambda: open_my_store("my://host"))
-        asyncio.run(run_check(check, store))
+    @pytest.fixture
+    def rhumbline_metadata_store():
+        return "my://host"
 
-Each check uses a new random path; checks may therefore share a server and run in any order.
+    def test_my_store(rhumbline_metadata_check):
+        rhumbline_metadata_check()
+
+Each check uses a new random path; checks may therefore share a server and run in any order, one
+after the other.
 """
 
 import asyncio
@@ -17,9 +20,12 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Self, cast
 
 from ...core.runtime.metadata_store import MetadataStore, Session
-from . import races, semantics, sessions, transactions, watches
+from ..migration_fence import MovableStore
+from ..open_store import open_store, open_without_following
+from . import migrations, programs, races, semantics, sessions, transactions, watches
 
 CHECK_TIMEOUT_MS = 60_000
 
@@ -30,13 +36,18 @@ class StoreUnderTest:
 
     ``open`` returns a new handle to the same store, independent of other handles like that of
     another process. ``uri`` opens the store with ``open_store`` in another process; if it is None,
-    checks that need a second process are skipped. ``ttl_ms`` is the shortest session TTL that the
-    store supports.
+    checks that need a second process are skipped, and the handles of ``open`` are those of a
+    ``MovableStore``. ``ttl_ms`` is the shortest session TTL that the store supports.
     """
 
     open: Callable[[], Awaitable[MetadataStore]]
     uri: str | None = None
     ttl_ms: int = 300
+
+    @classmethod
+    def at(cls, uri: str, *, ttl_ms: int = 300) -> Self:
+        """Return the store that ``open_store`` opens by ``uri``."""
+        return cls(lambda: open_store(uri), uri, ttl_ms)
 
 
 @dataclass(slots=True)
@@ -58,6 +69,14 @@ class World:
         self._handles.append(handle)
         return handle
 
+    async def open_directly(self) -> MovableStore:
+        """Open a handle that does not follow migrations; it is closed at the end of the check."""
+        if self.target.uri is None:
+            return cast(MovableStore, await self.open_handle())
+        handle = await open_without_following(self.target.uri)
+        self._handles.append(handle)
+        return handle
+
     async def session(self, store: MetadataStore | None = None) -> Session:
         """Open a session with the shortest TTL."""
         return await (store or self.store).session(self.target.ttl_ms)
@@ -76,7 +95,7 @@ def all_checks() -> list[ConformanceCheck]:
     """Return every check of the kit."""
     return [
         check
-        for module in (semantics, transactions, races, watches, sessions)
+        for module in (semantics, transactions, races, watches, sessions, migrations, programs)
         for check in checks_of(module)
     ]
 

@@ -7,9 +7,7 @@ trees. Versions are opaque; it compares only which of them are equal to each oth
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
-
-from hypothesis import strategies as st
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...core.protocol.errors import RhumblineError
 from ...core.runtime.metadata_store import (
@@ -23,6 +21,9 @@ from ...core.runtime.metadata_store import (
     Version,
 )
 from ..memory import MemoryStore
+
+if TYPE_CHECKING:
+    from hypothesis import strategies as st
 
 T = TypeVar("T")
 
@@ -49,11 +50,13 @@ PICKS = (None, 0, None, 1, 2)
 INNER_MAX = 5
 
 
-def programs(steps_max: int = 40) -> st.SearchStrategy[list[ModelStep]]:
-    """Return a strategy for sequences of steps, including transactions.
+def programs(steps_max: int = 40) -> "st.SearchStrategy[list[ModelStep]]":
+    """Return a strategy for sequences of steps, including transactions; it needs hypothesis.
 
     Each step is drawn as one number, which is fast and shrinks well.
     """
+    from hypothesis import strategies as st
+
     return st.lists(st.integers(0, 2**24), min_size=8, max_size=steps_max).map(program_of)
 
 
@@ -196,12 +199,14 @@ class Twin:
             await self._end_session(handle)
 
 
-async def run_program(program: list[ModelStep], handles: list[MetadataStore]) -> None:
-    """Run one program through ``HANDLES`` handles of a store, below a separate root.
+async def run_program(
+    program: list[ModelStep], handles: list[MetadataStore], root: str | None = None
+) -> None:
+    """Run one program through ``HANDLES`` handles of a store, below the new node ``root``.
 
     Raises AssertionError at the first step whose outcome differs.
     """
-    root = f"/model-{os.urandom(6).hex()}"
+    root = root or f"/model-{os.urandom(6).hex()}"
     memory = MemoryStore()
     real = Twin(root, handles)
     model = Twin(root, [memory, MemoryStore(memory.tree)])

@@ -1,4 +1,4 @@
-"""Generates the reference pages from the code: commands, settings, gRPC, state machines.
+"""Generates the reference pages from the code: commands, settings, gRPC, machines, contracts.
 
 ``make reference`` writes them; a test checks that they are up to date.
 """
@@ -12,11 +12,13 @@ from ..config_file import all_keys
 from ..main import main
 from .grpc_reference import grpc_page
 from .state_machines import state_machines_page
+from .store_contract import store_contract_page
 
 COMMANDS_FILE = "cli.md"
 SETTINGS_FILE = "config.md"
 GRPC_FILE = "grpc-api.md"
 STATE_MACHINES_FILE = "state-machines.md"
+STORE_CONTRACT_FILE = "store-contract.md"
 
 _COMMANDS_HEAD = """\
 # Commands
@@ -95,3 +97,4 @@ def write_pages(directory: Path) -> None:
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
     (directory / STATE_MACHINES_FILE).write_text(state_machines_page(), encoding="utf-8")
+    (directory / STORE_CONTRACT_FILE).write_text(store_contract_page(), encoding="utf-8")

@@ -12,7 +12,16 @@ from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
 RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in ("", "cli/", "spark/", "telemetry/")}
-PUBLIC_MODULES = {"errors", "policies", "settings", "stores", "sync", "testing", "topics"}
+PUBLIC_MODULES = {
+    "errors",
+    "plugins",
+    "policies",
+    "settings",
+    "stores",
+    "sync",
+    "testing",
+    "topics",
+}
 LAUNCHER = Path("spark/submit.py")  # spark-submit runs it as __main__
 RESTRICTED = {"regions", "proxies", "spark"}  # may import less than the layers allow
 

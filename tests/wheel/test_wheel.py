@@ -83,7 +83,7 @@ def test_command_runs(bare: Path) -> None:
 
 
 def test_every_package_imports(bare: Path) -> None:
-    public = ("errors", "policies", "settings", "stores", "sync", "topics")
+    public = ("errors", "plugins", "policies", "settings", "stores", "sync", "topics")
     names = ", ".join((*source_tree.packages(), *(f"rhumbline.{name}" for name in public)))
     run(bare / "python", "-W", "error", "-c", f"import {names}", cwd=bare)
 

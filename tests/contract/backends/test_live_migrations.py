@@ -12,12 +12,11 @@ import pytest
 
 from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.migrating_store import MigratingStore
-from rhumbline.backends.migration import Migration, MigrationEnd, check_equal, scan
-from rhumbline.backends.migration_fence import FenceState, MovableStore
+from rhumbline.backends.migration import Migration, MigrationEnd
+from rhumbline.backends.migration_fence import MovableStore
 from rhumbline.backends.open_store import open_store, open_without_following
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
-from rhumbline.core.protocol.errors import StoreFencedError
 from rhumbline.core.runtime.metadata_store import Create
 from rhumbline.tests.support.fakes.fdb_model import ModelCluster
 from rhumbline.tests.support.fakes.migration_world import KEYS, Writers
@@ -141,87 +140,3 @@ async def test_a_migration_to_the_model_of_foundationdb_and_back_loses_nothing(
     await writers.check(store)
     assert store.uri == first
     await store.close()
-
-
-def uri_of(kind: str, path: Path) -> str | None:
-    """Return the URI of a new location in a kind of store; None for the model in this process."""
-    name = f"fence-{uuid4().hex[:8]}"
-    match kind:
-        case "sqlite":
-            return f"sqlite://{path}/m.db"
-        case "zookeeper":
-            return f"zk://{metadata_servers.zookeeper().address}/{name}"
-        case "etcd":
-            return f"etcd://{metadata_servers.etcd().address}/{name}"
-        case "fdb":
-            return fdb_uri(name)
-    return None
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "sqlite",
-        pytest.param("zookeeper", marks=pytest.mark.needs_server("zookeeper")),
-        pytest.param("etcd", marks=pytest.mark.needs_server("etcd")),
-        "fdb_model",
-        "fdb",
-    ],
-)
-async def test_every_write_and_current_read_obeys_the_migration_fence(
-    kind: str, tmp_path: Path
-) -> None:
-    """This holds for handles opened before and after the fence was closed."""
-    cluster = ModelCluster()
-    uri = uri_of(kind, tmp_path)
-
-    async def opener() -> MovableStore:
-        if uri is not None:
-            return await open_without_following(uri)
-        store = FdbStore("fdb:model", cluster, b"p", 10_000)
-        await store.start()
-        return store
-
-    old, mover = await opener(), await opener()
-    await old.create("/n", b"before")
-    await old.create("/q/a-", sequential=True)
-    notified = asyncio.Event()
-    old.watch_fence(notified.set)
-    await asyncio.sleep(0.2)
-    notified.clear()
-    fence = await mover.fence_state()
-    closed = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "me")
-    assert await mover.swap_fence(fence, closed)
-    assert not await mover.swap_fence(fence, closed)
-    await asyncio.wait_for(notified.wait(), 5)
-    fresh = await opener()
-    for handle in (old, fresh, mover):
-        for attempt in (
-            handle.get("/n"), handle.get("/none"), handle.get("/"), handle.children("/q"),
-            handle.put("/n", b""), handle.put("/none", b""), handle.create("/m"),
-            handle.create("/q/a-", sequential=True), handle.delete("/n"),
-            handle.txn([Create("/m")]), handle.session(2_000),
-        ):  # fmt: skip
-            with pytest.raises(StoreFencedError):
-                await attempt
-        assert (await handle.get("/n", stale_ok=True)).data == b"before"
-        assert await handle.fence_state() == closed
-    other = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "another attempt")
-    with pytest.raises(StoreFencedError):
-        await mover.load([Create("/m")], {}, other)
-    await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)
-    found = await scan(mover)
-    assert found["/m"].data == b"loaded"
-    assert found["/q"].sequence >= 2_000
-    before = (await old.get("/n", stale_ok=True)).version
-    assert await mover.swap_fence(closed, FenceState("new-epoch", fence.tree))
-    for handle in (old, fresh):
-        value = await handle.get("/n")
-        assert value.data == b"before"
-        assert value.version != before
-        await handle.put("/n", b"before", expect=value.version)
-        path, _ = await handle.create("/q/a-", sequential=True)
-        assert int(path[-10:]) >= 2_000
-    check_equal(await scan(old), await scan(fresh))
-    for handle in (old, fresh, mover):
-        await handle.close()

@@ -55,9 +55,10 @@ def refusal(
 
 
 class ProcessCluster:
-    """A metadata store in a file and one bookie process for each of ``regions``, below ``root``.
+    """A metadata store and one bookie process for each of ``regions``, below ``root``.
 
-    ``root`` is removed at the end, unless the test failed.
+    ``metadata`` is the URI of the store, by default a SQLite file. ``root`` is removed at the end,
+    unless the test failed.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class ProcessCluster:
         regions: Sequence[str],
         *,
         environ: Mapping[str, str] | None = None,
+        metadata: str | None = None,
     ) -> None:
         self.root = root
         self.regions = tuple(regions)
-        self.metadata = f"sqlite://{root}/metadata.db"
+        self.metadata = metadata or f"sqlite://{root}/metadata.db"
         self.bookies = [
             BookieProcess(root / f"b{number}", self.metadata, environ=environ)
             for number in range(len(regions))

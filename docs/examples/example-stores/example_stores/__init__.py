@@ -1,0 +1,1 @@
+"""A metadata store in a file, and a cold store in a SQLite database."""
