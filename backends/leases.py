@@ -24,6 +24,7 @@ from ..core.runtime.tasks import Tasks
 from .store_base import StoreSession
 
 Owner = NewType("Owner", str)
+"""The id of a lease."""
 
 RENEWALS_PER_TTL = 3
 OBSERVATIONS_PER_TTL = 8

@@ -42,6 +42,7 @@ from typing import NamedTuple, NewType, Protocol
 from ..protocol.errors import InvalidArgumentError
 
 Version = NewType("Version", str)
+"""The version of a node: an opaque string that is only compared for equality."""
 
 VALUE_BYTES_MAX = 96 * 1024
 """Largest value in bytes that every backend accepts (FoundationDB's limit is 100,000)."""
@@ -96,6 +97,7 @@ class Delete:
 
 
 Operation = Check | Create | Put | Delete
+"""A step of a transaction."""
 
 
 class Watch(Protocol):

@@ -12,9 +12,9 @@ from rhumbline.tests.support.tidy import doc_blocks, source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
 PUBLIC = (
-    "rhumbline", "rhumbline.errors", "rhumbline.plugins", "rhumbline.policies", "rhumbline.settings",
-    "rhumbline.spark", "rhumbline.stores", "rhumbline.sync", "rhumbline.telemetry",
-    "rhumbline.testing", "rhumbline.topics",
+    "rhumbline", "rhumbline.errors", "rhumbline.plugins", "rhumbline.policies",
+    "rhumbline.settings", "rhumbline.spark", "rhumbline.stores", "rhumbline.sync",
+    "rhumbline.telemetry", "rhumbline.testing", "rhumbline.topics",
 )  # fmt: skip
 ENTRY_POINTS = {"rhumbline.cli:main", "rhumbline.testing"}
 EXAMPLES = [
