@@ -63,7 +63,7 @@ class ZooKeeperMember(EnsembleMember):
 
     def is_ready(self) -> bool:
         """See ``EnsembleMember``."""
-        return self._mode() in ("leader", "follower")
+        return self._mode() is not None  # a server that cannot serve yet tells no mode
 
     def is_leader(self) -> bool:
         """See ``EnsembleMember``."""

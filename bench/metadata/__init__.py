@@ -1,0 +1,1 @@
+"""Benchmarks of metadata stores: latencies, watches, listings, faults, and three regions."""
