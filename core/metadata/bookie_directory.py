@@ -84,6 +84,18 @@ class BookieDirectory:
         """Return the cluster's id. Raises WrongClusterError, MetadataUnavailableError."""
         return await instance_id(self._store, self._paths.root)
 
+    async def global_instance_id(self) -> str:
+        """Return the cluster's id from its global store.
+
+        Raises as ``instance_id``, and WrongClusterError if the store is a regional one: what it
+        does not know may exist in the global store (rule BKE-26).
+        """
+        if await idempotent_writes.read_if_exists(self._store, self._paths.own_store) is not None:
+            raise WrongClusterError(
+                f"{self._store.uri} is a regional metadata store, not the cluster's global one"
+            )
+        return await self.instance_id()
+
     async def session(self, ttl_ms: int) -> Session:
         """Open a session for a registration. Raises MetadataUnavailableError."""
         return await self._store.session(ttl_ms)

@@ -84,6 +84,16 @@ class Paths:
         """The region of each bookie id; never changed or deleted."""
         return f"{self.root}/rhumbline/regions"
 
+    @property
+    def regional_stores(self) -> str:
+        """In the global store: the regional stores of the cluster with their numbers."""
+        return f"{self.root}/rhumbline/regional-stores"
+
+    @property
+    def own_store(self) -> str:
+        """In a regional store: its region and its number."""
+        return f"{self.root}/rhumbline/store"
+
     def registration(self, bookie: BookieId, *, read_only: bool = False) -> str:
         """Return the path of a bookie's registration."""
         return f"{self.read_only if read_only else self.available}/{bookie}"
@@ -125,6 +135,12 @@ async def initialise_cluster(store: MetadataStore, random: Random, root: str = R
     all calls return the same id. The instance id is written last, so a cluster that has one is
     complete. Raises WrongClusterError if the existing cluster has another layout.
     """
+    new_id = str(UUID(int=random.getrandbits(128), version=4))
+    return await initialise_store(store, new_id, root)
+
+
+async def initialise_store(store: MetadataStore, new_id: str, root: str = ROOT) -> str:
+    """Create the nodes as ``initialise_cluster`` does, with ``new_id`` if there is no id yet."""
     paths = Paths(root)
     for path, data in (
         (paths.root, b""),
@@ -136,7 +152,6 @@ async def initialise_cluster(store: MetadataStore, random: Random, root: str = R
     ):
         await _ensure(store, path, data)
     await _check_layout(store, paths)
-    new_id = str(UUID(int=random.getrandbits(128), version=4))
     await _ensure(store, paths.instance_id, new_id.encode())
     return await instance_id(store, root)
 

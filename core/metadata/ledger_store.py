@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..protocol.bookie_id import Region
 from ..protocol.errors import (
     IndeterminateError,
     LimitExceededError,
@@ -17,15 +18,28 @@ from ..protocol.errors import (
     NoNodeError,
     NoSuchLedgerError,
 )
+from ..protocol.ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..runtime.metadata_store import MetadataStore, Version, Watch, parent_of
 from ..wire import ledger_metadata
 from . import idempotent_writes
 from .cluster_layout import LONG_WIDTHS, ROOT, SHORT_LEDGER_IDS_END, SHORT_WIDTHS, Paths
+from .regional_store_records import read_regional_stores
 
 _ID_NAME = "ID-"
 _HIGH_NAME = "HOB-"  # the high-order bits of ids beyond the short ones
 _HIGH = re.compile(r"HOB-([0-9]{10})")
+
+
+def high_bits_of(number: int) -> range:
+    """Return the upper 32 bits of the long ids that the store with this number issues."""
+    ids = id_range_of(number)
+    return range(max(1, ids.start >> 32), ids.stop >> 32)
+
+
+def high_name(high: int) -> str:
+    """Return the name of the node whose sequential children number the ids with these bits."""
+    return f"{_HIGH_NAME}{high:010d}"
 
 
 class LedgerNumber(NamedTuple):
@@ -40,13 +54,17 @@ class LedgerNumber(NamedTuple):
 
 
 class LedgerStore:
-    """The ledgers of one cluster, in its metadata store."""
+    """The ledgers of one metadata store, which issues ids of its own range (rule LED-27)."""
 
-    __slots__ = ("_paths", "_store")
+    __slots__ = ("_paths", "_store", "number")
 
-    def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
+    def __init__(
+        self, store: MetadataStore, root: str = ROOT, *, number: int = GLOBAL_STORE
+    ) -> None:
+        """``number`` is that of the store; see ``ledger_ids``."""
         self._store = store
         self._paths = Paths(root)
+        self.number = number
 
     # --- numbers --------------------------------------------------------------------------------
 
@@ -57,10 +75,11 @@ class LedgerStore:
         its number matters, so no session is needed. Raises MetadataUnavailableError,
         IndeterminateError, LimitExceededError.
         """
-        number, path = await self._new_node(self._paths.ids)
-        if 0 <= number < SHORT_LEDGER_IDS_END:
-            return LedgerNumber(number, path)
-        await _try_delete(self._store, path)
+        if self.number == GLOBAL_STORE:
+            number, path = await self._new_node(self._paths.ids)
+            if 0 <= number < SHORT_LEDGER_IDS_END:
+                return LedgerNumber(number, path)
+            await _try_delete(self._store, path)
         return await self._new_long_number()
 
     async def next_id(self) -> int:
@@ -74,12 +93,15 @@ class LedgerStore:
             names = await self._store.children(self._paths.long_ids)
         except NoNodeError:
             names = []
-        highs = [int(match[1]) for name in names if (match := _HIGH.fullmatch(name))]
-        first = max(highs, default=1)
-        for high in range(first, first + idempotent_writes.ATTEMPTS):
-            number, path = await self._new_node(f"{self._paths.long_ids}/{_HIGH_NAME}{high:010d}")
+        own = high_bits_of(self.number)
+        found = [int(match[1]) for name in names if (match := _HIGH.fullmatch(name))]
+        first = max((high for high in found if high in own), default=own.start)
+        for high in range(first, min(first + idempotent_writes.ATTEMPTS, own.stop)):
+            number, path = await self._new_node(f"{self._paths.long_ids}/{high_name(high)}")
             if 0 <= number < SHORT_LEDGER_IDS_END:
-                return LedgerNumber(high << 32 | number, path)
+                ledger_id = high << 32 | number
+                assert store_number_of(ledger_id) == self.number, "an id of another store"
+                return LedgerNumber(ledger_id, path)
             await _try_delete(self._store, path)
         raise LimitExceededError(f"{self._store.uri} has no ledger ids left")
 
@@ -95,6 +117,14 @@ class LedgerStore:
             return int(path.rpartition("/")[2].removeprefix(_ID_NAME)), path
         raise unknown_outcome or AssertionError("no attempt was made")
 
+    async def regional_numbers(self) -> dict[int, Region]:
+        """Return the numbers that this store, the global one, has issued to regional stores.
+
+        A number is never issued again. Raises MetadataUnavailableError, CorruptionError.
+        """
+        issued = await read_regional_stores(self._store, self._paths.root)
+        return {record.number: region for region, record in issued.items()}
+
     # --- metadata -------------------------------------------------------------------------------
 
     async def create(self, metadata: LedgerMetadata, number: LedgerNumber) -> Version:
@@ -109,6 +139,8 @@ class LedgerStore:
         """
         assert metadata.creation_token > 0, "without a token a lost reply cannot be resolved"
         assert metadata.ledger_id == number.ledger_id
+        is_own = store_number_of(metadata.ledger_id) == self.number
+        assert is_own or self.number == GLOBAL_STORE, "an id of another store"
         path = self._paths.ledger(metadata.ledger_id)
         data = ledger_metadata.encode(metadata)
         try:

@@ -1,0 +1,99 @@
+"""Each metadata store is asked only about the ledgers whose ids it owns (rule BKE-26)."""
+
+from random import Random
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore
+from rhumbline.core.metadata.cluster_layout import initialise_cluster
+from rhumbline.core.metadata.join_regional_store import join_regional_store
+from rhumbline.core.metadata.ledger_store import LedgerStore
+from rhumbline.core.metadata.ledger_stores import LedgerStores
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import MetadataUnavailableError, NoSuchLedgerError
+from rhumbline.core.protocol.ledger_ids import id_range_of
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.tests.support.fakes.ledger_numbers import create
+from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
+
+BOOKIES = (BookieId("b@00000000"),)
+EAST, WEST, NEVER = (id_range_of(number).start for number in (1, 2, 9))
+
+
+class World:
+    """A global store and the stores of east (1) and west (2)."""
+
+    async def start(self) -> "World":
+        self.store, self.east, self.west = MemoryStore(), MemoryStore(), MemoryStore()
+        await initialise_cluster(self.store, Random(1))
+        runtime = Runtime(FixedClock(), Random(3))
+        for region, store in (("east", self.east), ("west", self.west)):
+            await join_regional_store(self.store, store, region, runtime)
+        regional = LedgerStore(self.east, number=1)
+        self.ledgers = LedgerStores(LedgerStore(self.store), regional)
+        self.only_global = LedgerStores(LedgerStore(self.store))
+        return self
+
+    async def make(self, store: MemoryStore, *ids: int) -> None:
+        for id_ in ids:
+            fragments = (Fragment(0, BOOKIES),)
+            await create(store, LedgerMetadata(id_, 1, 1, 1, fragments, creation_token=1))
+
+
+async def test_a_ledger_is_read_from_the_store_of_its_range() -> None:
+    world = await World().start()
+    await world.make(world.store, 4, NEVER + 4)
+    await world.make(world.east, EAST + 4)
+    for id_ in (4, EAST + 4, NEVER + 4):
+        assert (await world.ledgers.read(id_))[0].ledger_id == id_
+    for id_ in (5, EAST + 5, NEVER + 5):
+        with pytest.raises(NoSuchLedgerError):
+            await world.ledgers.read(id_)
+
+
+async def test_what_an_unknown_store_owns_is_never_reported_as_deleted() -> None:
+    """The trap: the setting of the regional store was lost, and the global one is asked."""
+    world = await World().start()
+    await world.make(world.east, EAST + 4)
+    for stores, id_ in (
+        (world.only_global, EAST + 4),
+        (world.only_global, EAST + 5),
+        (world.ledgers, WEST + 5),
+    ):
+        with pytest.raises(MetadataUnavailableError, match="not in the settings of this process"):
+            await stores.read(id_)
+
+
+async def test_an_unreachable_store_does_not_hide_the_other() -> None:
+    world = await World().start()
+    await world.make(world.east, EAST + 4)
+    world.store.disconnect()
+    assert (await world.ledgers.read(EAST + 4))[0].ledger_id == EAST + 4
+    with pytest.raises(NoSuchLedgerError):
+        await world.ledgers.read(EAST + 5)
+    for id_ in (4, WEST + 4, NEVER + 4):
+        with pytest.raises(MetadataUnavailableError):
+            await world.ledgers.read(id_)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_pages_hold_the_ledgers_of_all_stores_once_in_order(limit: int) -> None:
+    world = await World().start()
+    await world.make(world.store, 3, 2**31 + 5, NEVER, NEVER + 1)
+    await world.make(world.east, EAST, EAST + 1, EAST + 2)
+    found: list[int] = []
+    after: int | None = None
+    while page := await world.ledgers.ids(after, limit):
+        assert len(page) <= limit
+        found += page
+        after = page[-1]
+    assert found == [3, 2**31 + 5, EAST, EAST + 1, EAST + 2, NEVER, NEVER + 1]
+    assert await world.ledgers.ids(EAST + 1, 2) == [EAST + 2, NEVER]
+
+
+async def test_each_store_gives_a_bound_of_its_ids() -> None:
+    world = await World().start()
+    assert await world.ledgers.next_ids([]) == [0, EAST]
+    assert await world.ledgers.next_ids([0]) == [EAST + 1]
+    assert await world.ledgers.next_ids([0, 1]) == []
