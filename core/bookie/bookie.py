@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from ..metadata.bookie_directory import BookieDirectory
 from ..metadata.ledger_store import LedgerStore
+from ..metadata.ledger_stores import LedgerStores
+from ..metadata.regional_store import RegionalStore
 from ..protocol.bookie_id import BookieId, Region
 from ..protocol.errors import (
     ClosedError,
@@ -37,11 +39,18 @@ from ..wire.registration import (
 )
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
-from .identity import Identity, check_identity, read_identity, repair_identity
+from .identity import (
+    Identity,
+    check_identity,
+    check_regional_store,
+    introduce_to,
+    read_identity,
+    repair_identity,
+)
 from .life_cycle import ADMISSIONS, BOOKIE_LIFE, SERVING, BookieEvent, BookieState, admission
 from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
-from .maintenance.maintenance import Maintenance
+from .maintenance.maintenance import CollectorOfStore, Maintenance
 from .maintenance.scrubber import Scrubber
 from .registration import RegistrationKeeper
 from .server.connection import ClientConnection
@@ -72,6 +81,7 @@ class Bookie:
         *,
         identity: Identity,
         holder: str = "",
+        regional: RegionalStore | None = None,
     ) -> None:
         self._config = config
         self._directory = directory
@@ -85,20 +95,22 @@ class Bookie:
         self.storage.on_log_began = self._log_began.set
         self._space = FreeSpaceMonitor(disk, config)
         self._space.on_change = self._update_mode
+        stores = LedgerStores(ledgers, None if regional is None else regional.ledgers)
         self.service = EntryService(
-            config, self.storage, ledgers, identity.bookie_id, self._tasks, self._space
+            config, self.storage, stores, identity.bookie_id, self._tasks, self._space
         )
         self.service.on_change = self._update_mode
         self.scrubber = Scrubber(self.storage, config.scrub_bytes_per_s)
-        self.limbo = LimboRecovery(self.storage, ledgers, identity.bookie_id, self.scrubber.restore)
-        self.collector = GarbageCollector(self.service, ledgers, config)
+        self.limbo = LimboRecovery(self.storage, stores, identity.bookie_id, self.scrubber.restore)
+        self.collector = self._collector_of(ledgers, stores)
+        collectors = [CollectorOfStore(self.collector, directory.global_instance_id)]
+        if regional is not None:
+            collector = self._collector_of(regional.ledgers, stores)
+            collectors.append(CollectorOfStore(collector, regional.instance_id))
         self.maintenance = Maintenance(
-            self.storage,
-            self.collector,
-            self.limbo,
-            config,
-            (directory.instance_id, identity.instance_id),
+            self.storage, collectors, self.limbo, config, identity.instance_id
         )
+        self._regional = regional
         self._is_read_only_by_command = False
         self._connections: dict[ClientConnection, None] = {}
         self._closed_reasons: Counter[str] = Counter()
@@ -106,7 +118,8 @@ class Bookie:
             config.partial_frame_bytes_max, config.partial_frame_ms_max
         )
         self._server: asyncio.Server | None = None
-        self._registration_keeper: RegistrationKeeper | None = None
+        self._registration_keepers: list[RegistrationKeeper] = []
+        """The registration in the global store, and the one in the regional store."""
         self._maintenance_task: asyncio.Task[Any] | None = None
         self._is_claimed = False
         self._life = StateMachine(
@@ -114,6 +127,12 @@ class Bookie:
             str(identity.bookie_id),
             now=asyncio.get_running_loop().time,
             check=self._check,
+        )
+
+    def _collector_of(self, ledgers: LedgerStore, stores: LedgerStores) -> GarbageCollector:
+        """Return the collector of the garbage about which the store of ``ledgers`` is asked."""
+        return GarbageCollector(
+            self.service, ledgers, self._config, lambda id_: stores.owner_of(id_) is ledgers
         )
 
     @classmethod
@@ -126,8 +145,12 @@ class Bookie:
         directory: BookieDirectory,
         *,
         holder: str = "",
+        regional: RegionalStore | None = None,
     ) -> Self:
         """Opens formatted storage.
+
+        ``ledgers`` and ``directory`` are those of the global store, ``regional`` is the store of
+        the bookie's region, if it has one.
 
         ``holder`` identifies the lock on the storage directory and the boot of the operating
         system in which it is held; empty if there is no lock. A registration with the same holder
@@ -140,8 +163,19 @@ class Bookie:
         """
         identity = await read_identity(disk)
         await check_identity(identity, directory)
+        if regional is not None:
+            await check_regional_store(identity, regional)
         await repair_identity(disk, identity)
-        bookie = cls(runtime, disk, config, ledgers, directory, identity=identity, holder=holder)
+        bookie = cls(
+            runtime,
+            disk,
+            config,
+            ledgers,
+            directory,
+            identity=identity,
+            holder=holder,
+            regional=regional,
+        )
         await bookie._open_storage()
         return bookie
 
@@ -208,13 +242,17 @@ class Bookie:
                 "choose another address, or stop the process that uses it"
             ) from error
         registration = self._registration(host)
-        self._registration_keeper = RegistrationKeeper(
-            self._directory, self._config, registration, self._tasks, self._random
-        )
-        self._space.on_shift = self._registration_keeper.set_free_bytes
-        await self._registration_keeper.join(
-            read_only=self._admission() is not BookieEvent.ADMIT_ALL
-        )
+        directories = [self._directory]
+        if self._regional is not None:
+            await introduce_to(self._regional.directory, self._identity)
+            directories.append(self._regional.directory)
+        self._space.on_shift = self._publish_free_bytes
+        for directory in directories:
+            keeper = RegistrationKeeper(
+                directory, self._config, registration, self._tasks, self._random
+            )
+            self._registration_keepers.append(keeper)
+            await keeper.join(read_only=self._admission() is not BookieEvent.ADMIT_ALL)
         await self._guard.claim(self.storage.log.durable_end, self.limbo_reason)
         self._is_claimed = True
         self._enter(self._admission())
@@ -225,6 +263,10 @@ class Bookie:
         self._tasks.spawn(self._scrub(), "scrub")
         self._tasks.spawn(self._record_end(), "end of the log")
         self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
+
+    def _publish_free_bytes(self, free_bytes: int) -> None:
+        for keeper in self._registration_keepers:
+            keeper.set_free_bytes(free_bytes)
 
     async def _record_end(self) -> None:
         """Records how far the log is durable, periodically and after each new log file."""
@@ -313,8 +355,8 @@ class Bookie:
         event = self._admission()
         if self.state in SERVING and ADMISSIONS[event] is not self.state:
             self._enter(event)
-        if self._registration_keeper is not None:
-            self._registration_keeper.set_read_only(event is not BookieEvent.ADMIT_ALL)
+        for keeper in self._registration_keepers:
+            keeper.set_read_only(event is not BookieEvent.ADMIT_ALL)
 
     def _enter(self, event: BookieEvent) -> None:
         """Takes a transition and tells the service which adds it accepts from now on."""
@@ -357,8 +399,8 @@ class Bookie:
         if self.state in (BookieState.CLOSING, BookieState.CLOSED):
             return
         self._enter(BookieEvent.CLOSE)
-        if self._registration_keeper is not None:
-            await self._registration_keeper.leave()
+        for keeper in self._registration_keepers:
+            await keeper.leave()
         if self._server is not None:
             self._server.close()
         if self._maintenance_task is not None:
@@ -407,11 +449,8 @@ class Bookie:
             "tail_cache_bytes": storage.tail.held_bytes,
             "free_bytes": self._space.free_bytes,
             "read_only": self.is_read_only,
-            "registered": self._registration_keeper is not None
-            and self._registration_keeper.is_registered,
-            "sessions_lost": 0
-            if self._registration_keeper is None
-            else self._registration_keeper.lost_count,
+            "registered": any(keeper.is_registered for keeper in self._registration_keepers),
+            "sessions_lost": sum(keeper.lost_count for keeper in self._registration_keepers),
             "limbo": storage.states.limbo.is_active,
             "limbo_reason": self.limbo_reason or None,
             "restored_entries": self.limbo.restored_count,
@@ -420,8 +459,8 @@ class Bookie:
             "sealed_logs": len(storage.sealed_logs),
             "sorted_files": len(storage.sorted),
             "sorted_bytes": self.maintenance.compactor.written_bytes,
-            "deleted_ledgers": self.collector.deleted_count,
-            "ledgers_held_back": self.collector.held_back_count,
+            "deleted_ledgers": sum(c.deleted_count for c, _ in self.maintenance.collectors),
+            "ledgers_held_back": sum(c.held_back_count for c, _ in self.maintenance.collectors),
             "repaired_entries": self.scrubber.repaired_count,
             "maintenance_failures": self.maintenance.failed_count,
             "half_frame_bytes": self._partial_frames.held_bytes,

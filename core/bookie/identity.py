@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from crc32c import crc32c
 
 from ..metadata.bookie_directory import BookieDirectory
+from ..metadata.regional_store import RegionalStore
 from ..protocol.bookie_id import BookieId, Region, check_bookie_id, check_region, mint_bookie_id
 from ..protocol.errors import (
     CorruptionError,
@@ -197,7 +198,7 @@ async def check_identity(identity: Identity, directory: BookieDirectory) -> None
     Raises WrongClusterError if the store belongs to another cluster or knows another bookie with
     this id, MetadataError.
     """
-    instance = await directory.instance_id()
+    instance = await directory.global_instance_id()
     if instance != identity.instance_id:
         raise WrongClusterError(
             f"this storage belongs to cluster {identity.instance_id}; "
@@ -219,3 +220,28 @@ async def check_identity(identity: Identity, directory: BookieDirectory) -> None
             f"bookie {identity.bookie_id} is in region {identity.region}; "
             f"the metadata store says {region}"
         )
+
+
+async def check_regional_store(identity: Identity, regional: RegionalStore) -> None:
+    """Raise WrongClusterError if the store is of another cluster or region, MetadataError."""
+    if regional.record.region != identity.region:
+        raise WrongClusterError(
+            f"bookie {identity.bookie_id} is in region {identity.region}; the regional metadata "
+            f"store is that of region {regional.record.region}"
+        )
+    instance = await regional.instance_id()
+    if instance != identity.instance_id:
+        raise WrongClusterError(
+            f"this storage belongs to cluster {identity.instance_id}; "
+            f"the regional metadata store belongs to cluster {instance}"
+        )
+
+
+async def introduce_to(directory: BookieDirectory, identity: Identity) -> None:
+    """Record the bookie's region and cookie in a regional store (rule BKE-27). Safe to repeat.
+
+    The global store is the one that says whether a bookie was decommissioned. Raises
+    WrongClusterError if the store knows another bookie with this id, MetadataError.
+    """
+    await directory.record_region(identity.bookie_id, identity.region)
+    await directory.write_cookie(cookie_of(identity))

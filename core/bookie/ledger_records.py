@@ -35,6 +35,7 @@ _BOOT = 7
 _CLEAN_END = 8
 _SORTED_LEDGERS = 9
 _SEAL = 10
+_LIMBO_BOUND = 11
 
 _LEDGER_FIELDS = struct.Struct(">BqBqqH20s")
 _TOMBSTONE_FIELDS = struct.Struct(">Bqq")
@@ -237,7 +238,15 @@ class LedgerRecords:
 
     def _apply_limbo(self, record: bytes) -> None:
         _, below = _COUNT_FIELDS.unpack(record)
-        self.limbo.begin(None if below == _NO_BOUND else below)
+        if below == 0:
+            self.limbo.end()
+            return
+        self.limbo.begin()
+        if below != _NO_BOUND:
+            self.limbo.limit(below)
+
+    def _apply_limbo_bound(self, record: bytes) -> None:
+        self.limbo.limit(_COUNT_FIELDS.unpack(record)[1])
 
     def _apply_limbo_cleared(self, record: bytes) -> None:
         self.limbo.clear(_COUNT_FIELDS.unpack(record)[1])
@@ -286,7 +295,10 @@ def limbo_records(limbo: Limbo) -> Iterator[bytes]:
     if not limbo.is_active:
         yield _COUNT_FIELDS.pack(_LIMBO, 0)
         return
-    yield _COUNT_FIELDS.pack(_LIMBO, _NO_BOUND if limbo.below is None else limbo.below)
+    first, *others = sorted(limbo.bounds.values()) or [_NO_BOUND]
+    yield _COUNT_FIELDS.pack(_LIMBO, first)
+    for below in others:
+        yield _COUNT_FIELDS.pack(_LIMBO_BOUND, below)
     for ledger_id in limbo.cleared:
         yield limbo_cleared_record(ledger_id)
 
@@ -302,6 +314,7 @@ _HANDLERS: dict[int, Callable[[LedgerRecords, bytes], None]] = {
     _SNAPSHOT_END: LedgerRecords._apply_snapshot_end,
     _MANIFEST: LedgerRecords._apply_manifest,
     _LIMBO: LedgerRecords._apply_limbo,
+    _LIMBO_BOUND: LedgerRecords._apply_limbo_bound,
     _LIMBO_CLEARED: LedgerRecords._apply_limbo_cleared,
     _BOOT: LedgerRecords._apply_boot,
     _CLEAN_END: LedgerRecords._apply_clean_end,

@@ -135,7 +135,7 @@ class Storage:
         for ledger_id in states.tombstones:
             self.index.drop(ledger_id)
         if opened.damages:
-            states.limbo.begin(None)
+            states.limbo.begin()
         states.finish_replay()
         states.boot_id = boot_id
         # The manifest drops lost files in the same snapshot that records the limbo.
@@ -461,7 +461,7 @@ class Storage:
 
     async def begin_limbo(self) -> None:
         """Puts all ledgers in limbo: acknowledged data may be lost (rule BKE-16)."""
-        self.states.limbo.begin(None)
+        self.states.limbo.begin()
         self.states.refresh_accepts_adds()
         for record in list(limbo_records(self.states.limbo)):
             await self.journal(record)

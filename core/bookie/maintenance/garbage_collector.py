@@ -1,5 +1,6 @@
 """Garbage collection: deletes ledgers whose metadata does not exist (rules BKE-21, BKE-22).
 
+Each metadata store has a collector of its own, for the ledgers whose ids it owns (rule BKE-26).
 A listing of ledger ids only shows which ledgers to check (bug B29). A ledger is deleted after a
 point read found no metadata, in a metadata store that has the bookie's instance id. One cycle
 deletes at most a tenth of the bookie's ledgers (at least one), unless an operator lifts the limit.
@@ -7,6 +8,7 @@ A tombstone remains, so that a late write does not bring the ledger back (bug B2
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,8 +41,16 @@ class CollectionReport:
 class GarbageCollector:
     """Compares the bookie's ledgers with the metadata and deletes garbage, on each ``collect``."""
 
-    def __init__(self, service: EntryService, ledgers: LedgerListing, config: BookieConfig) -> None:
+    def __init__(
+        self,
+        service: EntryService,
+        ledgers: LedgerListing,
+        config: BookieConfig,
+        owns: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        """``owns`` tells the ids about which the store of ``ledgers`` is asked."""
         self._service = service
+        self._owns = owns
         self._ledgers = ledgers
         self._config = config
         self.deleted_count = 0
@@ -61,7 +71,7 @@ class GarbageCollector:
                 f"not to {expected}"
             )
         result = CollectionReport()
-        known = sorted(self._service.ledgers)
+        known = sorted(filter(self._owns, self._service.ledgers))
         limit = len(known) if is_unlimited else max(1, len(known) // _SHARE)
         for ledger_id in await self._not_listed(known):
             if await self._service.membership.read(ledger_id) is not MembershipCheck.DELETED:

@@ -1,8 +1,8 @@
 """Limbo recovery: releases ledgers from limbo when their end no longer depends on this bookie.
 
 While a ledger is in limbo (limbo.py), this bookie may have lost some of its acknowledged entries.
-The first step is to allocate a ledger id, as the upper bound of the limbo. Then a ledger is
-released (rule BKE-17) if it was deleted, or if two things are true:
+The first step is to allocate a ledger id in each metadata store, as the upper bound of its ledgers.
+Then a ledger is released (rule BKE-17) if it was deleted, or if two things are true:
 
 - its end no longer depends on this bookie: it is closed, or its last fragment does not name this
   bookie. Every entry below the last fragment is confirmed, so no recovery reads it to find the end;
@@ -22,10 +22,11 @@ ledgers in the cluster, and limbo ends when a pass leaves no ledger in it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from ...metadata.cluster_layout import LEDGER_ID_MAX
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, NoSuchLedgerError, RhumblineError
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
@@ -48,8 +49,11 @@ Restore = Callable[[int, int], Awaitable[bool]]
 class LimboMetadata(Protocol):
     """Access to the metadata store for limbo recovery."""
 
-    async def next_id(self) -> int:
-        """Return a new ledger id, above all that were allocated before. Raises MetadataError."""
+    async def next_ids(self, known: Collection[int]) -> list[int]:
+        """Return a new ledger id of each store whose number is not in ``known``.
+
+        It is above all that the store allocated before. Raises MetadataError.
+        """
         ...
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
@@ -83,8 +87,10 @@ class LimboRecovery:
         limbo = self._storage.states.limbo
         if not limbo.is_active:
             return
-        if limbo.below is None:
-            limbo.begin(await self._metadata.next_id())
+        bounds = await self._metadata.next_ids(limbo.bounds)
+        if bounds:
+            for below in bounds:
+                limbo.limit(max(below, 1))  # 0 is the form of no limbo on disk
             await self._journal_limbo()
             self._begin_pass()
         ids, is_last = await self._next_ids()
@@ -109,16 +115,13 @@ class LimboRecovery:
         self._after, self._has_uncleared, self._missing_in_pass = -1, False, 0
 
     async def _next_ids(self) -> tuple[list[int], bool]:
-        """Return the next ledgers below the bound, listed or known here, and True for the last."""
-        below = self._storage.states.limbo.below
-        assert below is not None
+        """Return the next ledgers, listed or known here, and True if they are the last ones."""
+        last_bound = max(self._storage.states.limbo.bounds.values())
         listed = await self._metadata.ids(self._after, _LEDGERS_PER_STEP)
-        is_last = len(listed) < _LEDGERS_PER_STEP or listed[-1] >= below
-        until = below - 1 if is_last else listed[-1]
+        is_last = len(listed) < _LEDGERS_PER_STEP or listed[-1] >= last_bound
+        until = LEDGER_ID_MAX if is_last else listed[-1]
         known = [ledger for ledger in self._storage.states.ledgers if self._after < ledger <= until]
-        return sorted(
-            dict.fromkeys([*(ledger for ledger in listed if ledger < below), *known])
-        ), is_last
+        return sorted(dict.fromkeys([*listed, *known])), is_last
 
     async def _examine(self, ledger_id: int) -> None:
         try:
@@ -235,7 +238,7 @@ async def end_limbo(storage: Storage) -> None:
     may then close a ledger before its real end.
     """
     states = storage.states
-    states.limbo.begin(0)
+    states.limbo.end()
     for record in list(limbo_records(states.limbo)):
         await storage.journal(record)
     states.refresh_accepts_adds()

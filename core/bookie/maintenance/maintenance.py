@@ -5,8 +5,9 @@ because the disk or the metadata store is unavailable is retried in the next rou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import compress
+from typing import NamedTuple
 
 from ...protocol.errors import MetadataError, RhumblineError
 from ...runtime.event_log import EventLog, LogLimit
@@ -27,22 +28,31 @@ _SHARE_WHEN_IDLE = 0.5
 _LEDGERS_PER_STEP = 10_000
 
 
+class CollectorOfStore(NamedTuple):
+    """A garbage collector, and the function that reads the instance id of its metadata store."""
+
+    collector: GarbageCollector
+    read_instance_id: Callable[[], Awaitable[str]]
+
+
 class Maintenance:
     """Runs all maintenance work in rounds: ``run`` for a serving bookie, ``step`` for tests."""
 
     def __init__(
         self,
         storage: Storage,
-        collector: GarbageCollector,
+        collectors: Sequence[CollectorOfStore],
         limbo: LimboRecovery,
         config: BookieConfig,
-        instance_ids: tuple[Callable[[], Awaitable[str]], str],
+        instance_id: str,
     ) -> None:
+        """``instance_id`` is that of the storage."""
         self._storage = storage
-        self._collector = collector
+        self.collectors = collectors
+        """The garbage collectors, one for each metadata store."""
         self._limbo = limbo
         self._config = config
-        self._read_instance_id, self._expected_instance = instance_ids
+        self._expected_instance = instance_id
         self._wakeup = Wakeup()
         self._step_lock = asyncio.Lock()
         self._collected_s: float | None = None
@@ -109,9 +119,16 @@ class Maintenance:
             return
         self._collected_s = now_s
         is_unlimited, self.may_delete_many = self.may_delete_many, False
-        await self._collector.collect(
-            await self._read_instance_id(), self._expected_instance, is_unlimited=is_unlimited
-        )
+        failure: RhumblineError | None = None
+        for collector, read_instance_id in self.collectors:
+            try:
+                await collector.collect(
+                    await read_instance_id(), self._expected_instance, is_unlimited=is_unlimited
+                )
+            except RhumblineError as error:
+                failure = failure or error  # the other store may be available
+        if failure is not None:
+            raise failure
 
     @property
     def _backlog(self) -> int:

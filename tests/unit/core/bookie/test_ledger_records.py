@@ -94,20 +94,25 @@ def test_records_have_the_bytes_of_the_specification() -> None:
     assert limbo_cleared_record(12) == struct.pack(">BQ", 6, 12)
     limbo = Limbo()
     assert list(limbo_records(limbo)) == [struct.pack(">BQ", 5, 0)]
-    limbo.begin(None)
+    limbo.begin()
     assert list(limbo_records(limbo)) == [struct.pack(">BQ", 5, 2**64 - 1)]
-    limbo.begin(9)
+    limbo.limit(9)
     limbo.clear(4)
     limbo.clear(2)
     cleared = [struct.pack(">BQ", 6, ledger_id) for ledger_id in (4, 2)]
     assert list(limbo_records(limbo)) == [struct.pack(">BQ", 5, 9), *cleared]
+    limbo.limit(3 << 48)
+    bounds = [struct.pack(">BQ", 5, 9), struct.pack(">BQ", 11, 3 << 48)]
+    assert list(limbo_records(limbo)) == [*bounds, *cleared]
 
 
 def test_snapshot_restores_everything() -> None:
     states = LedgerRecords()
     states.boot_id = "boot-7"
     states.manifest = LogManifest(3, {9: 100, 4: 50})
-    states.limbo.begin(30)
+    states.limbo.begin()
+    states.limbo.limit(30)
+    states.limbo.limit((2 << 48) + 5)
     states.limbo.clear(4)
     states.create(1, KEY)
     states.create(2, KEY)
@@ -123,12 +128,13 @@ def test_snapshot_restores_everything() -> None:
     assert copy.has_complete_snapshot
     assert (copy.boot_id, copy.manifest) == ("boot-7", states.manifest)
     assert list(copy.manifest.sorted_files) == [9, 4]
-    assert (copy.limbo.is_active, copy.limbo.below, copy.limbo.cleared) == (True, 30, {4: None})
+    assert (copy.limbo.is_active, copy.limbo.cleared) == (True, {4: None})
+    assert copy.limbo.bounds == {0: 30, 2: (2 << 48) + 5}
     assert (list(copy.ledgers), copy.tombstones) == ([1], {2: 1_234})
-    states.limbo.begin(None)
+    states.limbo.begin()
     for record in states.snapshot():
         copy.apply(record)
-    assert (copy.limbo.below, copy.limbo.cleared) == (None, {})
+    assert (copy.limbo.bounds, copy.limbo.cleared) == ({}, {})
     incomplete = LedgerRecords()
     incomplete.apply(records[-1])
     assert not incomplete.has_complete_snapshot, "a ledger is missing"
@@ -248,10 +254,11 @@ def test_adds_are_accepted_for_proven_ledgers_that_are_neither_fenced_nor_in_lim
     assert accepting() == [0, 3]
     fences = [ledger.is_fence_durable for ledger in states.ledgers.values()]
     assert fences == [False, False, True, False], "a replayed fence is durable"
-    states.limbo.begin(2)
+    states.limbo.begin()
+    states.limbo.limit(2)
     states.refresh_accepts_adds()
     assert accepting() == [3]
-    states.limbo.begin(0)
+    states.limbo.end()
     states.refresh_accepts_adds_of(states.ledgers[0])
     assert accepting() == [0, 3]
 

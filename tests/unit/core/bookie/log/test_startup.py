@@ -183,8 +183,7 @@ async def check_leaving_limbo(world: World, bookie: Bookie, wire: Wire) -> None:
         return entry(ledger_id, entry_id)
 
     await bookie.maintenance.step()
-    bound = bookie.storage.states.limbo.below
-    assert bound is not None
+    bound = bookie.storage.states.limbo.bounds[0]
     new = await world.ledgers.next_id()
     assert new >= bound
     await world.make_ledger(new, bookie.bookie_id)

@@ -6,6 +6,7 @@ import pytest
 
 from rhumbline.core.bookie.index.entry_index import IndexedEntry
 from rhumbline.core.bookie.maintenance.garbage_collector import CollectionReport, GarbageCollector
+from rhumbline.core.bookie.maintenance.maintenance import CollectorOfStore
 from rhumbline.core.protocol.errors import WrongClusterError
 from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.v2 import Code
@@ -65,13 +66,16 @@ async def test_nothing_is_deleted_if_the_store_is_wrong_or_unavailable() -> None
         other = World(8)
         await other.start()
         collector = bookie.collector
-        bookie.maintenance._read_instance_id = other.directory.instance_id
+        own = bookie.maintenance.collectors
+        bookie.maintenance.collectors = [
+            CollectorOfStore(collector, other.directory.global_instance_id)
+        ]
         await world.ledgers.delete(1)
         await bookie.maintenance.step()
         assert "nothing is deleted" in str(bookie.maintenance.last_failure)
         assert collector.deleted_count == 0
 
-        bookie.maintenance._read_instance_id = world.directory.instance_id
+        bookie.maintenance.collectors = own
         world.store.disconnect()
         await bookie.maintenance.step()
         assert collector.deleted_count == 0

@@ -1,5 +1,6 @@
 """Limbo recovery goes over all ledgers page by page, and journals what it releases."""
 
+from collections.abc import Collection
 from random import Random
 
 import pytest
@@ -49,9 +50,11 @@ class Metadata:
         self.calls: list[tuple[int | None, int]] = []
         self.next_count = 0
 
-    async def next_id(self) -> int:
+    async def next_ids(self, known: Collection[int]) -> list[int]:
+        if 0 in known:
+            return []
         self.next_count += 1
-        return BELOW
+        return [BELOW]
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
         self.calls.append((after, limit))
@@ -111,11 +114,11 @@ async def test_nothing_is_done_without_limbo() -> None:
 async def test_first_step_bounds_the_limbo_durably() -> None:
     world = await World(list(range(2_000))).start(7, BELOW)
     world.metadata.known[7] = LedgerMetadata(7, 1, 1, 1, (Fragment(0, (ME,)),), password=PASSWORD)
-    assert (world.storage.states.limbo.below, world.accepting()) == (None, [])
+    assert (world.storage.states.limbo.bounds, world.accepting()) == ({}, [])
     await world.limbo.step()
-    assert (world.storage.states.limbo.below, world.accepting()) == (BELOW, [BELOW])
+    assert (world.storage.states.limbo.bounds, world.accepting()) == ({0: BELOW}, [BELOW])
     again = await world.reopened()
-    assert (again.states.limbo.is_active, again.states.limbo.below) == (True, BELOW)
+    assert (again.states.limbo.is_active, again.states.limbo.bounds) == (True, {0: BELOW})
     await world.limbo.step()
     await world.limbo.step()
     assert world.metadata.next_count == 1

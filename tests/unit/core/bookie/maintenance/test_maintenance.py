@@ -10,6 +10,7 @@ from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.log.file_set import file_path
 from rhumbline.core.bookie.log.log_format import SORTED_KIND
 from rhumbline.core.bookie.maintenance.garbage_collector import CollectionReport
+from rhumbline.core.bookie.maintenance.maintenance import CollectorOfStore
 from rhumbline.core.protocol.errors import DiskFailedError, MetadataUnavailableError
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -153,7 +154,7 @@ async def test_unavailable_metadata_store_is_a_failure_of_the_round() -> None:
         async def instance_id() -> str:
             raise MetadataUnavailableError("no session")
 
-        bookie.maintenance._read_instance_id = instance_id
+        bookie.maintenance.collectors = [CollectorOfStore(bookie.collector, instance_id)]
         await bookie.maintenance.step()
         assert isinstance(bookie.maintenance.last_failure, MetadataUnavailableError)
 

@@ -203,7 +203,7 @@ async def test_lac_is_unknown_in_limbo() -> None:
         request = v3.write_lac_request(1, 1, 3, KEY, lac_body(1, 3))
         assert v3.status_of(await wire.request3(request)) == Status.OK
         assert await wire.fence(2) == Code.NO_ENTRY
-        bookie.storage.states.limbo.begin(None)
+        bookie.storage.states.limbo.begin()
         for ledger_id in (1, 2, 3):  # with entries, empty, unknown
             response = await wire.request3(v3.read_lac_request(2, ledger_id))
             assert v3.status_of(response) == Status.UNKNOWN_STATE
