@@ -38,6 +38,17 @@ class CommandSession:
         """The settings, with the options applied."""
         return self.loaded.settings
 
+    def regional_uri(self, region: str) -> str:
+        """Return the URI of a region's metadata store. Raises ConfigurationError if not set."""
+        known = dict(self.settings.cluster.regional_metadata)
+        if region not in known:
+            raise ConfigurationError(
+                f"region {region} has no metadata store in the settings: set "
+                f"cluster.regional_metadata (regions that are there: "
+                f"{', '.join(sorted(known)) or 'none'})"
+            )
+        return known[region]
+
     def metadata_uri(self) -> str:
         """Return the URI of the cluster's metadata. Raises ConfigurationError if it is not set."""
         uri = self.settings.cluster.metadata
@@ -66,6 +77,7 @@ class CommandSession:
             cold=settings.cluster.cold or None,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
             runtime=system_runtime(tracer),
+            regional_metadata=dict(settings.cluster.regional_metadata),
         )
         async with client:
             yield client

@@ -1,10 +1,10 @@
 """``connect()`` and ``Client``: the entry point of an application that writes and reads streams.
 
-A client combines, for one process and one metadata store, the store, the bookie directory, the
-ledger client with its placement, and the namespaces. Nothing is opened before ``async with``.
+A client combines, for one process, the namespaces of a cluster and, for each metadata store, the
+store, the bookie directory and the ledger client. Nothing is opened before ``async with``.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -13,36 +13,46 @@ from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.log.close_at_exit import ClosesAtExit
 from ..core.log.config import ReaderConfig, WriterConfig
+from ..core.log.ledger_interface import LedgerProvider
 from ..core.log.log_context import LogContext
 from ..core.log.namespace import Namespace
 from ..core.log.read.segment_opener import Archives
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.stream_writer import StreamWriter
-from ..core.metadata.cluster_layout import instance_id
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.bookie_id import Region, check_region
-from ..core.protocol.errors import ClosedError, ConfigurationError, WrongClusterError
+from ..core.protocol.errors import (
+    ClosedError,
+    ConfigurationError,
+    MetadataUnavailableError,
+    WrongClusterError,
+)
 from ..core.protocol.extras import needs_extra
 from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
+from ..core.runtime.event_log import EventLog
 from ..core.runtime.home_loop import HomeLoop
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
-from ..regions.cached_states import CachedStates
-from ..regions.drain_writers import WriterDrainer
-from ..regions.follow_policies import PolicyFollower
 from ..regions.region_reads import ReadSettings, RegionReads
-from ..regions.repair.task_store import TaskStore
-from ..regions.repair.under_replication_reports import UnderReplicationReports
 from ..regions.steered_directory import SteeredDirectory
+from .bound_namespace import BoundLedgers, BoundStore, NamespaceBinding
+from .namespaces import Namespaces
+from .store_client import StoreClient, StoreClientSettings
+from .store_opening import StoreOpening
 from .system_runtime import system_runtime
 
 if TYPE_CHECKING:
     from ..proxies.client.proxy_client import ProxyClient
 
 METADATA_TIMEOUT_MS = 10_000
+
+GLOBAL_WAIT_MS = 2_000
+"""Time for which a client with a regional store waits for the global one when it is opened."""
+
+_LOG = EventLog(__name__)
 
 
 class Client(ClosesAtExit):
@@ -63,10 +73,12 @@ class Client(ClosesAtExit):
         metadata_timeout_ms: int = METADATA_TIMEOUT_MS,
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
+        regional_metadata: Mapping[str, str] | None = None,
     ) -> None:
         """Set ``moves_data`` to False for a client that only uses metadata.
 
-        Such a client needs no region.
+        Such a client needs no region. ``regional_metadata`` has the URIs of regional metadata
+        stores by region.
         """
         self.uri = uri
         self.region: Region | None = check_region(region) if region else None
@@ -85,136 +97,197 @@ class Client(ClosesAtExit):
         self._cold_uri = cold
         self._cold: ColdStore | None = None
         self._given_store = store
-        self._store: MetadataStore | None = None
+        self._regional_uris = {
+            check_region(name): uri for name, uri in (regional_metadata or {}).items()
+        }
+        self._regional: dict[Region, StoreOpening] = {}
+        self._global: StoreClient | None = None
+        self._late_global: StoreOpening | None = None
+        """The global store, if it may be opened after the client."""
         self._home: HomeLoop | None = None
-        self._directory: SteeredDirectory | None = None
-        self.reads: RegionReads | None = None
-        """The read policy with its counters; set while the client is open."""
-        self._ledgers: LedgerClient | None = None
-        self._ledger_store: LedgerStore | None = None
         self._shared = LogContext()
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         """Open the metadata store and read the cluster's identity and bookies.
 
-        Raises ConfigurationError (invalid URI, or no region although the cluster has several),
-        MetadataUnavailableError, WrongClusterError when no cluster was initialised there.
+        With a regional store for its own region the client opens although the global store cannot
+        be reached, and uses that as soon as it can. Raises ConfigurationError (invalid URI, or no
+        region although the cluster has several), MetadataUnavailableError, WrongClusterError when
+        no cluster was initialised there.
         """
         async with AsyncExitStack() as opening:
-            store = self._given_store
-            if store is None:
-                store = await open_store(self.uri, timeout_ms=self._timeout_ms)
-                opening.push_async_callback(store.close)
-            self.instance_id = await _instance_id(store)
+            settings = StoreClientSettings(
+                self.runtime, self.placement, self.region, self._ledger_config, self._read_settings
+            )
+            for region, uri in self._regional_uris.items():
+                regional = self._regional[region] = StoreOpening(
+                    uri, settings, region, timeout_ms=self._timeout_ms, check=self._check_cluster
+                )
+                opening.push_async_callback(regional.aclose)
+            own = self._regional.get(self.region) if self.region is not None else None
+            if own is not None:
+                await own.get()
             if self._cold_uri is not None:
                 self._cold = _open_cold(self._cold_uri)
                 opening.push_async_callback(self._cold.close)
-            self._directory = SteeredDirectory(store)
-            opening.callback(self._directory.close)
-            cached_states = CachedStates(self._directory.states)
-            opening.push_async_callback(cached_states.aclose)
-            self.reads = RegionReads(
-                self.region,
-                self.runtime.random,
-                self._read_settings,
-                rack_of=self._directory.rack_of,
-                is_offline=cached_states.is_offline,
-            )
-            if self._moves_data:
+            await self._open_global(opening, settings, needs_global=own is None)
+            if self._moves_data and self._global is not None:
                 await self.check_region()
-            self._ledger_store = LedgerStore(store)
-            reports = UnderReplicationReports(TaskStore(store), self._directory, self.runtime.clock)
-            self._ledgers = LedgerClient(
-                self.runtime,
-                self._ledger_store,
-                self._directory,
-                self.placement,
-                self._ledger_config,
-                self.region,
-                reads=self.reads,
-                on_missing_range=reports,
-            )
-            opening.push_async_callback(self._ledgers.aclose)
-            opening.push_async_callback(reports.aclose)
-            drainer = WriterDrainer(self._directory.states, self._ledgers)
-            opening.push_async_callback(drainer.aclose)
-            follower = PolicyFollower(store, self._ledgers)
-            opening.push_async_callback(follower.aclose)
-            self._store = store
             self._home = HomeLoop()
             self._closing = opening.pop_all()
         return self
+
+    async def _open_global(
+        self, opening: AsyncExitStack, settings: StoreClientSettings, *, needs_global: bool
+    ) -> None:
+        """Open the global store now, or begin to open it if the client is useful without it."""
+        if self._given_store is not None:
+            self._global = await StoreClient.open(self._given_store, settings)
+            self._check_cluster(self._global)
+            opening.push_async_callback(self._global.aclose)
+        elif needs_global:
+            store = await open_store(self.uri, timeout_ms=self._timeout_ms)
+            opening.push_async_callback(store.close)
+            self._global = await StoreClient.open(store, settings)
+            self._check_cluster(self._global)
+            opening.push_async_callback(self._global.aclose)
+        else:
+            late = self._late_global = StoreOpening(
+                self.uri, settings, None, timeout_ms=self._timeout_ms, check=self._check_cluster
+            )
+            opening.push_async_callback(late.aclose)
+            try:
+                self._global = await late.get(min(self._timeout_ms, GLOBAL_WAIT_MS))
+            except MetadataUnavailableError as error:
+                _LOG.warning("global store unavailable", uri=self.uri, error=error)
+
+    def _check_cluster(self, found: StoreClient) -> None:
+        """Raise WrongClusterError if the store belongs to another cluster than the others."""
+        self.instance_id = self.instance_id or found.instance_id
+        if found.instance_id != self.instance_id:
+            raise WrongClusterError(
+                f"{found.store.uri} belongs to cluster {found.instance_id}, but the other metadata "
+                f"stores belong to {self.instance_id}"
+            )
 
     async def _close_at_exit(self) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections, and the store unless it was given. Safe to repeat."""
-        self._store = None
+        self._home = None
         await self._closing.aclose()
 
     @property
-    def store(self) -> MetadataStore:
-        """The metadata store.
+    def global_store(self) -> StoreClient:
+        """What this client uses of the global metadata store.
 
-        Raises ClosedError before ``async with`` and after it, and InvalidArgumentError in another
-        event loop than that of ``async with``.
+        Raises ClosedError before ``async with`` and after it, InvalidArgumentError in another event
+        loop than that of ``async with``, and MetadataUnavailableError if the global store could not
+        be reached yet.
         """
-        if self._store is None or self._home is None:
+        if self._home is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
         self._home.check("the client")
-        return self._store
+        if self._global is None:
+            assert self._late_global is not None
+            self._global = self._late_global.now()
+        return self._global
+
+    @property
+    def store(self) -> MetadataStore:
+        """The global metadata store. Raises as ``global_store``."""
+        return self.global_store.store
 
     @property
     def directory(self) -> SteeredDirectory:
-        """The bookies of the cluster."""
-        assert self.store
-        assert self._directory is not None
-        return self._directory
+        """The bookies of the cluster. Raises as ``global_store``."""
+        return self.global_store.directory
 
     @property
     def ledgers(self) -> LedgerClient:
-        """The ledger client that all streams use."""
-        assert self.store
-        assert self._ledgers is not None
-        return self._ledgers
+        """The ledger client of the streams in the global store. Raises as ``global_store``."""
+        return self.global_store.ledgers
 
     @property
     def ledger_store(self) -> LedgerStore:
-        """The store of ledger metadata."""
-        assert self.store
-        assert self._ledger_store is not None
-        return self._ledger_store
+        """The ledger metadata in the global store. Raises as ``global_store``."""
+        return self.global_store.ledger_store
+
+    @property
+    def reads(self) -> RegionReads | None:
+        """The read policy with its counters; None before the client is open."""
+        opened = self._opened_stores()
+        return opened[0].reads if opened else None
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """All namespaces of the cluster, in all of its metadata stores."""
+        return Namespaces(self.runtime, self.region, lambda: self.global_store, self._regional)
+
+    async def own_regional_store(self) -> StoreClient | None:
+        """Return the store of this process's region; None if the settings have none.
+
+        Raises MetadataUnavailableError.
+        """
+        opening = self._regional.get(self.region) if self.region is not None else None
+        return None if opening is None else await opening.get()
+
+    def _opened_stores(self) -> list[StoreClient]:
+        """Return the stores that were opened, the global one first."""
+        if self._global is None and self._late_global is not None:
+            self._global = self._late_global.opened
+        regional = [opening.opened for opening in self._regional.values()]
+        return [found for found in (self._global, *regional) if found is not None]
 
     def statistics(self) -> dict[str, Any]:
         """Return the counters and latencies of this client, by layer and name.
 
-        They remain available after the client was closed.
+        They remain available after the client was closed. ``ledgers`` and ``reads`` are those of
+        the global store, and ``regional`` holds the same by region if there are regional stores.
         """
-        assert self.reads is not None
-        assert self._ledgers is not None
-        return {
+        first, *others = self._opened_stores()
+        found = {
             "streams": self._shared.statistics(),
-            "ledgers": self._ledgers.statistics(),
-            "reads": self.reads.statistics(),
+            **first.statistics(),
             "placement": self.placement.statistics(),
         }
+        if others:
+            found["regional"] = {str(other.store_region): other.statistics() for other in others}
+        return found
 
     def namespace(self, name: str | None = None, *, archives: Archives | None = None) -> Namespace:
         """Return a namespace, by default the client's own; it need not exist yet.
 
         ``archives`` replaces the client's cold store as the source of archived segments.
         """
+        name = name or self._namespace_name
+        if not self._regional:
+            found = self.global_store
+            return self._namespace_in(found.store, found.ledgers, name, archives)
+        if self._home is None:
+            raise ClosedError("the client is not open: use it with `async with connect(...)`")
+        self._home.check("the client")
+        binding = NamespaceBinding(name, self.uri, self.namespaces.find)
+        return self._namespace_in(BoundStore(binding), BoundLedgers(binding), name, archives)
+
+    def namespace_of(self, store: StoreClient, name: str) -> Namespace:
+        """Return the namespace of this name in one metadata store, e.g. for its retention."""
+        return self._namespace_in(store.store, store.ledgers, name, None)
+
+    def _namespace_in(
+        self, store: MetadataStore, ledgers: LedgerProvider, name: str, archives: Archives | None
+    ) -> Namespace:
         return Namespace(
             self.runtime,
-            self.store,
-            self.ledgers,
-            name or self._namespace_name,
+            store,
+            ledgers,
+            name,
             writer_config=self._writer_config,
             reader_config=self._reader_config,
             context=self._shared,
-            archives=archives or self._archives(name or self._namespace_name),
+            archives=archives or self._archives(name),
         )
 
     def _archives(self, namespace: str) -> Archives | None:
@@ -248,10 +321,10 @@ class Client(ClosesAtExit):
 
         A region without bookies is legal: applications and proxies may run where none are.
         """
-        assert self._directory is not None
         if self.region is not None:
             return
-        found = {info.region for info in await self._directory.everything() if info.region}
+        assert self._global is not None
+        found = {info.region for info in await self._global.directory.everything() if info.region}
         if len(found) > 1:
             raise ConfigurationError(
                 f"the cluster has bookies in {len(found)} regions ({', '.join(sorted(found))}): "
@@ -288,6 +361,7 @@ def connect(
     reader: ReaderConfig | None = ...,
     cold: str | None = ...,
     tracer: Tracer | None = ...,
+    regional_metadata: Mapping[str, str] | None = ...,
 ) -> Client: ...
 
 
@@ -302,6 +376,7 @@ def connect(
     reader: ReaderConfig | None = ...,
     cold: str | None = ...,
     tracer: Tracer | None = ...,
+    regional_metadata: Mapping[str, str] | None = ...,
 ) -> "Client | ProxyClient": ...
 
 
@@ -315,6 +390,7 @@ def connect(
     reader: ReaderConfig | None = None,
     cold: str | None = None,
     tracer: Tracer | None = None,
+    regional_metadata: Mapping[str, str] | None = None,
 ) -> "Client | ProxyClient":
     """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
 
@@ -325,12 +401,14 @@ def connect(
     ``region`` is the region of this process; it may be omitted if the cluster has only one.
     ``cold`` is the URI of the cold store, from which segments that only the archive still contains
     are read. ``tracer`` creates spans for sampled record sets, e.g. an ``OtelTracer`` of
-    ``rhumbline.telemetry``.
+    ``rhumbline.telemetry``. ``regional_metadata`` has the URIs of regional metadata stores by
+    region; the namespaces in them are found by their names.
     """
     if uri.startswith("grpc://"):
-        if any(given is not None for given in (region, ledger, writer, cold)):
+        if any(given is not None for given in (region, ledger, writer, cold, regional_metadata)):
             raise ConfigurationError(
-                f"{uri}: region, ledger, writer and cold are settings of the proxies"
+                f"{uri}: region, ledger, writer, cold and regional_metadata are settings of the "
+                "proxies"
             )
         return connect_proxies(uri, namespace=namespace, reader=reader, tracer=tracer)
     return Client(
@@ -342,6 +420,7 @@ def connect(
         reader=reader,
         cold=cold,
         runtime=system_runtime(tracer),
+        regional_metadata=regional_metadata,
     )
 
 
@@ -350,10 +429,3 @@ def _open_cold(uri: str) -> ColdStore:
         from ..coldstore.archive import cold_archives  # noqa: F401 - fails early if pyarrow is missing
         from ..coldstore.stores.open_store import open_cold_store
     return open_cold_store(uri)
-
-
-async def _instance_id(store: MetadataStore) -> str:
-    try:
-        return await instance_id(store)
-    except WrongClusterError as error:
-        raise WrongClusterError(f"{error}; `rhumbline cluster init` initialises one") from error

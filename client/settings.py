@@ -18,6 +18,13 @@ def _check_region(name: str) -> None:
         check_region(name)
 
 
+def _check_regional_stores(stores: tuple[tuple[str, str], ...]) -> None:
+    for region, uri in stores:
+        check_region(region)
+        if ":" not in uri:
+            raise InvalidArgumentError(f"{region}: {uri!r} is not the URI of a metadata store")
+
+
 def _check_endpoint(uri: str) -> None:
     if uri and not uri.startswith(("http://", "https://")):
         raise InvalidArgumentError(f"{uri!r} is not an http:// address")
@@ -31,6 +38,12 @@ class ClusterSettings:
         "",
         "URI of the metadata store, e.g. sqlite:///var/lib/rhumbline/metadata.db or "
         "zk://host:2181/.",
+    )
+    regional_metadata: tuple[tuple[str, str], ...] = setting(
+        (),
+        'URIs of regional metadata stores by region, e.g. eu = "etcd://host:2379/". A process of '
+        "such a region finds its regional namespaces there when the region is cut off.",
+        check=_check_regional_stores,
     )
     namespace: str = setting("default", "Default namespace of commands.")
     region: str = setting(

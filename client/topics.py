@@ -35,11 +35,12 @@ class Topics:
         Raises InvalidArgumentError when it exists with another number of partitions.
         """
         namespace = self._client.namespace(self._namespace)
-        return await create_topic(self._client.store, namespace, name, partition_count, policy)
+        return await create_topic(namespace.store, namespace, name, partition_count, policy)
 
     async def get(self, name: str) -> Topic:
         """Return the topic of this name. Raises NoSuchStreamError."""
-        return await open_topic(self._client.store, self._client.namespace(self._namespace), name)
+        namespace = self._client.namespace(self._namespace)
+        return await open_topic(namespace.store, namespace, name)
 
     async def set_policy(self, name: str, policy: StreamPolicy | None) -> None:
         """Set the policy of all partitions, effective at their next segments. Safe to repeat.
@@ -56,7 +57,8 @@ class Topics:
 
     async def delete(self, name: str) -> None:
         """Delete a topic, its streams and groups. Raises NoSuchStreamError, NotEmptyError."""
-        await delete_topic(self._client.store, self._client.namespace(self._namespace), name)
+        namespace = self._client.namespace(self._namespace)
+        await delete_topic(namespace.store, namespace, name)
 
     @asynccontextmanager
     async def writer(
@@ -88,6 +90,6 @@ class Topics:
         namespace = client.namespace(self._namespace)
         topic = await self.get(name)
         async with GroupMember(
-            client.runtime, client.store, namespace, topic, group, start=start, config=config
+            client.runtime, namespace.store, namespace, topic, group, start=start, config=config
         ) as member:
             yield member

@@ -1,19 +1,21 @@
 """Formats and runs a bookie in this process, with its status server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..backends.open_store import open_store
 from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.bookie import Bookie
 from ..core.bookie.config import BookieConfig
-from ..core.bookie.identity import IDENTITY_FILE, format_storage
+from ..core.bookie.identity import IDENTITY_FILE, format_storage, read_identity
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT, instance_id
 from ..core.metadata.ledger_store import LedgerStore
+from ..core.metadata.regional_store import RegionalStore
 from ..core.protocol.bookie_id import BookieId
 from ..core.protocol.errors import (
     ConfigurationError,
@@ -26,7 +28,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
 from .posix_disk import PosixDisk
-from .replica_reads import ReplicaReads
+from .replica_reads import ReplicaReads, ReplicaReadsOfStores
 from .status_server import StatusServer
 
 _STATUS_ROOT = f"{ROOT}/rhumbline/status"
@@ -67,10 +69,14 @@ async def running_bookie(
     host: str,
     port: int,
     status_port: int | None = None,
+    regional_metadata: Mapping[str, str] | None = None,
     open_disk: Callable[[Path], PosixDisk] = PosixDisk,
     observe: Callable[[str, Statistics], None] | None = None,
 ) -> AsyncIterator[Bookie]:
     """Run a bookie until the block ends; then it stops in an orderly way.
+
+    ``store`` is the global metadata store, and ``regional_metadata`` has the URIs of regional ones
+    by region, of which the bookie opens that of its own region.
 
     Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``open_disk`` lets
     callers observe writes. ``observe`` is called with the service name and the function that
@@ -85,6 +91,13 @@ async def running_bookie(
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime()
         with prefixed_errors(directory):
+            region = (await read_identity(disk)).region
+            regional = None
+            if regional_metadata is not None and region in regional_metadata:
+                regional_store = await open_store(regional_metadata[region])
+                closing.push_async_callback(regional_store.close)
+                regional = await RegionalStore.open(regional_store, region)
+                closing.callback(regional.close)
             bookie = await Bookie.open(
                 runtime,
                 disk,
@@ -92,11 +105,18 @@ async def running_bookie(
                 LedgerStore(store),
                 bookies,
                 holder=f"{config.boot_id}/{disk.lock_name}" if config.boot_id else "",
+                regional=regional,
             )
         closing.push_async_callback(bookie.aclose)
-        replicas = ReplicaReads(runtime, LedgerStore(store), bookies, bookie.region)
-        closing.push_async_callback(replicas.aclose)
-        bookie.scrubber.fetch = replicas.fetch
+        views = [(LedgerStore(store), bookies)]
+        if regional is not None:
+            views.append((regional.ledgers, regional.directory))
+        replicas = {}
+        for ledgers, directory_of_store in views:
+            reads = ReplicaReads(runtime, ledgers, directory_of_store, bookie.region)
+            closing.push_async_callback(reads.aclose)
+            replicas[ledgers.number] = reads
+        bookie.scrubber.fetch = ReplicaReadsOfStores(replicas).fetch
 
         def statistics() -> dict[str, Any]:
             return {**bookie.statistics(), "durable_writes": disk.syncs.summary()}

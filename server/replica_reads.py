@@ -1,6 +1,7 @@
 """Reads entries from the other replicas of a ledger, for a bookie that lost its own copy."""
 
 import asyncio
+from collections.abc import Mapping
 
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
@@ -8,6 +9,7 @@ from ..core.ledger.read.ledger_reader import LedgerReader
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.bookie_id import Region
+from ..core.protocol.ledger_ids import GLOBAL_STORE, store_number_of
 from ..core.runtime.runtime import Runtime
 from ..core.wire.entry import encode_entry
 from ..placement.region_aware import RegionAwarePlacement
@@ -63,3 +65,16 @@ class ReplicaReads:
         """Close all connections. Safe to repeat."""
         await self._close_reader()
         await self._client.aclose()
+
+
+class ReplicaReadsOfStores:
+    """Reads entries of the ledgers of several metadata stores, by the numbers in their ids."""
+
+    def __init__(self, by_number: Mapping[int, ReplicaReads]) -> None:
+        """The reads of the global store are used for ids of unknown stores."""
+        self._by_number = by_number
+
+    async def fetch(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """Return the entry as its writer encoded it; see ``ReplicaReads.fetch``."""
+        reads = self._by_number.get(store_number_of(ledger_id), self._by_number[GLOBAL_STORE])
+        return await reads.fetch(ledger_id, entry_id)

@@ -1,10 +1,15 @@
-"""``rhumbline cluster``: init, describe."""
+"""``rhumbline cluster``: init, join-store, describe."""
+
+from contextlib import AsyncExitStack
 
 import click
 
 from ...backends.open_store import open_store
 from ...client.system_runtime import system_runtime
 from ...core.metadata.cluster_layout import initialise_cluster
+from ...core.metadata.join_regional_store import join_regional_store
+from ...core.metadata.regional_store_records import read_regional_stores
+from ...core.protocol.ledger_ids import id_range_of
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_record
 
@@ -28,18 +33,44 @@ async def init(session: CommandSession) -> None:
     print_message(f"the cluster at {store.uri} is initialised; its instance id is {instance}")
 
 
+@cluster.command("join-store")
+@click.argument("region")
+@session_options
+@runs
+async def join_store(session: CommandSession, region: str) -> None:
+    """Make a store the metadata store of REGION, for namespaces of that region. Safe to repeat.
+
+    Its URI is that of REGION in cluster.regional_metadata. Start the bookies of the region with
+    this setting afterwards: they register there too.
+    """
+    timeout_ms = session.settings.cluster.metadata_timeout_ms
+    uri = session.regional_uri(region)
+    async with AsyncExitStack() as closing:
+        store = await open_store(session.metadata_uri(), timeout_ms=timeout_ms)
+        closing.push_async_callback(store.close)
+        regional = await open_store(uri, timeout_ms=timeout_ms)
+        closing.push_async_callback(regional.close)
+        joined = await join_regional_store(store, regional, region, system_runtime())
+    print_message(
+        f"{uri} is the metadata store of region {region}; its ledger ids begin at "
+        f"{id_range_of(joined.number).start}"
+    )
+
+
 @cluster.command()
 @session_options
 @runs
 async def describe(session: CommandSession) -> None:
     """Show the identity and the regions of the cluster."""
     async with session.client(moves_data=False) as client:
+        stores = await read_regional_stores(client.store)
         bookies = await client.directory.snapshot()
         regions = sorted({info.region or "unknown" for info in bookies})
         record = {
             "metadata": client.store.uri,
             "instance": client.instance_id,
             "regions": regions,
+            "regional stores": sorted(stores),
             "writable bookies": len(bookies),
         }
         print_record(record, session.output)

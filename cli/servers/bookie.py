@@ -79,6 +79,7 @@ async def run_(session: CommandSession, directory: Path | None, status_port: int
                     host=serve.host,
                     port=serve.port,
                     status_port=status_port,
+                    regional_metadata=dict(session.settings.cluster.regional_metadata),
                     observe=telemetry.observe,
                 ) as running,
             ):

@@ -4,9 +4,14 @@ from collections.abc import Sequence
 
 import click
 
-from ...core.log.namespace import create_namespace, delete_namespace, list_namespaces
 from ...core.log.policy import StreamPolicy
-from ...core.protocol.errors import InvalidArgumentError
+from ...core.protocol.bookie_id import Region, check_region
+from ...core.protocol.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    NoSuchNamespaceError,
+    UnavailableError,
+)
 from ...core.protocol.placement import BookieInfo
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_record, print_rows
@@ -25,38 +30,74 @@ def namespace() -> None:
 
 @namespace.command()
 @click.argument("name")
+@click.option("--store", metavar="REGION", help="Keep the metadata in the store of this region.")
+@click.option("--region-local", is_flag=True, help="The same for the region of --region.")
 @policy_options
 @session_options
 @runs
-async def create(session: CommandSession, name: str, policy: PolicyOptions) -> None:
-    """Create a namespace.
+async def create(
+    session: CommandSession,
+    name: str,
+    store: str | None,
+    policy: PolicyOptions,
+    *,
+    region_local: bool,
+) -> None:
+    """Create a namespace, in the global metadata store or in that of a region.
 
     The default quorum fits the regions of the cluster, or those of --regions: one copy in each,
-    acknowledged by a majority of them.
+    acknowledged by a majority of them. Streams of a namespace in a regional store use the bookies
+    of that region.
     """
+    region = _region_of_store(session, store, region_local=region_local)
     async with session.client(moves_data=False) as client:
-        known = await client.directory.configured()
+        opened = client.global_store
+        if region is not None:
+            opened = await client.namespaces.store_of(region)
+        known = await opened.directory.configured()
         allowed = policy.allowed_regions
         chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(known, allowed)))
         _check_regions(chosen, known)
-        await create_namespace(client.store, client.runtime, name, chosen)
-        print_message(f"namespace {name} was created; quorum E/WQ/AQ/R {chosen.quorum}")
+        await client.namespaces.create(name, chosen, region)
+        where = "" if region is None else f" in the metadata store of region {region}"
+        print_message(f"namespace {name} was created{where}; quorum E/WQ/AQ/R {chosen.quorum}")
+
+
+def _region_of_store(
+    session: CommandSession, store: str | None, *, region_local: bool
+) -> Region | None:
+    own = session.settings.cluster.region
+    if not region_local:
+        return None if store is None else check_region(store)
+    if store not in (None, own):
+        raise click.UsageError(f"--store {store} and --region-local exclude each other")
+    if not own:
+        raise ConfigurationError("--region-local needs the region of this process: set --region")
+    return check_region(own)
 
 
 @namespace.command()
 @session_options
 @runs
 async def ls(session: CommandSession) -> None:
-    """List the namespaces."""
+    """List the namespaces with the metadata store of each.
+
+    In a region that is cut off from the global store, those of its own store are listed.
+    """
     async with session.client(moves_data=False) as client:
         rows = []
-        after = None
-        while page := await list_namespaces(client.store, after=after):
-            for name in page:
+        async for name, region in client.namespaces.all():
+            row = {"namespace": name, "store": region or "global", "quorum": None, "regions": None}
+            try:
                 known = await client.namespace(name).policy()
-                regions = ", ".join(known.regions) or "all"
-                rows.append({"namespace": name, "quorum": str(known.quorum), "regions": regions})
-            after = page[-1]
+            except (ConfigurationError, UnavailableError, NoSuchNamespaceError) as error:
+                if region is None:
+                    raise
+                print_message(f"namespace {name}: {error}")
+            else:
+                row["quorum"] = str(known.quorum)
+                row["regions"] = ", ".join(known.regions) or region or "all"
+            rows.append(row)
         print_rows(rows, session.output, empty="no namespace; create one")
 
 
@@ -68,7 +109,9 @@ async def describe(session: CommandSession, name: str) -> None:
     """Show the policy of a namespace."""
     async with session.client(moves_data=False) as client:
         known = await client.namespace(name).policy()
-        print_record({"namespace": name, **describe_policy(known)}, session.output)
+        region = (await client.namespaces.find(name)).store_region
+        record = {"namespace": name, "store": region or "global", **describe_policy(known)}
+        print_record(record, session.output)
 
 
 @namespace.command("set-policy")
@@ -81,7 +124,8 @@ async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) 
     async with session.client(moves_data=False) as client:
         opened = client.namespace(name)
         chosen = policy.apply_to(await opened.policy())
-        _check_regions(chosen, await client.directory.configured())
+        directory = (await client.namespaces.find(name)).directory
+        _check_regions(chosen, await directory.configured())
         await opened.set_policy(chosen)
         print_record({"namespace": name, **describe_policy(chosen)}, session.output)
 
@@ -93,7 +137,7 @@ async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) 
 async def delete(session: CommandSession, name: str) -> None:
     """Delete an empty namespace."""
     async with session.client(moves_data=False) as client:
-        await delete_namespace(client.store, name)
+        await client.namespaces.delete(name)
         print_message(f"namespace {name} was deleted")
 
 

@@ -1,6 +1,6 @@
 """Namespaces: create, list, delete and open streams (rule STR-23)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..protocol.dlsn import Dlsn
@@ -17,7 +17,7 @@ from ..protocol.errors import (
     TruncatedError,
 )
 from ..protocol.start import Start, check_start
-from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
+from ..runtime.metadata_store import Check, Delete, MetadataStore, Operation, Version
 from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
 from .ledger_interface import ConfirmEnd, LedgerProvider
@@ -55,6 +55,8 @@ async def create_namespace(
             found = NamespaceRecord.decode(name, (await store.get(path)).data)
         except NoNodeError:
             raise error from None
+        except NoSuchNamespaceError as elsewhere:
+            raise NamespaceExistsError(str(elsewhere)) from None
         if found.token != token:
             raise NamespaceExistsError(f"namespace {name} exists already") from error
 
@@ -69,11 +71,11 @@ async def list_namespaces(
         return []
 
 
-async def delete_namespace(store: MetadataStore, name: str) -> None:
+async def delete_namespace(store: MetadataStore, name: str, also: Sequence[Operation] = ()) -> None:
     """Delete an empty namespace, but never another one that is created under its name meanwhile.
 
-    Raises NoSuchNamespaceError (also when repeated), InvalidArgumentError if it still has streams,
-    MetadataUnavailableError.
+    ``also`` is carried out in the same transaction. Raises NoSuchNamespaceError (also when
+    repeated), InvalidArgumentError if it still has streams, MetadataUnavailableError.
     """
     path = namespace_path(name)
     token: str | None = None
@@ -90,7 +92,7 @@ async def delete_namespace(store: MetadataStore, name: str) -> None:
         if found != token:
             return
         try:
-            await store.txn([*below, Delete(path, expect=value.version)])
+            await store.txn([*below, Delete(path, expect=value.version), *also])
         except (BadVersionError, NoNodeError, IndeterminateError):
             continue
         except NotEmptyError as error:
@@ -118,6 +120,10 @@ class Namespace:
         context: LogContext | None = None,
     ) -> None:
         self.name = check_name("namespace", name)
+        self.store = store
+        """The metadata store that the namespace is in."""
+        self.ledgers = ledgers
+        """The ledgers of that store."""
         self._runtime = runtime
         self._store = store
         self._ledgers = ledgers

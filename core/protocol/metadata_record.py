@@ -20,6 +20,16 @@ def encode_metadata_record(version: int, fields: Mapping[str, Any]) -> bytes:
     return json.dumps({_VERSION_KEY: version, **fields}, separators=(",", ":")).encode()
 
 
+def metadata_record_version(data: bytes) -> int | None:
+    """Return the version of a record; None if it is not a versioned record."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    version = value.get(_VERSION_KEY) if isinstance(value, dict) else None
+    return version if type(version) is int else None
+
+
 def decode_metadata_record(
     what: str,
     data: bytes,

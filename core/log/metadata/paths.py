@@ -10,6 +10,7 @@
     /rhumbline/namespaces/<namespace>/topics/<topic>      number of partitions; each is a stream
         .../groups/<group>/members/<id>                   ephemeral: a member
         .../groups/<group>/claims/<partition>             ephemeral: the member that reads it
+    /rhumbline/cancelled-namespaces/<namespace>/<token>   in a regional store; rule STR-29
 """
 
 import re
@@ -17,6 +18,7 @@ import re
 from ...protocol.errors import InvalidArgumentError
 
 ROOT = "/rhumbline/namespaces"
+CANCELLED_ROOT = "/rhumbline/cancelled-namespaces"
 
 NAME_CHARACTERS_MAX = 200
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
@@ -40,6 +42,11 @@ def check_name(kind: str, name: str) -> str:
 def namespace_path(namespace: str) -> str:
     """Return the path of a namespace."""
     return f"{ROOT}/{check_name('namespace', namespace)}"
+
+
+def cancelled_path(namespace: str, token: str) -> str:
+    """Return the path that, in a regional store, cancels a reservation of the name."""
+    return f"{CANCELLED_ROOT}/{check_name('namespace', namespace)}/{token}"
 
 
 def streams_path(namespace: str) -> str:

@@ -8,13 +8,20 @@ that it has lost the stream.
 
 from dataclasses import dataclass, replace
 
+from ...protocol.bookie_id import Region, check_region
 from ...protocol.dlsn import FIRST_DLSN, Dlsn
-from ...protocol.errors import CorruptionError, InvalidArgumentError
-from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from ...protocol.errors import CorruptionError, InvalidArgumentError, NoSuchNamespaceError
+from ...protocol.metadata_record import (
+    decode_metadata_record,
+    encode_metadata_record,
+    metadata_record_version,
+)
 from ...protocol.segments import FIRST_LSSN, NO_SEGMENT
 from ..policy import StreamPolicy
 
 _FORMAT = 1
+_RESERVATION_FORMAT = 2
+"""Programs that know no regional stores refuse a namespace of this format."""
 
 _DELETION = "deletion"
 """The token of a head that can never be claimed again. The tokens of writers are random."""
@@ -41,7 +48,16 @@ class NamespaceRecord:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "NamespaceRecord":
-        """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of the node. Raises CorruptionError, ForeignDataError.
+
+        Raises NoSuchNamespaceError if it is a reservation: the namespace is in a regional store.
+        """
+        reservation = NamespaceReservation.decode(name, data)
+        if reservation is not None:
+            raise NoSuchNamespaceError(
+                f"namespace {name} is in the metadata store of region {reservation.region}, not in "
+                "this one"
+            )
         fields = decode_metadata_record(
             f"namespace {name}",
             data,
@@ -51,6 +67,40 @@ class NamespaceRecord:
         return cls(
             fields["token"], fields["created_ms"], StreamPolicy.from_fields(fields["policy"])
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceReservation:
+    """The name of a namespace that is in a regional store, kept by the global store (STR-29).
+
+    It has the path of a namespace, so that a name is used once in the whole cluster.
+    """
+
+    token: str
+    """Random; see ``regional_namespaces``."""
+    created_ms: int
+    region: Region
+
+    def encode(self) -> bytes:
+        """Encode the value of the node."""
+        fields = {"token": self.token, "created_ms": self.created_ms, "region": self.region}
+        return encode_metadata_record(_RESERVATION_FORMAT, fields)
+
+    @classmethod
+    def decode(cls, name: str, data: bytes) -> "NamespaceReservation | None":
+        """Decode the value of a namespace's node; None if the namespace is in this store.
+
+        Raises CorruptionError.
+        """
+        if metadata_record_version(data) != _RESERVATION_FORMAT:
+            return None
+        fields = decode_metadata_record(
+            f"reservation of namespace {name}",
+            data,
+            version=_RESERVATION_FORMAT,
+            fields={"token": str, "created_ms": int, "region": str},
+        )
+        return cls(fields["token"], fields["created_ms"], check_region(fields["region"]))
 
 
 @dataclass(frozen=True, slots=True)

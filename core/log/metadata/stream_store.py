@@ -122,10 +122,13 @@ class StreamStore:
         return StreamRecord.decode(stream, value.data), value.version
 
     async def _namespace(self) -> Value:
+        """Return the node of the namespace, which is in this store. Raises NoSuchNamespaceError."""
         try:
-            return await self._store.get(namespace_path(self.namespace))
+            value = await self._store.get(namespace_path(self.namespace))
         except NoNodeError as error:
             raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first") from error
+        NamespaceRecord.decode(self.namespace, value.data)
+        return value
 
     async def policy_of(self, record: StreamRecord) -> StreamPolicy:
         """Return the policy of a stream, its own or that of the namespace."""

@@ -110,7 +110,10 @@ async def test_an_interrupted_attempt_can_be_repeated(
     lossy = LossyStore(east if is_regional else store)
     lossy.outcomes = [OK] * failed_write + [outcome] * 4
     try:
-        await join(*((store, lossy) if is_regional else (lossy, east)), "east")
+        if is_regional:
+            await join(store, lossy, "east")
+        else:
+            await join(lossy, east, "east")
     except MetadataError:
         await join(store, west, "west")
     number = await join(store, east, "east")

@@ -1,0 +1,120 @@
+"""The namespaces of a cluster, in the global metadata store and in the regional ones (STR-29)."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import NamedTuple
+
+from ..core.log.metadata.paths import namespace_path
+from ..core.log.namespace import create_namespace, delete_namespace, list_namespaces
+from ..core.log.policy import StreamPolicy
+from ..core.log.regional_namespaces import (
+    create_regional_namespace,
+    delete_regional_namespace,
+    read_reservation,
+)
+from ..core.metadata import idempotent_writes
+from ..core.protocol.bookie_id import Region
+from ..core.protocol.errors import ConfigurationError, MetadataUnavailableError
+from ..core.runtime.runtime import Runtime
+from .store_client import StoreClient
+from .store_opening import StoreOpening
+
+
+class ListedNamespace(NamedTuple):
+    """The name of a namespace and the region in whose metadata store it is; None: the global."""
+
+    name: str
+    region: Region | None
+
+
+class Namespaces:
+    """Finds, creates, lists and deletes namespaces in all metadata stores of a cluster."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        region: Region | None,
+        open_global: Callable[[], StoreClient],
+        regional: Mapping[Region, StoreOpening],
+    ) -> None:
+        """``open_global`` returns the client of the global store or raises why there is none."""
+        self._runtime = runtime
+        self._region = region
+        self._open_global = open_global
+        self._regional = regional
+
+    async def find(self, name: str) -> StoreClient:
+        """Return the metadata store of a namespace: the global one if the namespace is unknown.
+
+        The store of this process's region is asked first, so that nothing outside the region is
+        needed for its namespaces. Raises MetadataUnavailableError, ConfigurationError if the
+        settings do not contain the store.
+        """
+        if self._region is not None and self._region in self._regional:
+            own = await self._regional[self._region].get()
+            if await idempotent_writes.read_if_exists(own.store, namespace_path(name)) is not None:
+                return own
+        found = self._open_global()
+        if not self._regional:
+            return found
+        reservation = await read_reservation(found.store, name)
+        return found if reservation is None else await self.store_of(reservation.region)
+
+    async def store_of(self, region: Region) -> StoreClient:
+        """Return the store of a region. Raises ConfigurationError, MetadataUnavailableError."""
+        opening = self._regional.get(region)
+        if opening is None:
+            known = ", ".join(sorted(self._regional)) or "none"
+            raise ConfigurationError(
+                f"the metadata store of region {region} is not in the settings: add it to "
+                f"cluster.regional_metadata (regions that are there: {known})"
+            )
+        return await opening.get()
+
+    async def create(self, name: str, policy: StreamPolicy, region: Region | None = None) -> None:
+        """Create a namespace in the store of ``region``, or in the global store.
+
+        Raises NamespaceExistsError, InvalidArgumentError (invalid name), ConfigurationError,
+        MetadataError. Creating needs the global store in any case, because it has all names.
+        """
+        store = self._open_global().store
+        if region is None:
+            await create_namespace(store, self._runtime, name, policy)
+            return
+        regional = (await self.store_of(region)).store
+        await create_regional_namespace(store, regional, region, self._runtime, name, policy)
+
+    async def delete(self, name: str) -> None:
+        """Delete an empty namespace. Needs the global store and that of the namespace.
+
+        Raises NoSuchNamespaceError, InvalidArgumentError if it has streams, MetadataError.
+        """
+        store = self._open_global().store
+        reservation = await read_reservation(store, name)
+        if reservation is None:
+            await delete_namespace(store, name)
+            return
+        regional = (await self.store_of(reservation.region)).store
+        await delete_regional_namespace(store, regional, name)
+
+    async def all(self) -> AsyncIterator[ListedNamespace]:
+        """Yield all namespaces of the cluster by name.
+
+        If the global store cannot be reached, those of this process's region are listed alone.
+        Raises MetadataUnavailableError.
+        """
+        try:
+            store, region = self._open_global().store, None
+            await store.children("/")
+        except MetadataUnavailableError:
+            if self._region is None or self._region not in self._regional:
+                raise
+            store, region = (await self.store_of(self._region)).store, self._region
+        after: str | None = None
+        while page := await list_namespaces(store, after=after):
+            for name in page:
+                found = region
+                if region is None:
+                    reservation = await read_reservation(store, name)
+                    found = None if reservation is None else reservation.region
+                yield ListedNamespace(name, found)
+            after = page[-1]
