@@ -120,6 +120,16 @@ class FdbKeys:
         return self._prefix + b"t" + token
 
 
+def key_after(key: bytes) -> bytes:
+    """Return the first key after ``key``."""
+    return key + b"\x00"
+
+
+def version_of_stamp(stamp: bytes) -> int:
+    """Return the version at which a versionstamp was committed."""
+    return int.from_bytes(stamp[:8], "big")
+
+
 def encode_node(owner: str | None, data: bytes) -> bytes:
     """Return a node's value as the parameter of a versionstamped write; the stamp comes first."""
     name = (owner or "").encode()

@@ -5,9 +5,11 @@ FoundationDB directory of the store (default ``rhumbline``). Sessions are leases
 
 The store does not use tenants; the cluster must not have ``tenant_mode=required``.
 
-TLS is configured in FoundationDB's own way: ``:tls`` after the coordinators' addresses in the
-cluster file, and FDB_TLS_CA_FILE, FDB_TLS_CERTIFICATE_FILE, FDB_TLS_KEY_FILE, FDB_TLS_PASSWORD and
-FDB_TLS_VERIFY_PEERS in the environment of every process.
+TLS needs ``:tls`` after the addresses in the cluster file, and a certificate of each process:
+``tls_ca``, ``tls_cert`` and ``tls_key`` (PEM files). A process has one network of FoundationDB and
+therefore one set of these files. Without the options, FoundationDB reads FDB_TLS_CA_FILE,
+FDB_TLS_CERTIFICATE_FILE and FDB_TLS_KEY_FILE from the environment; FDB_TLS_PASSWORD and
+FDB_TLS_VERIFY_PEERS hold in both cases.
 
 Commits write tokens (see ``.commit``) instead of using FoundationDB's automatic idempotency, which
 is experimental in 7.3 and leaves the outcome of a time-out unknown as well.
@@ -17,8 +19,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...core.protocol.errors import MetadataError, NoNodeError
 from ...core.runtime.metadata_store import (
@@ -32,12 +35,29 @@ from ..migration_fence import FenceState
 from ..store_base import StoreBase
 from ..transaction_plan import Node, versions_of
 from ..uri import StoreUri
-from .client import Bindings, Reads, Transactions
-from .commit import FdbCommits, version_of
-from .keys import ENDING, FdbKeyRange, FdbKeys, decode_lease, decode_node, encode_lease
+from .bindings import Bindings
+from .client import Transactions
+from .commit import FdbCommits
+from .keys import (
+    ENDING,
+    FdbKeyRange,
+    FdbKeys,
+    decode_lease,
+    decode_node,
+    encode_lease,
+    key_after,
+)
+from .mutations import Mutations
+from .reads import Reads
+from .requests import fence_of, remove_node, version_of
 from .watcher import FdbWatcher
 
 T = TypeVar("T")
+
+_OPTIONS = ("dir", "tls_ca", "tls_cert", "tls_key")
+
+DIRECTORY_NAME_BYTES_MAX = 1_000
+"""Size of each name in ``dir``, which become parts of keys (at most 10,000 bytes)."""
 
 PAGE_NODES_MAX = 100
 """Number of nodes that a full scan reads in one transaction.
@@ -45,22 +65,34 @@ PAGE_NODES_MAX = 100
 They have at most 10 MB, which takes much less than the five seconds of a transaction.
 """
 
+LISTING_S = 2.0
+"""Time after which a listing of children continues in another transaction.
+
+FoundationDB ends a transaction after five seconds.
+"""
+
 END_BATCH_NODES_MAX = 100
 """Number of a session's nodes that are removed in one transaction.
 
-A node with the longest path needs 30 kB with all its keys; 100 nodes use 3 of the 10 MB that a
-transaction may have.
+A node with the longest path needs 30 kB with all its keys, and the signals of ancestors are written
+once for all nodes; 100 nodes use 3 of the 10 MB that a transaction may have.
 """
 
 
 async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
     """Open the cluster and the directory. Raises as ``open_store``."""
-    from .native import NativeBindings
+    from .native import NativeBindings, TlsFiles
 
-    names = tuple(uri.check_options(("dir",)).get("dir", "rhumbline").split("/"))
+    options = uri.check_options(_OPTIONS)
+    names = tuple(options.get("dir", "rhumbline").split("/"))
     if uri.authority or "" in names:
         raise uri.error("is not of the form fdb:///path/of/cluster.file?dir=name/name")
-    bindings = NativeBindings(Path(uri.path) if uri.path else None)
+    if max(len(name.encode()) for name in names) > DIRECTORY_NAME_BYTES_MAX:
+        raise uri.error(f"has a dir with a name above {DIRECTORY_NAME_BYTES_MAX} bytes")
+    tls = TlsFiles(*[await _readable(uri, options, name) for name in _OPTIONS[1:]])
+    if (tls.cert is None) != (tls.key is None):
+        raise uri.error("has only one of tls_cert and tls_key")
+    bindings = NativeBindings(Path(uri.path) if uri.path else None, tls)
     prefix = await asyncio.to_thread(bindings.directory, names, timeout_ms)
     store = FdbStore(f"fdb://{uri.path}?dir={'/'.join(names)}", bindings, prefix, timeout_ms)
     try:
@@ -71,6 +103,32 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
     return store
 
 
+async def _readable(uri: StoreUri, options: Mapping[str, str], name: str) -> Path | None:
+    """Return the file that an option names. Raises ConfigurationError if it cannot be read.
+
+    FoundationDB itself would report a time-out.
+    """
+    if name not in options:
+        return None
+    try:
+        return await asyncio.to_thread(_checked, Path(options[name]))
+    except OSError as error:
+        raise uri.error(f"has a {name} that cannot be read: {error}") from error
+
+
+def _checked(file: Path) -> Path:
+    """Return the absolute path of a file. Raises OSError if it cannot be read."""
+    file.read_bytes()
+    return file.absolute()
+
+
+class _Listing(NamedTuple):
+    """Names of children; ``is_last`` is False if there may be more."""
+
+    names: list[str]
+    is_last: bool
+
+
 class FdbStore(StoreBase):
     """A handle to the cluster, for one process."""
 
@@ -78,9 +136,11 @@ class FdbStore(StoreBase):
         super().__init__(uri, timeout_ms)
         self._keys = FdbKeys(prefix)
         self._transactions = Transactions(bindings)
-        self._commits = FdbCommits(self._transactions, self._keys, lambda: os.urandom(16))
-        watcher = FdbWatcher(self._transactions, self._keys, self._tasks, self._deadline)
-        self._watches = watcher.watches
+        self._commits = FdbCommits(
+            self._transactions, self._keys, lambda: os.urandom(16), self._tasks
+        )
+        self._watcher = FdbWatcher(self._transactions, self._keys, self._tasks, self._deadline)
+        self._watches = self._watcher.watches
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
 
     async def start(self) -> None:
@@ -96,31 +156,66 @@ class FdbStore(StoreBase):
         self._leases.start()
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
+        keys = [self._keys.fence]
+        if path != "/":
+            keys.append(self._keys.node(path))
+
         async def body(reads: Reads) -> Value:
-            fence = await self._commits.fence(reads)
+            row, *nodes = await reads.get(keys)
+            fence = fence_of(row)
             if not stale_ok:
                 fence.check_open()
-            if path == "/":
+            if not nodes:
                 return Value(b"", version_of(fence.epoch, b""))
-            (data,) = await reads.get([self._keys.node(path)])
-            if data is None:
+            if nodes[0] is None:
                 raise NoNodeError(path)
-            node = decode_node(data)
+            node = decode_node(nodes[0])
             return Value(node.data, version_of(fence.epoch, node.stamp))
 
         return await self._read(body)
 
     async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        async def body(reads: Reads) -> list[str]:
-            await self._commits.open_epoch(reads)
-            if path != "/" and (await reads.get([self._keys.node(path)]))[0] is None:
-                raise NoNodeError(path)
-            if limit == 0:
-                return []
-            pairs = await reads.range(self._keys.children(path, after), limit or 0)
-            return [self._keys.child_name(key) for key, _ in pairs]
+        """Return names of children, read in one transaction if that takes less than ``LISTING_S``.
 
-        return await self._read(body)
+        A longer listing continues in further transactions. Each child that exists all the time is
+        then listed, each name once, but changes that were made meanwhile may be seen in part.
+        """
+        names: list[str] = []
+        while True:
+            missing = None if limit is None else limit - len(names)
+            page = await self._read(partial(self._some_children, path, after, missing))
+            names += page.names
+            if page.is_last:
+                return names
+            after = names[-1]
+
+    async def _some_children(
+        self, path: str, after: str | None, limit: int | None, reads: Reads
+    ) -> _Listing:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        keys = self._keys.children(path, after)
+        rows = [self._keys.fence] if path == "/" else [self._keys.fence, self._keys.node(path)]
+        requested = reads.request_page(keys, limit or 1 if limit is not None else 0, 1)
+        fence, *nodes = await reads.get(rows)
+        fence_of(fence).check_open()
+        if None in nodes:
+            raise NoNodeError(path)
+        names: list[str] = []
+        if limit == 0:
+            return _Listing(names, is_last=True)
+        number = 1
+        while True:
+            page = await reads.page_of(requested)
+            names += [self._keys.child_name(key) for key, _ in page.pairs]
+            if not page.has_more or len(names) == limit:
+                return _Listing(names, is_last=True)
+            if loop.time() - began > LISTING_S:
+                return _Listing(names, is_last=False)
+            keys = FdbKeyRange(key_after(page.pairs[-1][0]), keys.end)
+            number += 1
+            missing = 0 if limit is None else limit - len(names)
+            requested = reads.request_page(keys, missing, number)
 
     async def _create(
         self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
@@ -204,8 +299,10 @@ class FdbStore(StoreBase):
             if row is None or counter not in (None, (lease := decode_lease(row)).counter):
                 return (True,)
             marks = await reads.range(self._keys.all_owned(owner), END_BATCH_NODES_MAX)
+            mutations = Mutations()
             for mark, _ in marks:
-                self._commits.remove(reads.transaction, self._keys.owned_path(mark), owner)
+                remove_node(mutations, self._keys, self._keys.owned_path(mark), owner)
+            mutations.apply(reads.transaction)
             if len(marks) < END_BATCH_NODES_MAX:
                 reads.transaction.clear(key)
                 return (True,)
@@ -266,7 +363,7 @@ class FdbStore(StoreBase):
             if not pairs:
                 return
             yield epoch, pairs
-            start = pairs[-1][0] + b"\x00"
+            start = key_after(pairs[-1][0])
 
     async def _read(self, body: Callable[[Reads], Awaitable[T]]) -> T:
         self._check_open()

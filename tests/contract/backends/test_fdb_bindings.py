@@ -15,7 +15,7 @@ import pytest
 from fdb import apiversion, fdboptions
 
 from rhumbline.backends.fdb import native
-from rhumbline.backends.fdb.client import WANT_ALL, FdbFuture, FdbTransaction
+from rhumbline.backends.fdb.bindings import WANT_ALL, FdbFuture, FdbTransaction
 from rhumbline.backends.open_store import open_without_following
 from rhumbline.core.protocol.errors import ConfigurationError, MetadataUnavailableError
 from rhumbline.tests.support.fakes.fdb_bindings import FakeFdbModule, fake_fdb
@@ -84,6 +84,8 @@ def test_used_options_have_the_expected_types_and_limits() -> None:
     assert "1000000" in fdboptions.DatabaseOption["max_watches"][1]
     assert native.WATCHES_MAX <= 1_000_000
     assert fdboptions.StreamingMode["want_all"][0] == WANT_ALL
+    for name in ("TLS_ca_path", "TLS_cert_path", "TLS_key_path"):
+        assert fdboptions.NetworkOption[name][2] is str
 
 
 def test_every_used_function_for_opening_a_cluster_exists() -> None:
@@ -94,7 +96,7 @@ def test_every_used_function_for_opening_a_cluster_exists() -> None:
         for constant in node.elts
         if isinstance(constant, ast.Constant)
     }
-    assert {"FDBError", "KeySelector", "open", "directory"} <= exported
+    assert {"FDBError", "KeySelector", "open", "directory", "options"} <= exported
     impl, directories = source("impl.py"), source("directory_impl.py")
     assert methods(impl, "Database")["create_transaction"] == ["self"]
     assert methods(impl, "KeySelector")["first_greater_or_equal"] == ["cls", "key"]

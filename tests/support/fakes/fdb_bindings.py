@@ -24,6 +24,13 @@ class FakeFdbModule:
         self.cluster = cluster
         self.opened: list[str | None] = []
         self.max_watches = 0
+        self.calls: list[str] = []
+        """Options of the network, and openings of databases, in order."""
+        self.options = SimpleNamespace(
+            set_tls_ca_path=lambda path: self.calls.append(f"ca {path}"),
+            set_tls_cert_path=lambda path: self.calls.append(f"cert {path}"),
+            set_tls_key_path=lambda path: self.calls.append(f"key {path}"),
+        )
         self.directory = SimpleNamespace(create_or_open=self._create_or_open)
 
     def api_version(self, version: int) -> None:
@@ -33,6 +40,7 @@ class FakeFdbModule:
     def open(self, file: str | None) -> Any:  # noqa: ANN401 - as the bindings' own
         """Return a database of the cluster, whatever the file."""
         self.opened.append(file)
+        self.calls.append("open")
         return SimpleNamespace(
             create_transaction=self.cluster.transaction,
             options=SimpleNamespace(set_max_watches=self._set_max_watches),
@@ -54,4 +62,5 @@ def fake_fdb() -> Iterator[FakeFdbModule]:
     module = FakeFdbModule(ModelCluster())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "fdb", module)
+        patch.setattr(native, "_NETWORK", native._Network())
         yield module

@@ -4,9 +4,12 @@ Modelled: ordered keys; reads at one read version, with the transaction's own wr
 conflicts at commit (1020); versionstamped values; the five-second limit (1007); the limits of key,
 value and transaction size (2102, 2103, 2101); timeouts (1031); watches that fire when the value
 differs from the one that the transaction saw; and, injected, commits with an unknown outcome (1021,
-carried out or not). Not modelled: storage, distribution, real timing, the directory layer.
+carried out or not). With ``round_trip_s``, a read version, a read and a commit take one round trip
+each on the running loop, and concurrent ones take it together. Not modelled: storage, distribution,
+real timing, the directory layer.
 """
 
+import asyncio
 import struct
 import threading
 import time
@@ -41,20 +44,37 @@ class Pair(NamedTuple):
 
 
 class Future:
-    """A future that is ready at once or, for a watch, when it is settled."""
+    """A future that is settled at once or, with a delay or for a watch, later.
+
+    It is ready for those who ask only when something was waited for after it was made, since on a
+    real cluster a result needs time too.
+    """
+
+    waits = 0
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[Any], None]] = []
         self._outcome: tuple[object, ModelError | None] | None = None
+        self._made_after = Future.waits
 
     @classmethod
-    def of(cls, work: Callable[[], object]) -> "Future":
+    def of(cls, work: Callable[[], object], delay_s: float = 0.0) -> "Future":
+        """Return the future of ``work``, which is done after ``delay_s``."""
         future = cls()
-        try:
-            future.settle(work())
-        except ModelError as error:
-            future.settle(None, error)
+        if delay_s:
+            asyncio.get_running_loop().call_later(delay_s, future._do, work)
+        else:
+            future._do(work)
         return future
+
+    def _do(self, work: Callable[[], object]) -> None:
+        try:
+            self.settle(work())
+        except ModelError as error:
+            self.settle(None, error)
+
+    def is_ready(self) -> bool:
+        return self._outcome is not None and Future.waits > self._made_after
 
     def settle(self, value: object, error: ModelError | None = None) -> None:
         if self._outcome is not None:
@@ -65,6 +85,7 @@ class Future:
             callback(self)
 
     def on_ready(self, callback: Callable[[Any], None]) -> None:
+        Future.waits += 1
         if self._outcome is None:
             self._callbacks.append(callback)
         else:
@@ -85,23 +106,34 @@ class ModelCluster:
     """The data of the cluster, and ``faults``, which the next commits consume in order.
 
     A fault is a pair (kind, error code). With kind "done", the commit is carried out nevertheless.
+    ``clock`` returns seconds.
     """
 
     error: type[Exception] = ModelError
+    hint = ""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, round_trip_s: float = 0.0
+    ) -> None:
+        self.clock = clock
+        self.round_trip_s = round_trip_s
         self.version = 1000
         self.keys: list[bytes] = []
         self.history: dict[bytes, list[tuple[int, bytes | None]]] = {}
         self.writes: deque[tuple[int, float, list[bytes]]] = deque()
-        self.watches: list[tuple[bytes, bytes | None, Future]] = []
+        self.watches: dict[bytes, list[tuple[bytes | None, Future]]] = {}
         self.faults: deque[tuple[str, int]] = deque()
         self.is_stopped = False
+        self.page_pairs = 3
+        """Number of pairs in the first page of a range; later pages have more."""
         self.lock = threading.RLock()  # directories are opened in other threads
+        self.begun = 0
+        """Number of transactions that were begun."""
         self.commits = 0
         self.conflicts = 0
 
     def transaction(self) -> "ModelTransaction":
+        self.begun += 1
         return ModelTransaction(self)
 
     def first_at_or_after(self, key: bytes) -> object:
@@ -131,24 +163,29 @@ class ModelCluster:
                 self.history[key] = []
             self.history[key].append((self.version, value))
             del self.history[key][:-50]
-        self.writes.append((self.version, time.monotonic(), list(writes)))
-        while self.writes and time.monotonic() - self.writes[0][1] > 2 * AGE_S_MAX:
+        self.writes.append((self.version, self.clock(), list(writes)))
+        while self.writes and self.clock() - self.writes[0][1] > 2 * AGE_S_MAX:
             self.writes.popleft()
-        waiting, self.watches = self.watches, []
-        for key, seen, future in waiting:
-            if self.at(key, self.version) != seen:
-                future.settle(None)
-            else:
-                self.watches.append((key, seen, future))
+        for key in writes:
+            for seen, future in self.watches.pop(key, ()):
+                self.watch(key, seen, future)
         return stamp
+
+    def watch(self, key: bytes, seen: bytes | None, future: Future) -> None:
+        """Settle the future of a watch when the value of the key differs from ``seen``."""
+        if self.at(key, self.version) != seen:
+            future.settle(None)
+        else:
+            self.watches.setdefault(key, []).append((seen, future))
 
 
 class Options:
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self.timeout_at: float | None = None
 
     def set_timeout(self, timeout_ms: int) -> None:
-        self.timeout_at = time.monotonic() + timeout_ms / 1000
+        self.timeout_at = self._clock() + timeout_ms / 1000
 
 
 class ModelTransaction:
@@ -158,11 +195,12 @@ class ModelTransaction:
 
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
-        self.options = Options()
+        self.options = Options(cluster.clock)
         self._reset()
 
     def _reset(self) -> None:
         self._version: int | None = None
+        self._version_at: float | None = None
         self._began = 0.0
         self._reads: list[tuple[bytes, bytes]] = []
         self._writes: dict[bytes, bytes | None] = {}
@@ -172,7 +210,8 @@ class ModelTransaction:
 
     def get(self, key: bytes) -> Future:
         with self._cluster.lock:
-            return Future.of(lambda: Result(self._get(key)))
+            future = Future.of(lambda: Result(self._get(key)))
+            return self._delayed(future)
 
     def _get(self, key: bytes) -> bytes | None:
         _check_key(key)
@@ -190,7 +229,22 @@ class ModelTransaction:
         del mode, reverse
         assert isinstance(begin, bytes) and isinstance(end, bytes)
         with self._cluster.lock:
-            return Future.of(lambda: self._range(begin, end, limit or 10_000, page=3 * iteration))
+            pages = self._cluster.page_pairs * iteration
+            future = Future.of(lambda: self._range(begin, end, limit or 1_000_000, pages))
+            return self._delayed(future)
+
+    def _delayed(self, read: Future) -> Future:
+        """Return the future of a read that was done, after its round trips."""
+        if not self._cluster.round_trip_s:
+            return read
+        return Future.of(read.wait, self._has_version_in_s() + self._cluster.round_trip_s)
+
+    def _has_version_in_s(self) -> float:
+        """Return the time until the transaction has its read version."""
+        now = self._cluster.clock()
+        if self._version_at is None:
+            self._version_at = now + self._cluster.round_trip_s
+        return max(0.0, self._version_at - now)
 
     def _range(
         self, begin: bytes, end: bytes, limit: int, page: int
@@ -229,6 +283,17 @@ class ModelTransaction:
         self.set(key, value)
         self._stamped[key] = offset
 
+    def set_read_version(self, version: int) -> None:
+        """Read at a version, which is as old as its commit."""
+        cluster = self._cluster
+        self._version = version
+        self._version_at = cluster.clock()
+        self._began = cluster.clock()
+        for written, at, _ in reversed(cluster.writes):
+            if written < version:
+                break
+            self._began = at
+
     def watch(self, key: bytes) -> Future:
         future = Future()
         self._read_version()
@@ -240,7 +305,10 @@ class ModelTransaction:
 
     def commit(self) -> Future:
         with self._cluster.lock:
-            return Future.of(self._commit)
+            if not self._cluster.round_trip_s:
+                return Future.of(self._commit)
+            wait_s = self._has_version_in_s() if self._reads or self._watches else 0.0
+            return Future.of(self._commit, wait_s + self._cluster.round_trip_s)
 
     def _commit(self) -> None:
         cluster = self._cluster
@@ -265,11 +333,7 @@ class ModelTransaction:
             self._stamp.settle(Result(stamp))
         for key, future in self._watches:
             assert version is not None
-            seen = cluster.at(key, version)
-            if cluster.at(key, cluster.version) != seen:
-                future.settle(None)
-            else:
-                cluster.watches.append((key, seen, future))
+            cluster.watch(key, cluster.at(key, version), future)
         if code:
             raise ModelError(code)
 
@@ -293,7 +357,7 @@ class ModelTransaction:
         return False
 
     def _read_version(self) -> int:
-        now = time.monotonic()
+        now = self._cluster.clock()
         timeout_at = self.options.timeout_at
         if self._cluster.is_stopped or (timeout_at is not None and now > timeout_at):
             raise ModelError(1031)
