@@ -9,12 +9,14 @@ from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.connection.bookie_connection import BookieConnection
 from rhumbline.core.ledger.connection.bookie_link import address_for
 from rhumbline.core.ledger.connection.bookie_pool import BookiePool
+from rhumbline.core.ledger.connection.connection_state import ConnectionEvent
 from rhumbline.core.ledger.connection.link_traffic import LinkTraffic
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import (
     BookieUnavailableError,
     ClosedError,
     DeadlineExceededError,
+    InvariantBrokenError,
     LedgerFencedError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -778,3 +780,10 @@ async def test_story_tells_the_states_of_the_connection() -> None:
     story = alone.connection.story()
     assert story.index("HANDSHAKE") < story.index("LOST")
     assert "cable cut" in story
+
+
+async def test_connection_that_serves_requests_without_a_transport_is_a_bug() -> None:
+    alone = Alone(OURS)
+    with pytest.raises(InvariantBrokenError, match="requests have no transport") as broken:
+        alone.connection._life.take(ConnectionEvent.CONNECT)
+    assert broken.value.story.endswith("CONNECTING -> HANDSHAKE by CONNECT")

@@ -8,13 +8,14 @@ import pytest
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.read.ledger_reader import LedgerReader
-from rhumbline.core.ledger.read.metadata_refresh import WAIT_MS_MAX
+from rhumbline.core.ledger.read.metadata_refresh import WAIT_MS_MAX, MetadataRefresh
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import ClosedError, NoSuchEntryError, UnavailableError
 from rhumbline.core.protocol.ledger_metadata import LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.metadata_store import Version
+from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire.entry import Entry
 from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.unit.core.ledger.world import (
@@ -225,3 +226,27 @@ async def test_outdated_ensemble_is_not_trusted_while_the_store_is_unavailable()
         world.come_back()
         [entry] = await insist(reader, 5, 5)
         assert entry.payload == b"005"
+
+
+async def test_closing_a_refresh_cancels_its_read_at_once() -> None:
+    refresh = MetadataRefresh(Tasks(), lambda: asyncio.sleep(TIMEOUT_S), "a slow read")
+    await asyncio.sleep(0.1)
+    assert await timed(refresh.aclose) == 0
+    assert refresh.is_done
+    assert not refresh.has_succeeded
+
+
+async def test_closing_a_reader_ends_the_read_that_a_hint_began() -> None:
+    world = SlowWorld()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 1)
+        reader = await other.open(writer.ledger_id)
+        world.leave()
+        world.ledgers.set(world.ledgers.now(writer.ledger_id))
+        await asyncio.sleep(0.1)
+        name = f"refresh ledger {writer.ledger_id}"
+        assert [task for task in asyncio.all_tasks() if task.get_name() == name]
+        assert await timed(reader.aclose) == 0
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == name]
+        world.come_back()
+        await writer.close()

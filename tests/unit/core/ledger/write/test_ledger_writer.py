@@ -953,3 +953,52 @@ async def test_failed_bookie_is_replaced_at_once_only_in_eager_mode(mode: Any) -
         assert done.acked == [0]
         assert (lost in members(world, writer)) == (mode == "delayed")
         await writer.close()
+
+
+async def test_entry_that_completes_during_a_callback_is_called_back_after_it() -> None:
+    world = World("abc")
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        hold_all(world)
+        calls: list[str] = []
+
+        def on_first(entry_id: int, *_: object) -> None:
+            calls.append("first begins")
+            for replica in writer.state.replicas:
+                writer.on_added(second, replica, None)
+            calls.append("first ends")
+
+        writer.add(b"a", on_first)
+        writer.add(b"b", lambda *_: calls.append("second"))
+        first, second = writer.state.queue
+        for replica in writer.state.replicas:
+            writer.on_added(first, replica, None)
+        assert calls == ["first begins", "first ends", "second"]
+        assert writer.last_add_confirmed == 1
+        await writer.close()
+
+
+async def test_copies_that_a_replaced_bookie_never_confirmed_are_reported() -> None:
+    world = World("aabbcc", LedgerConfig(replica_backlog_bytes_max=2_000, change_mode="eager"))
+    async with world.client() as client:
+        writer = await client.create(GEO)
+        done = Outcomes()
+        slow = members(world, writer)[2]
+        slow.script = hold_adds
+        for _ in range(40):
+            writer.add(b"x" * 500, done)
+            await asyncio.sleep(0.05)
+        assert slow not in members(world, writer)
+        count = writer.metadata.last_fragment.first_entry_id
+        assert count > 3
+        slow.go_down()  # what it had not confirmed is lost
+        await asyncio.sleep(0.1)
+        await writer.close()
+        lost = {
+            entry_id
+            for hole in world.holes
+            if hole.bookie == slow.bookie
+            for first, last in hole.ranges
+            for entry_id in range(first, last + 1)
+        }
+        assert lost == set(range(count))
