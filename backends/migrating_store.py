@@ -10,6 +10,7 @@ stores, calls wait up to their time-out and then raise MetadataUnavailableError.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from random import Random
 from typing import TypeVar
 
 from ..core.protocol.errors import (
@@ -22,6 +23,7 @@ from ..core.protocol.errors import (
     WrongClusterError,
 )
 from ..core.runtime.metadata_store import Operation, Session, Value, Version, Watch
+from ..core.runtime.primitives.backoff import Backoff
 from ..core.runtime.primitives.single_flight import SingleFlight
 from ..core.runtime.tasks import Tasks
 from .migration_fence import MovableStore
@@ -30,7 +32,10 @@ from .outage import Outage
 T = TypeVar("T")
 Opener = Callable[[str], Awaitable[MovableStore]]
 
-_RETRY_MS = 50
+_RETRY_MS_MIN = 20
+_RETRY_MS_MAX = 1_000
+_SWITCH_MS_MAX = 200
+"""Longest pause while a call waits for the end of a switch, which takes well under a second."""
 _HOPS_MAX = 8
 
 
@@ -105,6 +110,7 @@ class MigratingStore:
         self._timeout_ms = timeout_ms
         self._is_closed = False
         self._tasks = Tasks()
+        self._random = Random()
         self._moving = asyncio.Lock()
         self._following = SingleFlight(self._tasks, self._follow_until_open, "metadata fence")
         self._watches: dict[MigratingWatch, None] = {}
@@ -234,17 +240,18 @@ class MigratingStore:
 
     async def _follow_until_open(self) -> None:
         """Retry until the store in use has an open fence."""
+        backoff = Backoff(self._random, _RETRY_MS_MIN, _RETRY_MS_MAX)
         while True:
             try:
                 await self.start()
             except (MetadataError, WrongClusterError):
-                await asyncio.sleep(_RETRY_MS / 1000)
+                await backoff.pause()
             else:
                 return
 
     async def _follow(self, replaced: MovableStore) -> None:
         """Wait until ``replaced`` is no longer the store in use, or is open again."""
-        deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
+        backoff = Backoff(self._random, _RETRY_MS_MIN, _SWITCH_MS_MAX, timeout_ms=self._timeout_ms)
         async with self._moving:
             opened: dict[str, MovableStore] = {}
             try:
@@ -258,12 +265,12 @@ class MigratingStore:
                             next(uri for uri, candidate in opened.items() if candidate is found)
                         ]
                         return
-                    if asyncio.get_running_loop().time() >= deadline:
+                    if backoff.is_over:
                         raise MetadataUnavailableError(
                             f"{replaced.uri} is being migrated; no successor was open after "
                             f"{self._timeout_ms} ms"
                         )
-                    await asyncio.sleep(_RETRY_MS / 1000)
+                    await backoff.pause()
             finally:
                 for store in opened.values():
                     with suppress(MetadataError):

@@ -8,6 +8,7 @@ before that is certain to have had no effect; after that, only etcd's own refusa
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from random import Random
 from typing import Any, TypeVar
 
 import grpc
@@ -23,6 +24,7 @@ from ...core.protocol.errors import (
     SessionLostError,
     UnauthorizedError,
 )
+from ...core.runtime.primitives.backoff import Backoff
 from . import etcd_pb2 as pb
 
 Answer = TypeVar("Answer", bound=Message)
@@ -31,8 +33,10 @@ Stream = grpc.aio.StreamStreamCall[Any, Any]
 ATTEMPT_MS_MAX = 1_000
 """Time-out of one attempt to connect to a server or to read from it, before the next is tried."""
 
-_PAUSE_MS = 50
+_PAUSE_MS_MIN = 25
+_PAUSE_MS_MAX = 500
 _REFUSED_PAUSE_MS = 500
+"""Pause after a refused watch: it is refused until an operator grants the permission."""
 _SERVICE = "/etcdserverpb."
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 8_000),  # etcd closes connections with pings every 5 s or faster,
@@ -90,6 +94,7 @@ class EtcdClient:
         self._is_closed = False
         self._last_failure = ""
         self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(Random(), _PAUSE_MS_MIN, _PAUSE_MS_MAX)
 
     async def read(
         self, method: str, request: Message, answer: type[Answer], *, deadline: float
@@ -140,6 +145,10 @@ class EtcdClient:
         stream: Stream = call(metadata=[*self._metadata(), _HAS_LEADER])
         return stream
 
+    def note_answer(self) -> None:
+        """Note that a server answered: the next failure is followed by a short pause."""
+        self._backoff.reset()
+
     async def stream_failed(
         self, error: grpc.aio.AioRpcError | None, *, is_refused: bool = False
     ) -> None:
@@ -147,7 +156,7 @@ class EtcdClient:
         if is_refused or (error is not None and error.code() == grpc.StatusCode.UNAUTHENTICATED):
             self._token = None
         self._use_next_server()
-        await asyncio.sleep((_REFUSED_PAUSE_MS if is_refused else _PAUSE_MS) / 1000)
+        await asyncio.sleep(_REFUSED_PAUSE_MS / 1000 if is_refused else self._backoff.next_s())
         if self._token is None and self._access.user is not None:
             with suppress(grpc.aio.AioRpcError, UnauthorizedError):  # the stream then fails again
                 await self._authenticate(ATTEMPT_MS_MAX / 1000)
@@ -186,6 +195,7 @@ class EtcdClient:
                 raise ClosedError("the etcd client was closed") from None
             raise
         self._last_failure = ""
+        self.note_answer()
         return result
 
     async def _authenticate(self, timeout_s: float) -> None:
@@ -227,7 +237,7 @@ class EtcdClient:
         else:
             self._last_failure = f" ({_describe(error)})"
             self._use_next_server()
-            await asyncio.sleep(min(_PAUSE_MS / 1000, self._remaining_s(deadline)))
+            await asyncio.sleep(min(self._backoff.next_s(), self._remaining_s(deadline)))
 
     def _remaining_s(self, deadline: float) -> float:
         remaining_s = deadline - self._loop.time()

@@ -67,6 +67,7 @@ class EtcdSession(StoreSession):
             answer = await call.read()
             if not isinstance(answer, pb.LeaseKeepAliveResponse):
                 raise MetadataUnavailableError("etcd closed the keepalive stream")
+            self._client.note_answer()
             return bool(answer.TTL > 0)
         finally:
             call.cancel()

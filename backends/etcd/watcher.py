@@ -75,6 +75,7 @@ class EtcdWatcher:
         self, call: "grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]"
     ) -> None:
         while isinstance(answer := await call.read(), pb.WatchResponse):
+            self._client.note_answer()
             if answer.created and not answer.canceled:
                 self._fire(answer.watch_id)
             elif any(reason in answer.cancel_reason for reason in _REFUSALS):

@@ -45,7 +45,9 @@ _LOG = EventLog(__name__)
 
 _CLAIM_POLL_MS = 100
 """Interval between reads of a claim that should disappear, in addition to the watch on it."""
-_RETRY_MS = 20
+_RETRY_MS_MIN = 20
+_RETRY_MS_MAX = 500
+"""Pauses between attempts to open the writer of a stream, until ``acquire_ms_max``."""
 _HOMES_PER_ROUND = 100
 _MOVES_PER_ROUND = 16
 
@@ -262,6 +264,7 @@ class WriteProxy:
         stream.home = await self.claims.home(stream.namespace, stream.name)
         stream.claim = await self._acquire_claim(stream, stream.home)
         namespace = self._namespaces(stream.namespace)
+        backoff = self._membership.new_backoff(_RETRY_MS_MIN, _RETRY_MS_MAX)
         while True:
             try:
                 writer = await namespace.open_writer(stream.name)
@@ -273,7 +276,7 @@ class WriteProxy:
             except RhumblineError as error:
                 if not error.retryable:
                     raise
-            await asyncio.sleep(_RETRY_MS / 1000)
+            await backoff.pause()
         if (
             self._membership.session is None
             or self._membership.own_member.id != stream.claim.member_id

@@ -293,4 +293,6 @@ class EntrySource:
                     f"stream {self._stream}: the ledger of segment {self.lssn} is missing: {error}"
                 ) from error
             raise error
+        # The pause need not grow: connections and the metadata store back off themselves, so this
+        # only bounds how often a reader asks them.
         await asyncio.sleep(self._config.retry_ms / 1000)
