@@ -187,11 +187,11 @@ async def test_an_interrupted_read_raises_and_is_never_short(proxied: ProxiedSto
 
 @pytest.mark.needs_server("hdfs")
 @pytest.mark.needs_server("toxiproxy")
-def test_lost_namenode_responses_leave_the_whole_object_or_nothing() -> None:
+async def test_lost_namenode_responses_leave_the_whole_object_or_nothing() -> None:
     """Responses of the NameNode are lost: for creating a file or a folder, or renaming."""
     proxy = metadata_servers.toxiproxy().proxy(cold_servers.hdfs().address)
 
-    async def main() -> None:
+    try:
         direct = cold_servers.hdfs_store(root="/names")
         outcomes = []
         for number, size in enumerate(range(0, 3_500, 500)):
@@ -212,9 +212,6 @@ def test_lost_namenode_responses_leave_the_whole_object_or_nothing() -> None:
             assert await is_whole(direct, f"cut/{number}")
         assert {(False, False), (True, True)} <= set(outcomes), outcomes
         await direct.close()
-
-    try:
-        asyncio.run(main())
     finally:
         proxy.remove()
 

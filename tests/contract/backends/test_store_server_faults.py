@@ -269,12 +269,12 @@ async def _leader_of(members: list[Server]) -> Server:
 
 
 @pytest.mark.needs_server("etcd")
-def test_a_watch_survives_a_compaction_of_missed_changes() -> None:
+async def test_a_watch_survives_a_compaction_of_missed_changes() -> None:
     """etcd cancels a watch whose history was compacted; it is set again and fires."""
     proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
     kind = ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000)
 
-    async def run() -> None:
+    try:
         async with (
             kind.opened(metadata_servers.etcd().address, "compacted") as direct,
             kind.opened(proxy.address, "compacted") as store,
@@ -295,20 +295,17 @@ def test_a_watch_survives_a_compaction_of_missed_changes() -> None:
             _compact(metadata_servers.etcd())
             await direct.put("/n", b"last")
             await changes.wait_notified("a change after a compaction during the watch")
-
-    try:
-        asyncio.run(run())
     finally:
         proxy.remove()
 
 
 @pytest.mark.needs_server("etcd")
-def test_closing_a_handle_does_not_cancel_its_callers() -> None:
+async def test_closing_a_handle_does_not_cancel_its_callers() -> None:
     """The calls raise an error although gRPC ends calls of a closed channel as if cancelled."""
     kind = ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000)
     proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
 
-    async def run() -> None:
+    try:
         async with kind.opened(proxy.address, "closing") as store:
             await store.create("/n")
             proxy.latency(200)
@@ -318,9 +315,6 @@ def test_closing_a_handle_does_not_cancel_its_callers() -> None:
             for call in calls:
                 with pytest.raises((ClosedError, IndeterminateError, MetadataUnavailableError)):
                     await call
-
-    try:
-        asyncio.run(run())
     finally:
         proxy.remove()
 

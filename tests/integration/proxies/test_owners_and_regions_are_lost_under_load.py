@@ -190,22 +190,18 @@ def test_owners_are_stopped_gracefully(proxies: ProxyRegions, rounds: int) -> No
     report("SIGTERM", gaps, load)
 
 
-def test_owner_is_suspended_and_resumes_as_a_second_owner(proxies: ProxyRegions) -> None:
-    async def scenario() -> tuple[Load, float]:
-        async with Load(proxies, "sleeping").running("north") as load:
-            owner = await load.owner()
+async def test_owner_is_suspended_and_resumes_as_a_second_owner(proxies: ProxyRegions) -> None:
+    async with Load(proxies, "sleeping").running("north") as load:
+        owner = await load.owner()
 
-            async def stop() -> None:
-                owner.pause()
+        async def stop() -> None:
+            owner.pause()
 
-            gap = await load.gap_of(stop, 10 * PRODUCERS)
-            assert (await load.owner()) is not owner
-            owner.resume()
-            await load.acks(10 * PRODUCERS)
-            assert owner.is_running
-        return load, gap
-
-    load, gap = asyncio.run(scenario())
+        gap = await load.gap_of(stop, 10 * PRODUCERS)
+        assert (await load.owner()) is not owner
+        owner.resume()
+        await load.acks(10 * PRODUCERS)
+        assert owner.is_running
     load.check()
     report("SIGSTOP", [gap], load)
 
@@ -239,18 +235,13 @@ def test_reader_of_an_idle_stream_detects_that_its_proxy_was_suspended(
     print(f"SIGSTOP of a read proxy: delivered {asyncio.run(scenario()) * 1000:.0f} ms later")
 
 
-def test_home_region_is_lost(proxies: ProxyRegions) -> None:
+async def test_home_region_is_lost(proxies: ProxyRegions) -> None:
     """Must be the last test of the module: the killed processes stay dead."""
-
-    async def scenario() -> tuple[Load, float]:
-        async with Load(proxies, "homeless").running("north", "west") as load:
-            assert (await load.owner()).region == HOME
-            gap = await load.gap_of(
-                lambda: asyncio.to_thread(proxies.kill_region, HOME), 10 * PRODUCERS
-            )
-            assert (await load.owner()).region != HOME
-        return load, gap
-
-    load, gap = asyncio.run(scenario())
+    async with Load(proxies, "homeless").running("north", "west") as load:
+        assert (await load.owner()).region == HOME
+        gap = await load.gap_of(
+            lambda: asyncio.to_thread(proxies.kill_region, HOME), 10 * PRODUCERS
+        )
+        assert (await load.owner()).region != HOME
     load.check()
     report("home region lost", [gap], load)

@@ -1,6 +1,5 @@
 """Tests of the log lines about a metadata store that is unavailable."""
 
-import asyncio
 import logging
 
 import pytest
@@ -21,10 +20,10 @@ class UnreliableStore(MemoryStore):
         return await super().get(path, stale_ok=stale_ok)
 
 
-def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(
+async def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def run() -> None:
+    with caplog.at_level(logging.INFO):
         inner = UnreliableStore(MemoryTree(), "memory:x")
 
         async def opener(_: str) -> MovableStore:
@@ -40,9 +39,6 @@ def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(
         for _ in range(3):
             await store.get("/")
         await store.close()
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(run())
     gone, back = caplog.records
     assert gone.levelno == logging.WARNING
     assert gone.getMessage().startswith(

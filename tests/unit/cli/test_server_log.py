@@ -39,7 +39,6 @@ async def send(number: signal.Signals) -> None:
 
 
 async def test_a_second_signal_ends_debugging(stream: io.StringIO) -> None:
-
     with server_log("b-1", LogSettings()):
         LOG.debug("detail one")
         await send(signal.SIGUSR2)

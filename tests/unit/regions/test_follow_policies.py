@@ -81,7 +81,6 @@ def with_r(r: int) -> StreamPolicy:
 
 
 async def test_policy_of_the_stream_or_else_of_the_namespace_reaches_open_ledgers() -> None:
-
     store = MemoryStore()
     namespace = await namespace_with(store, "one", "two")
     one, two = Writer("one"), Writer("two")
@@ -100,7 +99,6 @@ async def test_policy_of_the_stream_or_else_of_the_namespace_reaches_open_ledger
 
 
 async def test_r_is_limited_to_what_the_ledger_can_satisfy() -> None:
-
     store = MemoryStore()
     namespace = await namespace_with(store, "one")
     writer = Writer("one", {REGIONS_KEY: b"a"})
@@ -113,7 +111,6 @@ async def test_r_is_limited_to_what_the_ledger_can_satisfy() -> None:
 
 
 async def test_deleted_stream_keeps_its_r_and_stops_no_other() -> None:
-
     store = MemoryStore()
     namespace = await namespace_with(store, "one")
     gone, one = Writer("never-created"), Writer("one")
