@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,11 @@ async def measure_store(
     """
     if store not in STORES:
         raise InvalidArgumentError(f"unknown store {store} (known: {', '.join(STORES)})")
-    found: dict[str, Any] = {"version": _version(store), "measured": _conditions()}
+    found: dict[str, Any] = {
+        "version": _version(store),
+        "measured": _conditions(),
+        "size": asdict(size),
+    }
     async with _one_server(store, folder) as uri:
         found.update(await measure_uri(uri, parts, size, note))
     for part in ("faults", "regions"):

@@ -12,6 +12,7 @@ from ..config_file import all_keys
 from ..main import main
 from .grpc_reference import grpc_page
 from .state_machines import state_machines_page
+from .store_comparison import RESULTS_FILE, store_comparison_page
 from .store_contract import store_contract_page
 
 COMMANDS_FILE = "cli.md"
@@ -19,6 +20,7 @@ SETTINGS_FILE = "config.md"
 GRPC_FILE = "grpc-api.md"
 STATE_MACHINES_FILE = "state-machines.md"
 STORE_CONTRACT_FILE = "store-contract.md"
+STORE_COMPARISON_FILE = "metadata-stores.md"
 
 _COMMANDS_HEAD = """\
 # Commands
@@ -92,9 +94,11 @@ def _text(help_text: str | None) -> str:
 
 
 def write_pages(directory: Path) -> None:
-    """Write all pages to ``directory``."""
+    """Write all pages to ``directory``, which holds the results of the metadata stores."""
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
     (directory / STATE_MACHINES_FILE).write_text(state_machines_page(), encoding="utf-8")
     (directory / STORE_CONTRACT_FILE).write_text(store_contract_page(), encoding="utf-8")
+    comparison = store_comparison_page(directory / RESULTS_FILE)
+    (directory / STORE_COMPARISON_FILE).write_text(comparison, encoding="utf-8")

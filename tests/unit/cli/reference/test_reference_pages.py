@@ -6,11 +6,13 @@ from rhumbline.cli.reference.reference_pages import (
     GRPC_FILE,
     SETTINGS_FILE,
     STATE_MACHINES_FILE,
+    STORE_COMPARISON_FILE,
     STORE_CONTRACT_FILE,
     commands_page,
     settings_page,
 )
 from rhumbline.cli.reference.state_machines import state_machines_page
+from rhumbline.cli.reference.store_comparison import RESULTS_FILE, store_comparison_page
 from rhumbline.cli.reference.store_contract import store_contract_page
 from rhumbline.proxies.rpc import rhumbline_pb2
 from rhumbline.tests.support.tidy.source_tree import ROOT
@@ -38,6 +40,12 @@ def test_state_machines_page_is_current() -> None:
 def test_page_of_store_contracts_is_current() -> None:
     page = (ROOT / "docs/reference" / STORE_CONTRACT_FILE).read_text()
     assert page == store_contract_page(), HINT
+
+
+def test_page_that_compares_the_metadata_stores_is_current() -> None:
+    folder = ROOT / "docs/reference"
+    page = (folder / STORE_COMPARISON_FILE).read_text()
+    assert page == store_comparison_page(folder / RESULTS_FILE), HINT
 
 
 def test_grpc_page_describes_every_call_and_field() -> None:
