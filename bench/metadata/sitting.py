@@ -30,7 +30,7 @@ PARTS = ("operations", "watches", "children", "faults", "regions")
 
 @dataclass(frozen=True, slots=True)
 class SittingSize:
-    """How much is measured."""
+    """The amounts that are measured."""
 
     seconds: float
     """Length of each timed window."""
@@ -97,7 +97,7 @@ def merge_results(file: Path, store: str, found: dict[str, Any]) -> None:
     """Write the results of a store into the JSON document, and keep those of other stores."""
     document: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     document[store] = {**document.get(store, {}), **found}
-    file.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 @asynccontextmanager

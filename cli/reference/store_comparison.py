@@ -154,7 +154,8 @@ def _cell(measured: dict[str, Any] | None) -> str:
 
 
 def _milliseconds(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+    digits = 0 if value >= 100 else 1 if value >= 1 else 2 if value >= 0.1 else 3
+    return f"{value:,.{digits}f}"
 
 
 def _scale_table(found: dict[str, Any]) -> Iterator[str]:
