@@ -100,13 +100,15 @@ class DocumentStore(StoreBase):
         self._leases.start()
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
-        node = (await self._read(is_fenced=not stale_ok)).node(path)
+        node = (await self._read(stale_ok=stale_ok)).node(path)
         if node is None:
             raise NoNodeError(path)
         return Value(node.data, node.version)
 
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        return (await self._read()).names_after(path, after, limit)
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool = False
+    ) -> list[str]:
+        return (await self._read(stale_ok=stale_ok)).names_after(path, after, limit)
 
     async def _create(
         self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
@@ -172,8 +174,8 @@ class DocumentStore(StoreBase):
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self) -> FenceState:
-        return (await self._read(is_fenced=False)).fence
+    async def _read_fence(self, *, stale_ok: bool = False) -> FenceState:
+        return (await self._read(is_fenced=False, stale_ok=stale_ok)).fence
 
     async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
         def change(tree: DocumentTree) -> bool:
@@ -202,18 +204,27 @@ class DocumentStore(StoreBase):
 
     # --- the document
 
-    async def _read(self, *, is_fenced: bool = True) -> DocumentTree:
+    async def _read(self, *, is_fenced: bool = True, stale_ok: bool = False) -> DocumentTree:
+        """Return the tree; with ``stale_ok`` the last one that was read, if the place is away."""
         self._check_open()
         try:
+            tree = await self._read_current()
+        except MetadataUnavailableError:
+            if not stale_ok or self._content is None:
+                raise
+            return self._content.tree
+        if is_fenced and not stale_ok:
+            tree.fence.check_open()
+        return tree
+
+    async def _read_current(self) -> DocumentTree:
+        try:
             async with asyncio.timeout(self.timeout_ms / 1000):
-                tree = (await self._read_content()).tree
+                return (await self._read_content()).tree
         except TimeoutError:
             raise MetadataUnavailableError(self._late("a read")) from None
         except IndeterminateError as error:  # the empty document may exist now
             raise MetadataUnavailableError(str(error)) from error
-        if is_fenced:
-            tree.fence.check_open()
-        return tree
 
     async def _write(self, change: Callable[[DocumentTree], T], *, is_fenced: bool = True) -> T:
         self._check_open()

@@ -51,11 +51,7 @@ async def measure_store(
     """
     if store not in STORES:
         raise InvalidArgumentError(f"unknown store {store} (known: {', '.join(STORES)})")
-    found: dict[str, Any] = {
-        "version": _version(store),
-        "measured": _conditions(),
-        "size": asdict(size),
-    }
+    found: dict[str, Any] = {"version": _version(store), **conditions(size)}
     async with _one_server(store, folder) as uri:
         found.update(await measure_uri(uri, parts, size, note))
     for part in ("faults", "regions"):
@@ -93,6 +89,16 @@ async def measure_uri(
     return found
 
 
+def conditions(size: SittingSize) -> dict[str, Any]:
+    """Return what the results depend on: day, machine, load and the amounts."""
+    load = os.getloadavg()[0]
+    day = datetime.now(UTC).date().isoformat()
+    return {
+        "measured": f"{day}, {os.cpu_count()} cores, load {load:.1f}",
+        "size": asdict(size),
+    }
+
+
 def merge_results(file: Path, store: str, found: dict[str, Any]) -> None:
     """Write the results of a store into the JSON document, and keep those of other stores."""
     document: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
@@ -123,9 +129,3 @@ def _version(store: str) -> str:
     command = [str(etcd_binary(SERVERS)), "--version"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
     return f"etcd {shown.splitlines()[0].rpartition(' ')[2]}"
-
-
-def _conditions() -> str:
-    load = os.getloadavg()[0]
-    day = datetime.now(UTC).date().isoformat()
-    return f"{day}, {os.cpu_count()} cores, load {load:.1f}"

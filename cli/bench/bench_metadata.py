@@ -11,6 +11,7 @@ from ...bench.metadata.sitting import (
     PARTS,
     STORES,
     SittingSize,
+    conditions,
     measure_store,
     measure_uri,
     merge_results,
@@ -50,7 +51,8 @@ def metadata(
         _show(store, found, json_file)
     for uri in uris:
         scheme = uri.partition(":")[0]
-        _show(scheme, run(measure_uri(uri, chosen, size, click.echo)), json_file)
+        found = run(measure_uri(uri, chosen, size, click.echo))
+        _show(scheme, {**conditions(size), **found}, json_file)
 
 
 def _show(store: str, found: dict[str, Any], json_file: Path | None) -> None:

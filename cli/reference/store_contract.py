@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from ...backends import migration_fence
 from ...backends.conformance.kit import all_checks, check_name
@@ -28,7 +29,7 @@ def store_contract_page() -> str:
         *_guarantees(metadata_store.__doc__),
         *_interface(metadata_store.MetadataStore),
         *_interface(metadata_store.Session),
-        *_interface(migration_fence.MovableStore),
+        *_interface(migration_fence.MovableStore, besides=metadata_store.MetadataStore),
         *_interface(Document),
         "### Limits\n",
         "| limit | value |\n|---|---|",
@@ -52,11 +53,16 @@ def _guarantees(docstring: str | None) -> Iterator[str]:
     yield _markdown(inspect.cleandoc(docstring or "")) + "\n"
 
 
-def _interface(interface: type) -> Iterator[str]:
+def _interface(interface: type, besides: type | None = None) -> Iterator[str]:
+    """Yield the members of an interface, without those that are known from ``besides``."""
     yield f"### {interface.__name__}\n"
     yield f"{_markdown(inspect.getdoc(interface) or '')}\n"
-    for name, member in vars(interface).items():
-        if name.startswith("_"):
+    members: dict[str, object] = {}
+    for base in reversed(interface.__mro__):
+        if getattr(base, "_is_protocol", False) and base is not Protocol:
+            members.update(vars(base))
+    for name, member in members.items():
+        if name.startswith("_") or hasattr(besides, name):
             continue
         if isinstance(member, property):
             yield f"- `{name}`: {_paragraph(member)}"

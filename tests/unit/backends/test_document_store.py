@@ -115,6 +115,17 @@ async def test_a_call_that_is_late_ends_at_its_deadline() -> None:
     await store.close()
 
 
+async def test_an_old_tree_is_read_while_the_document_is_away() -> None:
+    place = Place()
+    store = await opened(place, timeout_ms=100)
+    await store.create("/a", b"1")
+    place.delay_s = 10
+    assert (await store.get("/a", stale_ok=True)).data == b"1"
+    with pytest.raises(MetadataUnavailableError):
+        await store.get("/a")
+    await store.close()
+
+
 async def test_a_document_that_was_removed_is_a_new_store() -> None:
     place = Place()
     store = await opened(place)
