@@ -181,7 +181,7 @@ class Client(ClosesAtExit):
 
     @property
     def global_store(self) -> StoreClient:
-        """What this client uses of the global metadata store.
+        """The global metadata store, with its bookies and ledgers.
 
         Raises ClosedError before ``async with`` and after it, InvalidArgumentError in another event
         loop than that of ``async with``, and MetadataUnavailableError if the global store could not
@@ -225,6 +225,14 @@ class Client(ClosesAtExit):
     def namespaces(self) -> Namespaces:
         """All namespaces of the cluster, in all of its metadata stores."""
         return Namespaces(self.runtime, self.region, lambda: self.global_store, self._regional)
+
+    def late_global_store(self) -> MetadataStore:
+        """Return the global metadata store as one that is unavailable until it can be opened."""
+
+        async def find(_: str) -> StoreClient:
+            return self.global_store
+
+        return BoundStore(NamespaceBinding("", self.uri, find))
 
     async def own_regional_store(self) -> StoreClient | None:
         """Return the store of this process's region; None if the settings have none.

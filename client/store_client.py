@@ -1,4 +1,4 @@
-"""What a process uses of one metadata store: its bookies, its ledgers and its namespaces.
+"""The parts of one metadata store that a process uses: bookies, ledgers and namespaces.
 
 Every metadata store is a complete view of a cluster, so a process that uses several of them has one
 ``StoreClient`` for each, and nothing below it knows of the others.
@@ -11,11 +11,15 @@ from typing import Any
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.metadata.cluster_layout import instance_id
+from ..core.metadata.ledger_ids import GLOBAL_STORE
 from ..core.metadata.ledger_store import LedgerStore
-from ..core.metadata.regional_store_records import open_regional_store
+from ..core.metadata.regional_store_records import (
+    RegionalStoreRecord,
+    open_regional_store,
+    read_own_record,
+)
 from ..core.protocol.bookie_id import Region
 from ..core.protocol.errors import WrongClusterError
-from ..core.protocol.ledger_ids import GLOBAL_STORE
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..placement.region_aware import RegionAwarePlacement
@@ -30,7 +34,7 @@ from ..regions.steered_directory import SteeredDirectory
 
 @dataclass(frozen=True, slots=True)
 class StoreClientSettings:
-    """What all store clients of a process share."""
+    """The settings that all store clients of a process share."""
 
     runtime: Runtime
     placement: RegionAwarePlacement
@@ -98,13 +102,17 @@ class StoreClient:
         settings: StoreClientSettings,
         store_region: Region | None = None,
     ) -> "StoreClient":
-        """Return a client of ``store``, which is the store of ``store_region`` or the global one.
+        """Return a client of ``store``, which must be the store of ``store_region`` if it is given.
 
         Raises WrongClusterError, MetadataUnavailableError.
         """
-        number = GLOBAL_STORE
+        record: RegionalStoreRecord | None
         if store_region is not None:
-            number = (await open_regional_store(store, store_region)).number
+            record = await open_regional_store(store, store_region)
+        else:
+            record = await read_own_record(store)  # a command may work on a regional store alone
+        number = GLOBAL_STORE if record is None else record.number
+        store_region = None if record is None else record.region
         try:
             instance = await instance_id(store)
         except WrongClusterError as error:

@@ -110,6 +110,13 @@ class ProxyMembership:
         await self._refresh()
         self._tasks.spawn(self._maintain(), "proxy membership")
 
+    def join_later(self, error: RhumblineError) -> None:
+        """Register as soon as it is possible, after ``join`` failed with ``error``."""
+        assert self.session is None
+        self._log_failure(error)
+        self._tasks.spawn(self._maintain(), "proxy membership")
+        self._wakeup.wake()
+
     async def set_accepting(self, is_accepting: bool) -> None:
         """Set whether this proxy accepts new streams and readers.
 
@@ -173,17 +180,17 @@ class ProxyMembership:
             except ClosedError:
                 return
             except RhumblineError as error:
-                dropped = self._log_limit.admit(asyncio.get_running_loop().time())
-                if dropped is not None:
-                    proxy = self.own_member.address
-                    _LOG.warning(
-                        "proxy registration failed",
-                        proxy=proxy,
-                        error=error,
-                        dropped=dropped or None,
-                    )
+                self._log_failure(error)
                 await self._backoff.pause()
                 self._wakeup.wake()
+
+    def _log_failure(self, error: RhumblineError) -> None:
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+        if dropped is not None:
+            proxy = self.own_member.address
+            _LOG.warning(
+                "proxy registration failed", proxy=proxy, error=error, dropped=dropped or None
+            )
 
     async def _refresh(self) -> None:
         for role in (WRITE, READ):

@@ -9,6 +9,7 @@ from ..core.protocol.errors import ConfigurationError
 from ..core.protocol.extras import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
+from ..proxies.proxy_stores import RegionalProxyStore
 from .status_server import StatusServer
 
 if TYPE_CHECKING:
@@ -36,13 +37,22 @@ async def running_proxy(
     with needs_extra("a proxy", "grpc"):
         from ..proxies.rpc.grpc_server import ProxyServer
     async with AsyncExitStack() as closing:
+        own = await client.own_regional_store()
+        regional = None
+        if own is not None:
+
+            async def find_region(namespace: str) -> str:
+                return (await client.namespaces.find(namespace)).store_region or ""
+
+            regional = RegionalProxyStore(client.region or "", own.store, find_region)
         server = ProxyServer(
             client.runtime,
-            client.store,
+            client.store if own is None else client.late_global_store(),
             client.namespace,
             config,
             roles=roles,
             region=client.region or "",
+            regional=regional,
         )
         closing.push_async_callback(server.aclose)
 

@@ -7,9 +7,9 @@ from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.ledger.read.ledger_reader import LedgerReader
 from ..core.metadata.bookie_directory import BookieDirectory
+from ..core.metadata.ledger_ids import GLOBAL_STORE, store_number_of
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.bookie_id import Region
-from ..core.protocol.ledger_ids import GLOBAL_STORE, store_number_of
 from ..core.runtime.runtime import Runtime
 from ..core.wire.entry import encode_entry
 from ..placement.region_aware import RegionAwarePlacement

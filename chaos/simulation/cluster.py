@@ -21,7 +21,10 @@ from ...core.log.namespace import Namespace, create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.metadata.cluster_layout import initialise_cluster, instance_id
+from ...core.metadata.join_regional_store import join_regional_store
+from ...core.metadata.ledger_ids import GLOBAL_STORE
 from ...core.metadata.ledger_store import LedgerStore
+from ...core.metadata.regional_store import RegionalStore
 from ...core.protocol.bookie_id import BookieId, check_region
 from ...core.protocol.errors import (
     CorruptionError,
@@ -68,6 +71,9 @@ class SimClusterSettings:
     maintenance_ms: int = 10_000
     collect_ms: int = 600_000
     sealed_logs_kept: int = 4
+    regional_store: str = ""
+    """The region whose metadata store holds the stream, beside a global store that holds no stream;
+    "" if there is one store only."""
     bookies_fetch: bool = True
     """True if bookies fetch lost entries from replicas; otherwise only repair restores them."""
 
@@ -133,6 +139,8 @@ class SimCluster:
         """Number of times that the bookie of each host has begun to serve."""
         self.r_changers: list[Callable[[int], None]] = []
         """Functions that set the R of a ledger which is being written."""
+        if settings.regional_store:
+            world.add_global_metadata(world.topology.regions)
         self.bookie_hosts: list[SimHost] = []
         for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
             for number in range(count):
@@ -157,7 +165,13 @@ class SimCluster:
 
     async def _bootstrap(self, host: SimHost) -> None:
         store, runtime = host.metadata(), host.runtime()
-        await initialise_cluster(store, runtime.random)
+        region = self.settings.regional_store
+        if region:
+            global_store = host.global_metadata()
+            await initialise_cluster(global_store, runtime.random)
+            await join_regional_store(global_store, store, region, runtime)
+        else:
+            await initialise_cluster(store, runtime.random)
         await create_namespace(store, runtime, NAMESPACE, self.settings.policy)
         async with self.client(host) as client:
             await client.namespace.create_stream(STREAM)
@@ -166,7 +180,9 @@ class SimCluster:
 
     async def run_bookie(self, host: SimHost) -> None:
         """Run a bookie: format its storage if it is empty, then serve until it fails."""
-        store, runtime, disk = host.metadata(), host.runtime(), host.disk(STORAGE)
+        runtime, disk = host.runtime(), host.disk(STORAGE)
+        region = self.settings.regional_store
+        store = host.global_metadata() if region else host.metadata()
         directory = BookieDirectory(store)
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
@@ -184,8 +200,17 @@ class SimCluster:
                     disk, runtime, host.name, host.region, host.rack, instance, directory
                 )
                 self._name(host, bookie_id)
+            regional = None
+            if region and region == host.region:
+                regional = await RegionalStore.open(host.metadata(), check_region(region))
             bookie = await Bookie.open(
-                runtime, disk, config, LedgerStore(store), directory, holder=config.boot_id
+                runtime,
+                disk,
+                config,
+                LedgerStore(store),
+                directory,
+                holder=config.boot_id,
+                regional=regional,
             )
         except (CorruptionError, ForeignDataError) as error:
             if self.bookie_ids.get(host.name) not in self.lost:
@@ -195,7 +220,10 @@ class SimCluster:
             raise
         self._name(host, bookie.bookie_id)  # an earlier process may have died while formatting
         if self.settings.bookies_fetch:
-            replicas = ReplicaReads(runtime, LedgerStore(store), directory, bookie.region)
+            ledgers, bookies = LedgerStore(store), directory
+            if regional is not None:
+                ledgers, bookies = regional.ledgers, regional.directory
+            replicas = ReplicaReads(runtime, ledgers, bookies, bookie.region)
             bookie.scrubber.fetch = replicas.fetch
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
@@ -307,7 +335,7 @@ class SimClient:
         )
         self.ledgers = LedgerClient(
             runtime,
-            LedgerStore(self.store),
+            LedgerStore(self.store, number=1 if settings.regional_store else GLOBAL_STORE),
             self.directory,
             RegionAwarePlacement(),
             settings.ledger,

@@ -21,6 +21,7 @@ from .plans.races import changes, races
 from .plans.rebalances import rebalances
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
+from .plans.regional import regional
 from .plans.slow_bookies import slow_bookies
 from .plans.spread_rules import spread_rules
 from .plans.streams import streams
@@ -48,6 +49,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "r-changes": r_changes,
     "races": races,
     "rebalances": rebalances,
+    "regional": regional,
     "recoveries": recoveries,
     "recreation": recreation,
     "slow-bookies": slow_bookies,
@@ -69,6 +71,7 @@ SHARES: dict[str, float] = {
     "r-changes": 1,
     "races": 1,
     "rebalances": 0.5,
+    "regional": 1,
     "recoveries": 2,
     "recreation": 1,
     "slow-bookies": 0.5,

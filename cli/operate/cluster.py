@@ -8,8 +8,8 @@ from ...backends.open_store import open_store
 from ...client.system_runtime import system_runtime
 from ...core.metadata.cluster_layout import initialise_cluster
 from ...core.metadata.join_regional_store import join_regional_store
+from ...core.metadata.ledger_ids import id_range_of
 from ...core.metadata.regional_store_records import read_regional_stores
-from ...core.protocol.ledger_ids import id_range_of
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_record
 

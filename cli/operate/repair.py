@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...client.units import show_count
-from ...regions.repair.repair_service import RepairService
+from ...server.repair_services import RepairServices
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options, setting_option
 from ..output import print_message, print_rows
@@ -36,6 +36,9 @@ def repair() -> None:
 async def run(session: CommandSession, host: str, status_port: int) -> None:
     """Audit the cluster (one process at a time) and repair ledgers, until Ctrl-C or SIGTERM.
 
+    If the region of this process has a metadata store of its own, the ledgers in that store are
+    audited and repaired too.
+
     The auditing process also runs retention: it truncates and purges the streams of all namespaces
     by their policies. With cluster.cold it deletes hot copies and old archives too.
 
@@ -47,30 +50,18 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
             session.telemetry("rhumbline-repair") as telemetry,
             session.client(tracer=telemetry.tracer) as client,
         ):
-            service = RepairService(
-                client.runtime,
-                client.store,
-                client.ledgers,
-                client.directory,
-                client.placement,
-                session.settings.repair,
-                open_namespace=client.namespace,
-            )
+            services = RepairServices(client, session.settings.repair)
 
             def statistics() -> dict[str, Any]:
-                return {**service.statistics(), "client": client.statistics()}
+                return {**services.statistics(), "client": client.statistics()}
 
             telemetry.observe("repair", statistics)
-            status = StatusServer(
-                statistics,
-                lambda: None if service.is_working else service.last_error or "starting",
-                service="repair",
-            )
+            status = StatusServer(statistics, services.unready_reason, service="repair")
             port = await status.start(host, status_port)
             log.source = f"repair@{host}:{port}"
-            service.start()
+            await services.start()
             print_message(
-                f"repairing the cluster at {client.store.uri}; "
+                f"repairing the cluster at {', '.join(services.uris)}; "
                 f"statistics at http://{host}:{port}/stat; Ctrl-C stops it"
             )
             stop = asyncio.Event()
@@ -80,7 +71,7 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
                 await stop.wait()
             finally:
                 await status.aclose()
-                await service.aclose()
+                await services.aclose()
 
 
 @repair.command()

@@ -85,7 +85,7 @@ async def release(session: CommandSession, stream: str) -> None:
 
     namespace = session.settings.cluster.namespace
     async with session.client(moves_data=False) as client:
-        claim = await Claims(client.store).owner(namespace, stream)
+        claim = await Claims(client.namespace().store).owner(namespace, stream)
     if claim is None:
         raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
@@ -109,7 +109,7 @@ async def home(session: CommandSession, stream: str, home_region: str) -> None:
     async with session.client(moves_data=False) as client:
         namespace = client.namespace()
         await namespace.describe(stream)
-        await Claims(client.store).set_home(namespace.name, stream, home_region)
+        await Claims(namespace.store).set_home(namespace.name, stream, home_region)
     print_message(f"the home region of stream {stream} is {home_region}")
 
 

@@ -10,7 +10,6 @@ from ...client.units import parse_bytes, parse_ms, show_bytes, show_count
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.log.metadata.stream_store import StreamStore
-from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import (
     ConfigurationError,
@@ -86,8 +85,9 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
         async with session.client() as client:
             names = list(streams) or await _all_streams(client)
             waiting = await _unarchived(client, names)
-            known = StreamStore(client.store, client.namespace().name)
-            archiver = SegmentArchiver(client.runtime, store, client.ledgers, known)
+            namespace = client.namespace()
+            known = StreamStore(namespace.store, namespace.name)
+            archiver = SegmentArchiver(client.runtime, store, namespace.ledgers, known)
             with ProgressBar() as progress:
                 for stream, lssn in waiting:
                     progress.show(f"{stream} segment {lssn}", len(done), len(waiting))
@@ -124,13 +124,13 @@ async def serve(
         try:
             async with session.client() as client:
                 namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
-                known = StreamStore(client.store, namespace.name)
+                known = StreamStore(namespace.store, namespace.name)
                 archiver = SegmentArchiver(
-                    client.runtime, store, client.ledgers, known, rate_limiter=rate_limiter
+                    client.runtime, store, namespace.ledgers, known, rate_limiter=rate_limiter
                 )
                 service = ArchiveService(
                     client.runtime,
-                    client.store,
+                    namespace.store,
                     namespace,
                     archiver,
                     config=config,
@@ -190,8 +190,9 @@ async def restore(
                 raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
             quorum = default_quorum(await client.directory.configured())
             with suppress(NamespaceExistsError):  # keep the policy of an existing namespace
-                await create_namespace(client.store, client.runtime, name, StreamPolicy(quorum))
-            known = StreamStore(client.store, name)
+                await client.namespaces.create(name, StreamPolicy(quorum))
+            metadata = client.namespace().store
+            known = StreamStore(metadata, name)
             rows: list[dict[str, object]] = []
             with ProgressBar() as progress:
                 for stream in sorted(wanted):
@@ -202,7 +203,7 @@ async def restore(
                         chosen = policy.apply_to(chosen or await client.namespace().policy())
                     if new_name:
                         manifests = await _copied(client, store, manifests, new_name)
-                    await restore_stream(client.store, known, manifests, chosen)
+                    await restore_stream(metadata, known, manifests, chosen)
                     rows.append(
                         {
                             "stream": new_name or stream,
@@ -236,7 +237,7 @@ async def _copied(
 ) -> list[Manifest]:
     """Copy archives to a new name, unless a stream has it. Repeated: continue."""
     check_chain(manifests)
-    await check_name_is_free(StreamStore(client.store, client.namespace().name), name)
+    await check_name_is_free(StreamStore(client.namespace().store, client.namespace().name), name)
     identity = client.runtime.random_bytes(_IDENTITY_BYTES).hex()
     return await copy_archive(store, manifests, stream=name, identity=identity)
 

@@ -20,10 +20,11 @@ async def ls(session: CommandSession, stream: str) -> None:
     """List the segments of a stream, with the bookies that store each."""
     async with session.client(moves_data=False) as client:
         known = await client.namespace().describe(stream)
+        store = await client.namespaces.find(client.namespace().name)
         rows = []
         for segment_record in known.segments:
-            metadata, _ = await client.ledger_store.read(segment_record.ledger_id)
-            regions = {await client.directory.region_of(b) or "?" for b in metadata.bookies()}
+            metadata, _ = await store.ledger_store.read(segment_record.ledger_id)
+            regions = {await store.directory.region_of(b) or "?" for b in metadata.bookies()}
             rows.append(
                 {
                     "segment": segment_record.lssn,

@@ -11,7 +11,7 @@ id that it allocates after the damage is an upper bound of its ledgers. Until ev
 allocated one, every ledger is in limbo. The ledgers of a store that is not known here stay in it.
 """
 
-from ..protocol.ledger_ids import store_number_of
+from ..metadata.ledger_ids import store_number_of
 
 
 class Limbo:

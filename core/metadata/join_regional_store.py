@@ -21,11 +21,11 @@ from ..protocol.errors import (
     NodeExistsError,
     WrongClusterError,
 )
-from ..protocol.ledger_ids import GLOBAL_STORE, STORE_NUMBER_MAX, id_range_of
 from ..runtime.metadata_store import MetadataStore, Version
 from ..runtime.runtime import Runtime
 from . import idempotent_writes
 from .cluster_layout import ROOT, Paths, initialise_store, instance_id
+from .ledger_ids import GLOBAL_STORE, STORE_NUMBER_MAX, id_range_of
 from .ledger_store import LedgerStore, high_bits_of, high_name
 from .regional_store_records import RegionalStoreRecord, encode_issued, read_issued
 

@@ -18,12 +18,12 @@ from ..protocol.errors import (
     NoNodeError,
     NoSuchLedgerError,
 )
-from ..protocol.ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..runtime.metadata_store import MetadataStore, Version, Watch, parent_of
 from ..wire import ledger_metadata
 from . import idempotent_writes
 from .cluster_layout import LONG_WIDTHS, ROOT, SHORT_LEDGER_IDS_END, SHORT_WIDTHS, Paths
+from .ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from .regional_store_records import read_regional_stores
 
 _ID_NAME = "ID-"

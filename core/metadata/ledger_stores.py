@@ -9,9 +9,9 @@ may choose such ids.
 from collections.abc import Collection, Sequence
 
 from ..protocol.errors import MetadataUnavailableError, NoSuchLedgerError
-from ..protocol.ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..runtime.metadata_store import Version
+from .ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from .ledger_store import LedgerStore
 
 _END = 2**63

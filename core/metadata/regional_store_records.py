@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from ..protocol.bookie_id import Region, check_region
 from ..protocol.errors import WrongClusterError
-from ..protocol.ledger_ids import GLOBAL_STORE
 from ..protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ..runtime.metadata_store import MetadataStore, Version
 from . import idempotent_writes
 from .cluster_layout import ROOT, Paths
+from .ledger_ids import GLOBAL_STORE
 
 _FORMAT = 1
 
@@ -55,6 +55,15 @@ async def read_regional_stores(
     return (await read_issued(store, root))[0]
 
 
+async def read_own_record(store: MetadataStore, root: str = ROOT) -> RegionalStoreRecord | None:
+    """Return the record of a regional store; None if ``store`` is a global one.
+
+    Raises MetadataUnavailableError, CorruptionError.
+    """
+    value = await idempotent_writes.read_if_exists(store, Paths(root).own_store)
+    return None if value is None else RegionalStoreRecord.decode(value.data)
+
+
 async def open_regional_store(
     store: MetadataStore, region: str, root: str = ROOT
 ) -> RegionalStoreRecord:
@@ -62,13 +71,12 @@ async def open_regional_store(
 
     Raises WrongClusterError if it has not or belongs to another region, MetadataUnavailableError.
     """
-    value = await idempotent_writes.read_if_exists(store, Paths(root).own_store)
-    if value is None:
+    record = await read_own_record(store, root)
+    if record is None:
         raise WrongClusterError(
             f"{store.uri} is not the metadata store of region {region}: join it to the cluster "
             "with `rhumbline cluster join-store`"
         )
-    record = RegionalStoreRecord.decode(value.data)
     if record.region != region:
         raise WrongClusterError(
             f"{store.uri} is the metadata store of region {record.region}, not of {region}"

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
 from ...core.protocol.errors import InvalidArgumentError, NotOwnerError
-from ..membership import WRITE, ProxyMembership
-from ..routing import Routing, stream_key
+from ..membership import WRITE
+from ..proxy_stores import ProxyStores
+from ..routing import stream_key
 from ..write.claims import Claims
 from ..write.write_proxy import WriteProxy
 from . import rhumbline_pb2 as pb
@@ -19,14 +20,16 @@ class Administration:
     def __init__(
         self,
         namespaces: Callable[[str], Namespace],
-        membership: ProxyMembership,
-        claims: Claims,
+        stores: ProxyStores,
         writes: WriteProxy | None,
     ) -> None:
         self._namespaces = namespaces
-        self._membership = membership
-        self._claims = claims
+        self._stores = stores
+        self._membership = stores.first.membership
         self._writes = writes
+
+    def _claims_in(self, namespace: str) -> Claims:
+        return Claims(self._namespaces(namespace).store)
 
     async def create_stream(self, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
         """Create a stream. Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError."""
@@ -34,13 +37,15 @@ class Administration:
         await self._namespaces(request.namespace).create_stream(request.stream, policy)
         home = request.home_region or self._membership.own_member.region
         if home:
-            await self._claims.set_home(request.namespace, request.stream, home)
+            await self._claims_in(request.namespace).set_home(
+                request.namespace, request.stream, home
+            )
         return pb.CreateStreamResponse()
 
     async def delete_stream(self, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
         """Delete a stream. Raises NoSuchStreamError."""
         await self._namespaces(request.namespace).delete_stream(request.stream)
-        await self._claims.delete_home(request.namespace, request.stream)
+        await self._claims_in(request.namespace).delete_home(request.namespace, request.stream)
         return pb.DeleteStreamResponse()
 
     async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
@@ -54,7 +59,7 @@ class Administration:
     async def describe_stream(self, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
         """Describe a stream. Raises NoSuchStreamError."""
         description = await self._namespaces(request.namespace).describe(request.stream)
-        home = await self._claims.home(request.namespace, request.stream)
+        home = await self._claims_in(request.namespace).home(request.namespace, request.stream)
         return encode_description(description, home)
 
     async def truncate_stream(self, request: pb.TruncateStreamRequest) -> pb.TruncateStreamResponse:
@@ -99,12 +104,15 @@ class Administration:
     async def set_home_region(self, request: pb.SetHomeRegionRequest) -> pb.SetHomeRegionResponse:
         """Set a home region. Raises NoSuchStreamError, InvalidArgumentError."""
         await self._namespaces(request.namespace).describe(request.stream)
-        await self._claims.set_home(request.namespace, request.stream, request.region)
+        await self._claims_in(request.namespace).set_home(
+            request.namespace, request.stream, request.region
+        )
         return pb.SetHomeRegionResponse()
 
     async def set_accepting(self, request: pb.SetAcceptingRequest) -> pb.SetAcceptingResponse:
         """Set whether this proxy accepts new streams. Raises MetadataError."""
-        await self._membership.set_accepting(request.is_accepting)
+        for store in self._stores.all:
+            await store.membership.set_accepting(request.is_accepting)
         return pb.SetAcceptingResponse(
             stream_count=self._writes.stream_count if self._writes is not None else 0
         )
@@ -116,11 +124,11 @@ class Administration:
         return self._writes
 
     async def get_owner(self, request: pb.GetOwnerRequest) -> pb.GetOwnerResponse:
-        """Return the owner of a stream. Raises MetadataUnavailableError."""
-        claim = await self._claims.owner(request.namespace, request.stream)
-        home = await self._claims.home(request.namespace, request.stream)
-        routing = Routing(self._membership.members(WRITE))
-        best = routing.preferred(stream_key(request.namespace, request.stream), home)
+        """Return the owner of a stream. Raises MetadataUnavailableError, NotOwnerError."""
+        claim = await self._claims_in(request.namespace).owner(request.namespace, request.stream)
+        home = await self._claims_in(request.namespace).home(request.namespace, request.stream)
+        store = await self._stores.of(request.namespace)
+        best = store.routing.preferred(stream_key(request.namespace, request.stream), home)
         return pb.GetOwnerResponse(
             owner=claim.address if claim is not None else "",
             preferred_owner=best.address if best is not None else "",

@@ -14,6 +14,7 @@ from ...core.protocol.errors import InvariantBrokenError, RhumblineError
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ..config import ProxyConfig
+from ..proxy_stores import RegionalProxyStore
 from . import methods
 from .grpc_status import DETAILS_KEY, encode_details, status_name
 from .proxy_service import ProxyService, StreamHandler, UnaryHandler
@@ -35,7 +36,10 @@ class ProxyServer:
         *,
         roles: Sequence[str],
         region: str,
+        regional: RegionalProxyStore | None = None,
     ) -> None:
+        """``store`` is the global metadata store, ``regional`` that of the proxy's region."""
+        self._regional = regional
         self.address = ""
         """The host:port under which others reach the proxy; known once it serves."""
         self.status_address = ""
@@ -67,6 +71,7 @@ class ProxyServer:
             roles=self._roles,
             address=self.address,
             region=self._region,
+            regional=self._regional,
         )
         self._add_services(server, service)
         await server.start()

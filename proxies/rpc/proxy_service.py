@@ -12,16 +12,22 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ...core.log.namespace import Namespace
-from ...core.protocol.errors import ClosedError, InvalidArgumentError, NotOwnerError, RhumblineError
+from ...core.protocol.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    NotOwnerError,
+    RhumblineError,
+    UnavailableError,
+)
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
 from ..config import ProxyConfig
 from ..membership import READ, WRITE, ProxyMembership
+from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
 from ..read.flow_control import ReadCredit
 from ..read.read_proxy import OpenedTail, ReadProxy
 from ..write.append_session import AppendSession
-from ..write.claims import Claims
 from ..write.write_proxy import WriteProxy
 from . import methods
 from . import rhumbline_pb2 as pb
@@ -55,16 +61,31 @@ class ProxyService:
         roles: Sequence[str],
         address: str,
         region: str,
+        regional: RegionalProxyStore | None = None,
     ) -> None:
-        """``address`` is the host:port under which clients and other proxies reach this one."""
-        self.membership = membership = ProxyMembership(
-            store,
-            runtime,
-            roles=roles,
-            address=address,
-            region=region,
-            session_ttl_ms=config.session_ttl_ms,
+        """``address`` is the host:port under which clients and other proxies reach this one.
+
+        ``store`` is the global metadata store, ``regional`` that of the proxy's region, if any.
+        """
+
+        def registered_in(store: MetadataStore, store_region: str = "") -> ProxyStore:
+            membership = ProxyMembership(
+                store,
+                runtime,
+                roles=roles,
+                address=address,
+                region=region,
+                session_ttl_ms=config.session_ttl_ms,
+            )
+            return ProxyStore(store, membership, store_region)
+
+        registered = [registered_in(store)]
+        if regional is not None:
+            registered.append(registered_in(regional.store, regional.region))
+        self._stores = stores = ProxyStores(
+            registered, None if regional is None else regional.find_region
         )
+        self.membership = membership = stores.first.membership
         self.writes: WriteProxy | None = None
         self.reads: ReadProxy | None = None
         self._runtime = runtime
@@ -72,11 +93,10 @@ class ProxyService:
         self._stopping = asyncio.Event()
         self._calls: dict[asyncio.Event, None] = {}
         if WRITE in roles:
-            self.writes = WriteProxy(store, namespaces, membership, config)
+            self.writes = WriteProxy(namespaces, stores, config)
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
-        claims = self.writes.claims if self.writes is not None else Claims(store)
-        admin = Administration(namespaces, membership, claims, self.writes)
+        admin = Administration(namespaces, stores, self.writes)
         self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self._append,
             methods.READ: self._read,
@@ -101,7 +121,15 @@ class ProxyService:
 
     async def join(self) -> None:
         """Register, so that others send clients here. Raises MetadataError."""
-        await self.membership.join()
+        for store in self._stores.all:
+            try:
+                await store.membership.join()
+            except RhumblineError as error:
+                if len(self._stores.all) == 1:
+                    raise
+                store.membership.join_later(error)
+        if not self._is_registered:
+            raise UnavailableError("the proxy could not register in any metadata store")
 
     async def hand_over(self) -> None:
         """Release all streams and end all calls, with results for all sets. Safe to repeat."""
@@ -111,7 +139,8 @@ class ProxyService:
             await self.writes.aclose()
         else:
             with suppress(RhumblineError):  # other proxies notice when the session ends
-                await self.membership.set_accepting(False)
+                for store in self._stores.all:
+                    await store.membership.set_accepting(False)
         self._stopping.set()
         for wake in self._calls:
             wake.set()
@@ -120,21 +149,26 @@ class ProxyService:
 
     async def leave(self) -> None:
         """End the session, after all calls are over. Safe to repeat."""
-        await self.membership.leave()
+        for store in self._stores.all:
+            await store.membership.leave()
+
+    @property
+    def _is_registered(self) -> bool:
+        return any(store.membership.session is not None for store in self._stores.all)
 
     def unready_reason(self) -> str | None:
         """Return why the proxy should get no new clients; None if it is ready."""
         if self._stopping.is_set():
             return "stopping"
-        if self.membership.session is None:
+        if not self._is_registered:
             return "not registered in the metadata store"
         return None
 
     def statistics(self) -> dict[str, Any]:
         """Return counters and sizes for metrics."""
         return {
-            "registered": self.membership.session is not None,
-            "sessions_lost": self.membership.lost_count,
+            "registered": self._is_registered,
+            "sessions_lost": sum(store.membership.lost_count for store in self._stores.all),
             "calls": len(self._calls),
             "write": self.writes.statistics() if self.writes is not None else None,
             "read": self.reads.statistics() if self.reads is not None else None,

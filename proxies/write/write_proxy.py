@@ -14,6 +14,7 @@ Invariants:
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
@@ -27,15 +28,15 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.runtime.event_log import EventLog, LogLimit
-from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all
 from ..config import ProxyConfig
-from ..membership import WRITE, ProxyMember, ProxyMembership
-from ..routing import Routing, stream_key
+from ..membership import ProxyMember
+from ..proxy_stores import ProxyStore, ProxyStores
+from ..routing import stream_key
 from .append_item import AppendItem, OnAppended
-from .claims import Claims, OwnershipClaim
+from .claims import OwnershipClaim
 from .ownership import OWNERSHIP, OwnershipEvent, OwnershipState
 from .rate_limits import RecordLimits
 from .sequence_index import SequenceIndex
@@ -56,7 +57,7 @@ class _Stream:
     """A stream at this proxy, with the items that wait while it is being taken over."""
 
     __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "name", "namespace",
-                 "ownership", "rival_address", "served", "tried", "waiting",
+                 "ownership", "rival_address", "served", "store", "tried", "waiting",
                  "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
@@ -75,6 +76,8 @@ class _Stream:
         self.home = ""
         self.is_misplaced = False
         """True if another proxy should have served the stream at the last check."""
+        self.store: ProxyStore | None = None
+        """The metadata store of its namespace; None until it is found."""
         self.claim: OwnershipClaim | None = None
         self.rival_address = ""
         """Address of the proxy whose claim the takeover waits for, although clients reported that
@@ -99,15 +102,14 @@ class WriteProxy:
 
     def __init__(
         self,
-        store: MetadataStore,
         namespaces: Callable[[str], Namespace],
-        membership: ProxyMembership,
+        stores: ProxyStores,
         config: ProxyConfig,
     ) -> None:
-        self.claims = Claims(store)
         self.is_stopping = False
         self._namespaces = namespaces
-        self._membership = membership
+        self._stores = stores
+        self._address = stores.first.membership.own_member.address
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
@@ -115,7 +117,6 @@ class WriteProxy:
         self._streams: dict[str, _Stream] = {}
         self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
         self._taking = asyncio.Semaphore(config.acquires_max)
-        self._routing = Routing(membership.members(WRITE))
         self._counts = {
             "taken": 0,
             "lost": 0,
@@ -124,8 +125,8 @@ class WriteProxy:
             "redirected": 0,
             "refused": 0,
         }
-        membership.on_members.append(self._members_changed)
-        membership.on_lost.append(self._session_lost)
+        for store in stores.all:
+            store.membership.on_lost.append(partial(self._session_lost, store))
         if config.balance_ms:
             self._tasks.spawn(self._balance(), "balance")
 
@@ -236,8 +237,7 @@ class WriteProxy:
 
     def _ids(self, stream: _Stream) -> dict[str, str]:
         """Return the fields of log lines about a stream."""
-        proxy = self._membership.own_member.address
-        return {"namespace": stream.namespace, "stream": stream.name, "proxy": proxy}
+        return {"namespace": stream.namespace, "stream": stream.name, "proxy": self._address}
 
     def _log_failed_takeover(self, stream: _Stream, failure: RhumblineError) -> None:
         if isinstance(failure, NotOwnerError | EndOfStreamError):
@@ -261,8 +261,9 @@ class WriteProxy:
     async def _try_take_over(self, stream: _Stream) -> None:
         """Claim the stream and open its writer. Raises NotOwnerError if another proxy should serve
         it."""
-        stream.home = await self.claims.home(stream.namespace, stream.name)
-        stream.claim = await self._acquire_claim(stream, stream.home)
+        store = stream.store = await self._stores.of(stream.namespace)
+        stream.home = await store.claims.home(stream.namespace, stream.name)
+        stream.claim = await self._acquire_claim(stream, store, stream.home)
         namespace = self._namespaces(stream.namespace)
         backoff = self._membership.new_backoff(_RETRY_MS_MIN, _RETRY_MS_MAX)
         while True:
@@ -278,8 +279,8 @@ class WriteProxy:
                     raise
             await backoff.pause()
         if (
-            self._membership.session is None
-            or self._membership.own_member.id != stream.claim.member_id
+            store.membership.session is None
+            or store.membership.own_member.id != stream.claim.member_id
         ):
             await writer.abort()
             raise NotOwnerError(f"the claim on stream {stream.name} was lost")
@@ -288,23 +289,22 @@ class WriteProxy:
             writer, SequenceIndex(namespace, stream.name), limits, lambda: self._on_over(stream)
         )
 
-    async def _acquire_claim(self, stream: _Stream, home: str) -> OwnershipClaim:
+    async def _acquire_claim(self, stream: _Stream, store: ProxyStore, home: str) -> OwnershipClaim:
         """Return this proxy's claim. Waits for the end of a claim whose owner the clients cannot
         reach."""
         key = stream_key(stream.namespace, stream.name)
         changed = Wakeup()
-        watch = self.claims.watch(stream.namespace, stream.name, changed.wake)
+        claims, membership = store.claims, store.membership
+        watch = claims.watch(stream.namespace, stream.name, changed.wake)
         try:
             while True:
-                own_member, session = self._membership.own_member, self._membership.session
+                own_member, session = membership.own_member, membership.session
                 if session is None:
                     raise UnavailableError("this proxy has no session in the metadata store")
-                found = await self.claims.owner(stream.namespace, stream.name)
+                found = await claims.owner(stream.namespace, stream.name)
                 if found is None:
-                    self._check_preferred(stream, key, home)
-                    found = await self.claims.acquire(
-                        stream.namespace, stream.name, own_member, session
-                    )
+                    self._check_preferred(stream, store, key, home)
+                    found = await claims.acquire(stream.namespace, stream.name, own_member, session)
                 if found.member_id == own_member.id:
                     stream.rival_address = ""
                     return found
@@ -317,11 +317,10 @@ class WriteProxy:
         finally:
             watch.close()
 
-    def _check_preferred(self, stream: _Stream, key: str, home: str) -> None:
-        own_member = self._membership.own_member
-        without = [address for address in stream.tried if address != own_member.address]
-        best = self._routing.preferred(key, home, without=without)
-        if best is not None and best.address != own_member.address:
+    def _check_preferred(self, stream: _Stream, store: ProxyStore, key: str, home: str) -> None:
+        without = [address for address in stream.tried if address != self._address]
+        best = store.routing.preferred(key, home, without=without)
+        if best is not None and best.address != self._address:
             raise NotOwnerError(
                 f"stream {stream.name} should be served by {best.address}", best.address
             )
@@ -407,10 +406,10 @@ class WriteProxy:
 
     async def _release_claim(self, stream: _Stream) -> None:
         claim, stream.claim = stream.claim, None
-        if claim is None:
+        if claim is None or stream.store is None:
             return
         try:
-            await self.claims.release(stream.namespace, stream.name, claim)
+            await stream.store.claims.release(stream.namespace, stream.name, claim)
         except RhumblineError:
             return  # it is deleted with the session at the latest
 
@@ -418,14 +417,14 @@ class WriteProxy:
         """Return the error that sends a client to the next preferred proxy, or to any if none is
         known."""
         self._counts["redirected"] += 1
-        own_member = self._membership.own_member
-        best = self._routing.preferred(
+        store = stream.store or self._stores.first
+        best = store.routing.preferred(
             stream_key(stream.namespace, stream.name),
-            own_member.region,
-            without=(own_member.address,),
+            store.membership.own_member.region,
+            without=(self._address,),
         )
         return NotOwnerError(
-            f"stream {stream.name} is being released by {own_member.address}",
+            f"stream {stream.name} is being released by {self._address}",
             best.address if best is not None else "",
         )
 
@@ -443,8 +442,9 @@ class WriteProxy:
             await asyncio.sleep(self._config.balance_ms / 1000)
             served = [s for s in self._streams.values() if s.state is OwnershipState.SERVED]
             for stream in served[next_index : next_index + _HOMES_PER_ROUND]:
+                assert stream.store is not None
                 with suppress(RhumblineError):  # the next round reads it again
-                    stream.home = await self.claims.home(stream.namespace, stream.name)
+                    stream.home = await stream.store.claims.home(stream.namespace, stream.name)
             next_index = (
                 next_index + _HOMES_PER_ROUND if next_index + _HOMES_PER_ROUND < len(served) else 0
             )
@@ -456,36 +456,38 @@ class WriteProxy:
                     self._counts["moved"] += await self.release(stream.namespace, stream.name)
 
     def _is_misplaced(self, stream: _Stream) -> bool:
-        if self._membership.session is None:
+        assert stream.store is not None
+        if stream.store.membership.session is None:
             return False  # the member list is outdated
         key = stream_key(stream.namespace, stream.name)
-        best = self._routing.preferred(key, stream.home)
-        return best is not None and best.address != self._membership.own_member.address
+        best = stream.store.routing.preferred(key, stream.home)
+        return best is not None and best.address != self._address
 
     # --- membership and closing ------------------------------------------------------------------
 
-    def _members_changed(self) -> None:
-        self._routing = Routing(self._membership.members(WRITE))
-
-    def _session_lost(self) -> None:
-        """Stop all writers: the claims are lost, so other proxies may take the streams over."""
+    def _session_lost(self, store: ProxyStore) -> None:
+        """Stop the writers of a store's streams: the claims are lost, so others may take them."""
         for stream in list(self._streams.values()):
+            if stream.store is not store:
+                continue
             stream.claim = None
             if stream.served is not None and stream.state is OwnershipState.SERVED:
                 self._on_over(stream)
 
     async def preferred(self, namespace: str, stream: str) -> ProxyMember | None:
         """Return the proxy that should serve a stream. Raises MetadataUnavailableError."""
-        home = await self.claims.home(namespace, stream)
-        return self._routing.preferred(stream_key(namespace, stream), home)
+        store = await self._stores.of(namespace)
+        home = await store.claims.home(namespace, stream)
+        return store.routing.preferred(stream_key(namespace, stream), home)
 
     async def aclose(self) -> None:
         """Release all streams; others may take each as soon as it is closed. Safe to repeat."""
         if self.is_stopping:
             return
         self.is_stopping = True
-        with suppress(RhumblineError):  # other proxies notice when the session ends
-            await self._membership.set_accepting(False)
+        for store in self._stores.all:
+            with suppress(RhumblineError):  # other proxies notice when the session ends
+                await store.membership.set_accepting(False)
         await self._tasks.aclose()
         for stream in list(self._streams.values()):
             waiting, stream.waiting = stream.waiting, []

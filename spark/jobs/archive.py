@@ -124,8 +124,8 @@ class _ArchiverContext:
             self._job.namespace,
             self._cold,
             runtime=client.runtime,
-            ledgers=client.ledgers,
-            store=client.store,
+            ledgers=client.namespace().ledgers,
+            store=client.namespace().store,
         )
 
     def __aexit__(self, *_: object) -> Coroutine[Any, Any, None]:

@@ -88,12 +88,19 @@ class MetadataHealth:
 class MetadataSite:
     """The servers of the metadata store."""
 
-    def __init__(self, network: SimNetwork, random: Random, regions: Sequence[str]) -> None:
+    def __init__(
+        self,
+        network: SimNetwork,
+        random: Random,
+        regions: Sequence[str],
+        *,
+        name: str = "metadata",
+    ) -> None:
         self.network = network
         self.random = random
         self.tree = RecordedTree(network)
         self.health = MetadataHealth()
-        self.members = [network.add_node(f"metadata-{region}", region) for region in regions]
+        self.members = [network.add_node(f"{name}-{region}", region) for region in regions]
         self.clients: list[SimMetadataStore] = []
         self.compare_and_sets: list[CompareAndSet] = []
         """Every compare-and-set of a ledger's metadata that was answered or timed out."""

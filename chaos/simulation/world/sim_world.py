@@ -102,6 +102,11 @@ class SimHost:
         """Return a handle to the metadata store for the current process."""
         return self.world.metadata.client()
 
+    def global_metadata(self) -> SimMetadataStore:
+        """Return a handle to the global store, beside which ``metadata`` is a regional one."""
+        assert self.world.global_metadata is not None
+        return self.world.global_metadata.client()
+
     # --- starting and stopping ------------------------------------------------------------------
 
     def start(self, main: Main | None = None) -> None:
@@ -219,10 +224,17 @@ class SimWorld:
             self.random_of("metadata"),
             topology.metadata_regions or topology.regions,
         )
+        self.global_metadata: MetadataSite | None = None
+        """The global store, if ``metadata`` is a regional one."""
         self.hosts: dict[str, SimHost] = {}
         self.dead_processes: list[SimProcess] = []
         self.is_healed = False
         """True once all faults have ended for good."""
+
+    def add_global_metadata(self, regions: Sequence[str]) -> None:
+        """Make ``metadata`` a regional store, and add a global one with members in ``regions``."""
+        random = self.random_of("global metadata")
+        self.global_metadata = MetadataSite(self.network, random, regions, name="global-metadata")
 
     def __enter__(self) -> "SimWorld":
         self.log.open()

@@ -24,6 +24,7 @@ from rhumbline.proxies.client.proxy_writer import ProxyWriter
 from rhumbline.proxies.client.thin_producer import ThinProducer, ThinProducers
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import WRITE, ProxyMembership
+from rhumbline.proxies.proxy_stores import ProxyStore, ProxyStores
 from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.append_session import AppendSession
 from rhumbline.proxies.write.write_proxy import WriteProxy
@@ -52,9 +53,9 @@ class Proxy:
     async def start(self) -> None:
         await self.membership.join()
         log = self.world.log
-        self.writes = WriteProxy(
-            log.store, lambda _: log.open_namespace(), self.membership, self.config
-        )
+        stores = ProxyStores([ProxyStore(log.store, self.membership)])
+        self.claims = stores.first.claims
+        self.writes = WriteProxy(lambda _: log.open_namespace(), stores, self.config)
 
     async def crash(self) -> None:
         """Crash: no notice is sent, and the session ends when its TTL has expired."""

@@ -10,11 +10,11 @@ from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.join_regional_store import join_regional_store
+from rhumbline.core.metadata.ledger_ids import id_range_of
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.metadata.regional_store import RegionalStore
 from rhumbline.core.protocol.bookie_id import Region
 from rhumbline.core.protocol.errors import WrongClusterError
-from rhumbline.core.protocol.ledger_ids import id_range_of
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.ledger_numbers import create

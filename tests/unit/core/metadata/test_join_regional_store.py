@@ -7,6 +7,7 @@ import pytest
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster, instance_id
 from rhumbline.core.metadata.join_regional_store import join_regional_store
+from rhumbline.core.metadata.ledger_ids import id_range_of, store_number_of
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.metadata.regional_store import RegionalStore
 from rhumbline.core.metadata.regional_store_records import (
@@ -19,7 +20,6 @@ from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
     WrongClusterError,
 )
-from rhumbline.core.protocol.ledger_ids import id_range_of, store_number_of
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.core.runtime.runtime import Runtime

@@ -7,11 +7,11 @@ import pytest
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.metadata.cluster_layout import initialise_cluster
 from rhumbline.core.metadata.join_regional_store import join_regional_store
+from rhumbline.core.metadata.ledger_ids import id_range_of
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.metadata.ledger_stores import LedgerStores
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import MetadataUnavailableError, NoSuchLedgerError
-from rhumbline.core.protocol.ledger_ids import id_range_of
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.tests.support.fakes.ledger_numbers import create

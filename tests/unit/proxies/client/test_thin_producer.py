@@ -103,7 +103,7 @@ async def test_graceful_stop_is_invisible_to_producers(log: LogWorld) -> None:
     for n in range(400):
         began = loop.time()
         if n == 100:
-            owner = await world.proxies["one:1"].writes.claims.owner("test", "s")
+            owner = await world.proxies["one:1"].claims.owner("test", "s")
             assert owner is not None
             stopping = loop.create_task(world.proxies[owner.address].stop())
         await writer.append(b"%d" % n)

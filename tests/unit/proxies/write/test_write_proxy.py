@@ -75,7 +75,7 @@ async def test_home_region_is_preferred(log: LogWorld) -> None:
     for n in range(8):
         stream = f"s{n}"
         await log.namespace.create_stream(stream)
-        await world.proxies["e1:1"].writes.claims.set_home("test", stream, "west")
+        await world.proxies["e1:1"].claims.set_home("test", stream, "west")
         refused = await world.append("e1:1", an_item(stream, b"x"))
         assert isinstance(refused, NotOwnerError) and refused.owner == "w1:1"
         await world.append_ok("w1:1", an_item(stream, b"x"))
@@ -177,7 +177,7 @@ async def test_released_stream_can_be_taken_over_again(log: LogWorld) -> None:
     ids = {"namespace": "test", "stream": "s", "proxy": "one:1"}
     assert lines.fields("ownership released") == [ids]
     assert lines.events() == ["ownership released"]
-    assert await writes.claims.owner("test", "s") is None
+    assert await world.proxies["one:1"].claims.owner("test", "s") is None
     segments = await log.segments("s")
     assert [(one.is_completed, one.record_count) for one in segments] == [(True, 1)]
     assert (await world.append_ok("one:1", an_item("s", b"b"))).first > Dlsn(2, 0, -1)
@@ -268,9 +268,9 @@ async def test_stream_moves_when_its_home_region_changes(log: LogWorld) -> None:
     await world.start("e:1", region="east", config=config)
     await world.start("w:1", region="west", config=config)
     await log.namespace.create_stream("s")
-    await world.proxies["e:1"].writes.claims.set_home("test", "s", "east")
+    await world.proxies["e:1"].claims.set_home("test", "s", "east")
     await world.append_ok("e:1", an_item("s", b"x"))
-    await world.proxies["e:1"].writes.claims.set_home("test", "s", "west")
+    await world.proxies["e:1"].claims.set_home("test", "s", "west")
     await asyncio.sleep(3.5)
     refused = await world.append("e:1", an_item("s", b"y"))
     assert isinstance(refused, NotOwnerError) and refused.owner == "w:1"

@@ -1,13 +1,13 @@
 """The id ranges of metadata stores are disjoint and cover all ledger ids (rule LED-27)."""
 
 from rhumbline.core.metadata.cluster_layout import LEDGER_ID_MAX
-from rhumbline.core.metadata.ledger_store import high_bits_of
-from rhumbline.core.protocol.ledger_ids import (
+from rhumbline.core.metadata.ledger_ids import (
     GLOBAL_STORE,
     STORE_NUMBER_MAX,
     id_range_of,
     store_number_of,
 )
+from rhumbline.core.metadata.ledger_store import high_bits_of
 
 
 def test_ranges_are_disjoint_and_cover_all_ids() -> None:

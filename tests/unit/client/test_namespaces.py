@@ -1,0 +1,211 @@
+"""Namespaces in several metadata stores: found by name, without the global store if it is away."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from random import Random
+
+import pytest
+
+from rhumbline.backends.open_store import open_store
+from rhumbline.client import connect as connect_module
+from rhumbline.client.connect import Client
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.metadata.cluster_layout import initialise_cluster
+from rhumbline.core.metadata.join_regional_store import join_regional_store
+from rhumbline.core.protocol.bookie_id import Region
+from rhumbline.core.protocol.errors import (
+    ClosedError,
+    ConfigurationError,
+    MetadataUnavailableError,
+    NamespaceExistsError,
+    NoSuchNamespaceError,
+    WrongClusterError,
+)
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
+from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
+
+AWAY = "etcd://127.0.0.1:1/"
+"""Nothing listens there."""
+
+POLICY = StreamPolicy()
+EAST, WEST = Region("east"), Region("west")
+_clusters = count(1)
+
+
+class Stores:
+    """The URIs of a cluster's stores: the global one and those of east and west."""
+
+    def __init__(self) -> None:
+        number = next(_clusters)
+        self.uri = f"memory:namespaces-{number}"
+        self.regional = {name: f"memory:namespaces-{number}-{name}" for name in ("east", "west")}
+
+    async def start(self, seed: int = 1) -> "Stores":
+        store = await open_store(self.uri)
+        await initialise_cluster(store, Random(seed))
+        for region, uri in self.regional.items():
+            regional = await open_store(uri)
+            await join_regional_store(store, regional, region, Runtime(FixedClock(), Random(seed)))
+            await regional.close()
+        await store.close()
+        return self
+
+    @asynccontextmanager
+    async def client(
+        self, region: str | None, *known: str, uri: str | None = None
+    ) -> AsyncIterator[Client]:
+        """Open a client in a region whose settings contain the stores of ``known`` regions."""
+        regional = {name: self.regional[name] for name in known or self.regional}
+        client = Client(
+            uri or self.uri,
+            region=region,
+            moves_data=False,
+            metadata_timeout_ms=1_000,
+            regional_metadata=regional,
+        )
+        async with client:
+            yield client
+
+
+async def listed(client: Client) -> list[tuple[str, str | None]]:
+    return [(name, region) async for name, region in client.namespaces.all()]
+
+
+async def test_namespaces_of_all_stores_are_used_by_their_names() -> None:
+    stores = await Stores().start()
+    async with stores.client("east") as east, stores.client("west") as west:
+        await east.namespaces.create("everywhere", POLICY)
+        await east.namespaces.create("local", POLICY, EAST)
+        await east.namespaces.create("far", POLICY, WEST)
+        with pytest.raises(NamespaceExistsError):
+            await west.namespaces.create("local", POLICY, WEST)
+        for client in (east, west):
+            for name in ("everywhere", "local", "far"):
+                assert name in [found for found, _ in await listed(client)]
+                await client.namespace(name).policy()
+            assert (await client.namespaces.find("local")).store_region == "east"
+            assert (await client.namespaces.find("everywhere")).store_region is None
+        await east.namespace("local").create_stream("s")
+        assert await west.namespace("local").streams() == ["s"]
+        assert await listed(west) == [("everywhere", None), ("far", "west"), ("local", "east")]
+        await west.namespace("local").delete_stream("s")
+        await west.namespaces.delete("local")
+        await west.namespaces.delete("everywhere")
+        assert await listed(east) == [("far", "west")]
+        with pytest.raises(NoSuchNamespaceError):
+            await east.namespaces.delete("local")
+
+
+async def test_an_open_namespace_never_changes_its_store() -> None:
+    stores = await Stores().start()
+    async with stores.client("east") as client:
+        await client.namespaces.create("moving", POLICY, EAST)
+        before = client.namespace("moving")
+        await before.policy()
+        await client.namespaces.delete("moving")
+        await client.namespaces.create("moving", POLICY)
+        with pytest.raises(NoSuchNamespaceError):
+            await before.policy()
+        await client.namespace("moving").policy()
+
+
+async def test_a_watch_is_set_before_the_store_is_found() -> None:
+    stores = await Stores().start()
+    async with stores.client("east") as client:
+        await client.namespaces.create("local", POLICY, EAST)
+        namespace = client.namespace("local")
+        seen, path = asyncio.Event(), "/rhumbline/namespaces/local"
+        closed = namespace.store.watch(path, pytest.fail)
+        closed.close()
+        watch = namespace.store.watch(path, seen.set)
+        value = await namespace.store.get(path)
+        await namespace.store.put(path, value.data)
+        async with asyncio.timeout(10):
+            await seen.wait()
+        watch.close()
+
+
+async def test_a_region_that_is_cut_off_uses_its_own_namespaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connect_module, "GLOBAL_WAIT_MS", 50)
+    stores = await Stores().start()
+    async with stores.client("west") as client:
+        await client.namespaces.create("local", POLICY, EAST)
+        await client.namespaces.create("everywhere", POLICY)
+    with recorded_log("rhumbline.client.connect") as log:
+        async with stores.client("east", uri=AWAY) as client:
+            assert log.events() == ["global store unavailable"]
+            assert await listed(client) == [("local", "east")]
+            await client.namespace("local").create_stream("s")
+            assert await client.namespace("local").streams() == ["s"]
+            assert client.statistics()["ledgers"]["open_handles"] == 0
+            with pytest.raises(MetadataUnavailableError):
+                await client.namespace("everywhere").policy()
+            with pytest.raises(MetadataUnavailableError):
+                await client.namespaces.create("other", POLICY, EAST)
+            with pytest.raises(MetadataUnavailableError):
+                assert client.directory
+    with pytest.raises(MetadataUnavailableError):
+        async with stores.client("north", uri=AWAY):
+            pass
+
+
+async def test_an_unreachable_regional_store_hides_no_namespace() -> None:
+    """The global store alone would answer that the namespace is not there."""
+    stores = await Stores().start()
+    async with stores.client("west") as client:
+        await client.namespaces.create("everywhere", POLICY)
+        await client.namespaces.create("local", POLICY, EAST)
+    stores.regional["east"] = AWAY
+    async with stores.client("west") as client:
+        await client.namespace("everywhere").policy()
+        with pytest.raises(MetadataUnavailableError):
+            await client.namespace("local").policy()
+    with pytest.raises(MetadataUnavailableError):
+        async with stores.client("east"):
+            pass
+
+
+async def test_a_store_that_is_not_in_the_settings_is_named() -> None:
+    stores = await Stores().start()
+    async with stores.client("west") as client:
+        await client.namespaces.create("local", POLICY, EAST)
+    async with stores.client("west", "west") as client:
+        with pytest.raises(ConfigurationError, match="store of region east is not in the settings"):
+            await client.namespace("local").policy()
+    async with Client(stores.uri, region="west", moves_data=False) as client:
+        with pytest.raises(NoSuchNamespaceError, match="metadata store of region east"):
+            await client.namespace("local").policy()
+
+
+async def test_a_wrong_regional_store_is_refused() -> None:
+    stores, other = await Stores().start(), await Stores().start(2)
+    stores.regional["east"] = stores.regional["west"]
+    with pytest.raises(WrongClusterError, match="store of region west, not of east"):
+        async with stores.client("east"):
+            pass
+    stores.regional["east"] = other.regional["east"]
+    with pytest.raises(WrongClusterError, match="but the other metadata stores belong to"):
+        async with stores.client("east"):
+            pass
+
+
+async def test_a_client_of_a_regional_store_alone_issues_ids_of_its_range() -> None:
+    """Otherwise an operator who names this store by --metadata would create colliding ledgers."""
+    stores = await Stores().start()
+    async with Client(stores.regional["west"], region="west", moves_data=False) as client:
+        assert await client.ledger_store.next_id() == 2 << 48
+
+
+async def test_a_closed_client_refuses_everything() -> None:
+    stores = await Stores().start()
+    async with stores.client("east") as client:
+        pass
+    with pytest.raises(ClosedError):
+        client.namespace("local")
+    with pytest.raises(ClosedError):
+        assert client.store
