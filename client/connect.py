@@ -4,7 +4,7 @@ A client combines, for one process, the namespaces of a cluster and, for each me
 store, the bookie directory and the ledger client. Nothing is opened before ``async with``.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -225,6 +225,11 @@ class Client(ClosesAtExit):
     def namespaces(self) -> Namespaces:
         """All namespaces of the cluster, in all of its metadata stores."""
         return Namespaces(self.runtime, self.region, lambda: self.global_store, self._regional)
+
+    @property
+    def regional_regions(self) -> Sequence[Region]:
+        """The regions whose metadata stores are in the settings."""
+        return tuple(self._regional)
 
     def late_global_store(self) -> MetadataStore:
         """Return the global metadata store as one that is unavailable until it can be opened."""

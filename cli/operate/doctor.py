@@ -9,15 +9,22 @@ from typing import NamedTuple
 import click
 
 from ...client.connect import Client
+from ...client.store_client import StoreClient
 from ...client.units import show_count, show_ms
 from ...core.bookie.start_record import decode
 from ...core.ledger.connection.bookie_link import address_for
 from ...core.log.metadata.ledger_policies import own_policy
 from ...core.log.metadata.oldest_segments import OverdueData
-from ...core.log.namespace import list_namespaces
 from ...core.log.policy import StreamPolicy
+from ...core.metadata.regional_store_records import read_regional_stores
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.errors import ConfigurationError, NoSuchStreamError, RhumblineError
+from ...core.protocol.errors import (
+    ConfigurationError,
+    NoSuchNamespaceError,
+    NoSuchStreamError,
+    RhumblineError,
+    UnavailableError,
+)
 from ...core.protocol.placement import in_regions, parse_spread_rule
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.task_store import TaskStore
@@ -64,6 +71,7 @@ async def doctor(session: CommandSession) -> None:
             store = f"{client.store.uri}, instance {client.instance_id}"
             findings.append(Finding("metadata store", "ok", store))
             findings.append(await _region(client))
+            findings += [finding async for finding in _regional_stores(client)]
             findings += [finding async for finding in _bookies(client)]
             findings += [finding async for finding in _namespaces(client)]
             findings.append(await _retention(client, bool(session.settings.cluster.cold)))
@@ -76,6 +84,31 @@ async def doctor(session: CommandSession) -> None:
     print_rows(rows, session.output, empty="nothing was checked")
     if any(finding.verdict == "fault" for finding in findings):
         sys.exit(1)
+
+
+async def _regional_stores(client: Client) -> AsyncIterator[Finding]:
+    """Check the metadata stores of the regions, and that their bookies are registered there."""
+    directory = client.directory
+    writable = {bookie: await directory.region_of(bookie) for bookie in await directory.writable()}
+    configured = client.regional_regions
+    for region in await read_regional_stores(client.store):
+        if region not in configured:
+            detail = "is not in cluster.regional_metadata: its namespaces cannot be used from here"
+            yield Finding(f"metadata store of {region}", "warning", detail)
+    for region in configured:
+        subject = f"metadata store of {region}"
+        try:
+            store = await client.namespaces.store_of(region)
+            registered = await store.directory.writable()
+        except RhumblineError as error:
+            yield Finding(subject, "fault", str(error))
+            continue
+        missing = [b for b, of in writable.items() if of == region and b not in registered]
+        if missing:
+            detail = f"{store.store.uri}: not registered there, restart with its setting: "
+            yield Finding(subject, "warning", detail + ", ".join(missing))
+        else:
+            yield Finding(subject, "ok", f"{store.store.uri}, {len(registered)} bookies")
 
 
 async def _region(client: Client) -> Finding:
@@ -126,17 +159,24 @@ async def _recorded_limbo(client: Client, bookie: BookieId) -> str:
 
 
 async def _namespaces(client: Client) -> AsyncIterator[Finding]:
-    names = await list_namespaces(client.store)
+    names = [name async for name, _ in client.namespaces.all()]
     if not names:
         yield Finding("namespaces", "warning", "none exists; see `rhumbline namespace create`")
     for name in names:
-        policy = await client.namespace(name).policy()
-        yield await _check_writable(client, name, policy)
+        try:
+            store = await client.namespaces.find(name)
+            policy = await client.namespace_of(store, name).policy()
+        except (ConfigurationError, NoSuchNamespaceError, UnavailableError) as error:
+            yield Finding(f"namespace {name}", "warning", f"cannot be examined: {error}")
+        else:
+            yield await _check_writable(client, store, name, policy)
 
 
-async def _check_writable(client: Client, name: str, policy: StreamPolicy) -> Finding:
+async def _check_writable(
+    client: Client, store: StoreClient, name: str, policy: StreamPolicy
+) -> Finding:
     """Check that a new segment could be created now."""
-    candidates = await client.directory.snapshot()
+    candidates = await store.directory.snapshot()
     try:
         RegionAwarePlacement().new_ensemble(
             policy.quorum,
@@ -153,12 +193,18 @@ async def _check_writable(client: Client, name: str, policy: StreamPolicy) -> Fi
 async def _retention(client: Client, has_cold_store: bool) -> Finding:
     """Check that old data is deleted: a process does it, and nothing is overdue for long."""
     wanting, with_archive, late = 0, 0, list[_Late]()
-    for name in await list_namespaces(client.store):
-        namespace = client.namespace(name)
-        default = await namespace.policy()
+    stores = {"global": client.global_store}
+    async for name, region in client.namespaces.all():
+        try:
+            store = await client.namespaces.find(name)
+            namespace = client.namespace_of(store, name)
+            default = await namespace.policy()
+        except (ConfigurationError, NoSuchNamespaceError, UnavailableError):
+            continue  # reported above
+        stores[region or "global"] = store
         for stream in await namespace.streams(limit=_STREAMS_MAX):
             try:
-                policy = await own_policy(client.store, name, stream) or default
+                policy = await own_policy(store.store, name, stream) or default
                 overdue = await namespace.find_overdue(stream)
             except NoSuchStreamError:
                 continue  # deleted meanwhile
@@ -176,9 +222,11 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
             f"{first.data.reason}"
         )
         is_late = first.overdue_ms > first.policy.purge_grace_ms + _LATE_MS
-    if (wanting or late) and await TaskStore(client.store).auditor() is None:
-        detail += "; no repair process runs, which deletes it: start `rhumbline repair run`"
-        is_late = True
+    for where, store in stores.items() if wanting or late else ():
+        if await TaskStore(store.store).auditor() is None:
+            detail += "; no repair process runs, which deletes it: start `rhumbline repair run`"
+            detail += "" if where == "global" else f" in region {where}"
+            is_late = True
     if with_archive and not has_cold_store:
         limiting = show_count(with_archive, "stream limits", "streams limit")
         detail += (

@@ -6,15 +6,17 @@ progress. It can be interrupted and repeated at any time.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from ...backends.open_store import open_store
 from ...client.units import show_bytes, show_count, show_ms
 from ...core.metadata.ledger_store import LedgerStore
+from ...core.metadata.regional_store_records import open_regional_store
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError
 from ...regions.repair.progress import (
@@ -67,6 +69,33 @@ async def opened(session: CommandSession) -> AsyncIterator[Cluster]:
             yield Cluster(directory, LedgerStore(store), TaskStore(store))
         finally:
             directory.close()
+
+
+@asynccontextmanager
+async def opened_stores(session: CommandSession) -> AsyncIterator[tuple[Cluster, ...]]:
+    """Open the selected store of the cluster, and the regional stores of the settings after it.
+
+    The states of a bookie are in each store that knows the bookie (rule RPR-21). Raises
+    MetadataUnavailableError if one of them cannot be reached: the command is repeated later, or
+    given for the other stores by --metadata.
+    """
+    settings = session.settings.cluster
+    async with AsyncExitStack() as closing:
+        clusters = [await closing.enter_async_context(opened(session))]
+        for region, uri in settings.regional_metadata:
+            if uri != settings.metadata:
+                store = await open_store(uri, timeout_ms=settings.metadata_timeout_ms)
+                closing.push_async_callback(store.close)
+                await open_regional_store(store, region)
+                directory = SteeredDirectory(store)
+                closing.callback(directory.close)
+                clusters.append(Cluster(directory, LedgerStore(store), TaskStore(store)))
+        yield tuple(clusters)
+
+
+async def _knowing(clusters: Sequence[Cluster], bookie: BookieId) -> list[Cluster]:
+    """Return the stores that know the bookie."""
+    return [found for found in clusters if bookie in await found.directory.all_known()]
 
 
 def drain_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,8 +185,9 @@ def describe(found: RemainingCopies, first: RemainingCopies, elapsed_s: float) -
 @runs
 async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
     """Move all data off a bookie, which gets no new data. Safe to repeat."""
-    async with opened(session) as cluster:
-        await _drain(session, cluster, await cluster.find(bookie), force=force, no_wait=no_wait)
+    async with opened_stores(session) as clusters:
+        bookie_id = await clusters[0].find(bookie)
+        await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
 
 
 @click.command()
@@ -166,9 +196,10 @@ async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool
 @runs
 async def undrain(session: CommandSession, bookie: str) -> None:
     """Let a bookie accept new data again."""
-    async with opened(session) as cluster:
-        bookie_id = await cluster.find(bookie)
-        await cluster.set(lambda states: states.with_bookie(bookie_id, None))
+    async with opened_stores(session) as clusters:
+        bookie_id = await clusters[0].find(bookie)
+        for cluster in await _knowing(clusters, bookie_id):
+            await cluster.set(lambda states: states.with_bookie(bookie_id, None))
         print_message(f"{bookie_id} accepts new data")
 
 
@@ -179,33 +210,47 @@ async def undrain(session: CommandSession, bookie: str) -> None:
 @runs
 async def decommission(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
     """Move all data off a bookie, up or down, and remove it from the cluster permanently."""
-    async with opened(session) as cluster:
+    async with opened_stores(session) as clusters:
+        cluster = clusters[0]
         bookie_id = await cluster.find(bookie)
-        await _drain(session, cluster, bookie_id, force=force, no_wait=no_wait)
+        knowing = await _knowing(clusters, bookie_id)
+        await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
         if no_wait:
             return
-        await cluster.directory.delete_cookie(bookie_id)
+        for known_by in reversed(knowing):  # the cookie in the global store is the one that counts
+            await known_by.directory.delete_cookie(bookie_id)
         up = [*await cluster.directory.writable(), *await cluster.directory.read_only()]
         if bookie_id in up:
             print_message(
                 f"{bookie_id} is decommissioned; stop its process now, it cannot be restarted"
             )
         else:
-            await cluster.set(lambda states: states.with_bookie(bookie_id, None))
+            for known_by in knowing:
+                await known_by.set(lambda states: states.with_bookie(bookie_id, None))
             print_message(f"{bookie_id} is decommissioned")
 
 
 async def _drain(
-    session: CommandSession, cluster: Cluster, bookie: BookieId, *, force: bool, no_wait: bool
+    session: CommandSession,
+    clusters: Sequence[Cluster],
+    bookie: BookieId,
+    *,
+    force: bool,
+    no_wait: bool,
 ) -> None:
     def is_leaving(candidate: BookieId, _: object) -> bool:
         return candidate == bookie
 
-    await check_there_is_room(cluster, is_leaving, force=force)
-    up = [*await cluster.directory.writable(), *await cluster.directory.read_only()]
+    knowing = await _knowing(clusters, bookie)
+    for cluster in knowing:
+        await check_there_is_room(cluster, is_leaving, force=force)
+    directory = clusters[0].directory
+    up = [*await directory.writable(), *await directory.read_only()]
     state = PlacementState.DRAINED if bookie in up else PlacementState.OFFLINE
-    await cluster.set(lambda states: states.with_bookie(bookie, state))
+    for cluster in knowing:
+        await cluster.set(lambda states: states.with_bookie(bookie, state))
     print_message(f"{bookie} is {state.value}: it gets no new data")
     if not no_wait:
-        await watch(session, cluster, is_leaving)
+        for cluster in knowing:
+            await watch(session, cluster, is_leaving)
         print_message(f"{bookie} is empty")

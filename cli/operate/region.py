@@ -1,6 +1,7 @@
 """``rhumbline region``: ls, disallow, drain, offline, undrain."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
@@ -9,7 +10,7 @@ from ...core.protocol.errors import InvalidArgumentError
 from ...regions.states import PlacementState
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_rows
-from .draining import Cluster, check_there_is_room, drain_options, opened, watch
+from .draining import Cluster, check_there_is_room, drain_options, opened, opened_stores, watch
 
 
 @click.group()
@@ -47,8 +48,8 @@ async def ls(session: CommandSession) -> None:
 @runs
 async def disallow(session: CommandSession, name: str) -> None:
     """Place no new data in the region; existing data stays readable."""
-    async with opened(session) as cluster:
-        await _set(cluster, name, PlacementState.DISALLOWED)
+    async with opened_stores(session) as clusters:
+        await _set(clusters, name, PlacementState.DISALLOWED)
 
 
 @region.command()
@@ -58,16 +59,19 @@ async def disallow(session: CommandSession, name: str) -> None:
 @runs
 async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) -> None:
     """Move all data out of the region. Safe to repeat."""
-    async with opened(session) as cluster:
-        place = await _find(cluster, name)
+    async with opened_stores(session) as clusters:
+        place = await _find(clusters[0], name)
+        knowing = await _knowing(clusters, place)
 
         def is_leaving(_: BookieId, its_region: Region | None) -> bool:
             return its_region == place
 
-        await check_there_is_room(cluster, is_leaving, force=force)
-        await _set(cluster, name, PlacementState.DRAINED)
+        for cluster in knowing:
+            await check_there_is_room(cluster, is_leaving, force=force)
+        await _set(clusters, name, PlacementState.DRAINED)
         if not no_wait:
-            await watch(session, cluster, is_leaving)
+            for cluster in knowing:
+                await watch(session, cluster, is_leaving)
             print_message(f"region {place} is empty")
 
 
@@ -77,8 +81,8 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
 @runs
 async def offline(session: CommandSession, name: str) -> None:
     """Declare a long outage of the region: its copies count as lost and are replaced elsewhere."""
-    async with opened(session) as cluster:
-        await _set(cluster, name, PlacementState.OFFLINE)
+    async with opened_stores(session) as clusters:
+        await _set(clusters, name, PlacementState.OFFLINE)
 
 
 @region.command()
@@ -87,8 +91,8 @@ async def offline(session: CommandSession, name: str) -> None:
 @runs
 async def undrain(session: CommandSession, name: str) -> None:
     """Return the region to normal: it gets new data, and repair places copies there again."""
-    async with opened(session) as cluster:
-        await _set(cluster, name, None)
+    async with opened_stores(session) as clusters:
+        await _set(clusters, name, None)
 
 
 def _shown(state: PlacementState | None) -> str:
@@ -105,9 +109,21 @@ async def _find(cluster: Cluster, name: str) -> Region:
     return Region(name)
 
 
-async def _set(cluster: Cluster, name: str, state: PlacementState | None) -> None:
-    place = await _find(cluster, name)
-    await cluster.set(lambda states: states.with_region(place, state))
+async def _knowing(clusters: Sequence[Cluster], place: Region) -> list[Cluster]:
+    """Return the first store, and those of the others that know a bookie of the region."""
+    found = list(clusters[:1])
+    for cluster in clusters[1:]:
+        directory = cluster.directory
+        regions = [await directory.region_of(bookie) for bookie in await directory.all_known()]
+        if place in regions:
+            found.append(cluster)
+    return found
+
+
+async def _set(clusters: Sequence[Cluster], name: str, state: PlacementState | None) -> None:
+    place = await _find(clusters[0], name)
+    for cluster in await _knowing(clusters, place):
+        await cluster.set(lambda states: states.with_region(place, state))
     print_message(
         f"region {place} accepts new data"
         if state is None
