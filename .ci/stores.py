@@ -1,8 +1,8 @@
 """Runs every test of the metadata stores and prints a table with a column for each store.
 
-`python .ci/stores.py` (or `make stores`). The column `fdb` has results only if
-RHUMBLINE_FDB_CLUSTER_FILE names a FoundationDB cluster; the column `fdb model` is for the model of
-FoundationDB that the tests bring along.
+`python .ci/stores.py` (or `make stores`). The column `fdb` has results only if FoundationDB is
+installed, RHUMBLINE_FDB_HOME names the folder of its programs, or RHUMBLINE_FDB_CLUSTER_FILE names
+a cluster; the column `fdb model` is for the model of FoundationDB that the tests bring along.
 """
 
 import os
@@ -17,7 +17,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from pathlib import Path
 
-from rhumbline.tests.support.servers import installs, store_locations
+from rhumbline.tests.support.servers import fdb_servers, installs, store_locations
 from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
 
 MODEL = "fdb model"
@@ -27,8 +27,10 @@ SUITES = {
     "kit: random programs": "contract.backends.test_store_model",
     "faults on the way": "contract.backends.test_store_network_faults",
     "faults of servers": "contract.backends.test_store_server_faults",
+    "faults of servers, fdb": "contract.backends.test_fdb_faults",
     "faults of processes": "contract.backends.test_sqlite_processes",
     "TLS, passwords": "contract.backends.test_store_authentication",
+    "TLS, fdb": "contract.backends.test_fdb_tls",
     "fences, migrations": "contract.backends.test_live_migrations",
     "3 regions": "integration.stores.test_stream_on_every_store",
     "store away": "integration.stores.test_metadata_outage",
@@ -117,9 +119,11 @@ def versions() -> dict[str, str]:
         server.start()
         found[name] = f"{name} {server.version()}"
         server.remove()
-    file = os.environ.get(store_locations.FDB_CLUSTER_FILE)
-    skipped = f"skipped: {store_locations.FDB_CLUSTER_FILE} does not name a FoundationDB cluster"
-    found["fdb"] = f"FoundationDB, cluster file {file}" if file else skipped
+    try:
+        found["fdb"] = f"FoundationDB {fdb_servers.find_programs().version()}"
+    except installs.NotInstalledError as reason:
+        file = os.environ.get(store_locations.FDB_CLUSTER_FILE)
+        found["fdb"] = f"FoundationDB, cluster file {file}" if file else f"skipped: {reason}"
     return found
 
 

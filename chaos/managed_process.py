@@ -20,6 +20,8 @@ from typing import Self
 from ..core.protocol.errors import UnavailableError
 
 _PACKAGE = __package__.partition(".")[0]
+_FDB_HOME = "RHUMBLINE_FDB_HOME"
+"""It names the folder of a library that this process and its children load alike."""
 _POLL_S = 0.02
 _KILL_S_MAX = 30.0
 _LOG_LINES = 15
@@ -50,8 +52,12 @@ def rhumbline_command(*arguments: str) -> list[str]:
 
 
 def bare_environment() -> dict[str, str]:
-    """Return the environment of this process without the variables of Rhumbline."""
-    return {key: text for key, text in os.environ.items() if not key.startswith("RHUMBLINE_")}
+    """Return the environment of this process without the settings of Rhumbline."""
+    return {
+        key: text
+        for key, text in os.environ.items()
+        if key == _FDB_HOME or not key.startswith("RHUMBLINE_")
+    }
 
 
 class ManagedProcess:
@@ -59,7 +65,7 @@ class ManagedProcess:
 
     ``command`` may be changed between two starts. ``ready`` tells when it serves: a function that
     may block for a moment, or a regular expression to be found in the output. The environment is
-    that of this process without the variables of Rhumbline, plus ``environ``. With ``has_input``
+    that of this process without the settings of Rhumbline, plus ``environ``. With ``has_input``
     the program reads what ``write_line`` sends; with ``has_output`` its standard output is read by
     ``read_line`` instead of logged. As a context manager the process runs within the block.
     """

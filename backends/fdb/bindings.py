@@ -85,7 +85,7 @@ class Bindings(Protocol):
 
     @property
     def hint(self) -> str:
-        """A possible reason why the cluster never responded, to be appended to an error; or empty."""
+        """A possible reason why the cluster never responded, for the texts of errors."""
         ...
 
     def transaction(self) -> FdbTransaction:

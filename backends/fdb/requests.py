@@ -59,7 +59,7 @@ class DeferredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The result of reads at one version: rows, and names of children with the limit of the listing."""
+    """Rows that were read at one version, and names of children with the limit of the listing."""
 
     values: dict[bytes, bytes | None] = field(default_factory=dict)
     listings: dict[str, tuple[int, list[str]]] = field(default_factory=dict)

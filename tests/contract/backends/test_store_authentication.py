@@ -7,21 +7,19 @@ import asyncio
 import re
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rhumbline.backends.conformance.assertions import ChangeSignal, eventually
-from rhumbline.backends.open_store import open_store
 from rhumbline.chaos.lab.ports import free_port
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
     RhumblineError,
     UnauthorizedError,
 )
-from rhumbline.core.runtime.metadata_store import Create, MetadataStore
+from rhumbline.tests.support.processes.store_user import opened, use
 from rhumbline.tests.support.servers import metadata_servers
 from rhumbline.tests.support.servers.certificates import CLIENT, Certificates, Pair, certificates
 from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
@@ -37,35 +35,6 @@ REFUSED_MS = 700
 @pytest.fixture(scope="module")
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return certificates(tmp_path_factory.mktemp("tls") / "made")
-
-
-@asynccontextmanager
-async def opened(uri: str, timeout_ms: int = 10_000) -> AsyncIterator[MetadataStore]:
-    store = await open_store(uri, timeout_ms=timeout_ms)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def use(uri: str) -> None:
-    """Use every kind of call: values, transactions, sequential nodes, sessions, watches."""
-    async with opened(uri) as store, opened(uri) as other:
-        path, version = await store.create("/a/b", b"1")
-        changes = ChangeSignal()
-        other.watch("/a", changes.notify, prefix=True)
-        await changes.drain()
-        await store.put(path, b"2", expect=version)
-        await changes.wait_notified("a change")
-        assert (await other.get(path)).data == b"2"
-        await store.txn([Create("/c"), Create("/d/e")])
-        numbered = [(await store.create("/q/n-", sequential=True))[0] for _ in range(2)]
-        assert sorted(set(numbered)) == numbered
-        session = await store.session(2_000)
-        await store.create("/claim", ephemeral=session)
-        assert "claim" in await other.children("/")
-        await session.close()
-        assert "claim" not in await other.children("/")
 
 
 async def refused(uri: str, error: type[RhumblineError]) -> str:

@@ -179,6 +179,17 @@ class ModelCluster:
             self.watches.setdefault(key, []).append((seen, future))
 
 
+class _Read(NamedTuple):
+    """A range that was read, except keys that the transaction itself had written before."""
+
+    begin: bytes
+    end: bytes
+    own: frozenset[bytes] = frozenset()
+
+    def covers(self, key: bytes) -> bool:
+        return self.begin <= key < self.end and key not in self.own
+
+
 class Options:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -202,7 +213,7 @@ class ModelTransaction:
         self._version: int | None = None
         self._version_at: float | None = None
         self._began = 0.0
-        self._reads: list[tuple[bytes, bytes]] = []
+        self._reads: list[_Read] = []
         self._writes: dict[bytes, bytes | None] = {}
         self._stamped: dict[bytes, int] = {}
         self._watches: list[tuple[bytes, Future]] = []
@@ -220,7 +231,7 @@ class ModelTransaction:
         if key in self._writes:
             return self._writes[key]
         version = self._read_version()
-        self._reads.append((key, key + b"\x00"))
+        self._reads.append(_Read(key, key + b"\x00"))
         return self._cluster.at(key, version)
 
     def _get_range(
@@ -261,7 +272,8 @@ class ModelTransaction:
         pairs = [Pair(key, merged[key]) for key in sorted(merged)]
         found = pairs[: min(limit, page)]
         is_whole = len(found) == len(pairs)
-        self._reads.append((begin, end if is_whole else found[-1].key + b"\x00"))
+        until = end if is_whole else found[-1].key + b"\x00"
+        self._reads.append(_Read(begin, until, frozenset(self._writes)))
         return found, len(found), not is_whole
 
     def set(self, key: bytes, value: bytes) -> None:
@@ -352,7 +364,7 @@ class ModelTransaction:
             if written <= version:
                 return False
             for key in keys:
-                if any(begin <= key < end for begin, end in self._reads):
+                if any(read.covers(key) for read in self._reads):
                     return True
         return False
 

@@ -1,7 +1,8 @@
 """Metadata stores for tests, each with a way to make it unavailable.
 
-FoundationDB is used if RHUMBLINE_FDB_CLUSTER_FILE names a cluster. It can be made unavailable if
-RHUMBLINE_FDB_SERVER_PID is the id of its only server process, which SIGSTOP then stops.
+FoundationDB is used if it is installed or RHUMBLINE_FDB_HOME names its programs (see
+``fdb_servers``). Otherwise it is used if RHUMBLINE_FDB_CLUSTER_FILE names a cluster, and can be
+made unavailable if RHUMBLINE_FDB_SERVER_PID is the id of its only server process, for SIGSTOP.
 """
 
 import os
@@ -17,7 +18,8 @@ import pytest
 
 from rhumbline.tests.support.fakes.fdb_bindings import fake_fdb
 from rhumbline.tests.support.fakes.fdb_model import ModelCluster
-from rhumbline.tests.support.servers import installs, metadata_servers
+from rhumbline.tests.support.servers import fdb_servers, installs, metadata_servers
+from rhumbline.tests.support.servers.fdb_servers import FdbCluster
 from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
 
 FDB_CLUSTER_FILE = "RHUMBLINE_FDB_CLUSTER_FILE"
@@ -96,23 +98,55 @@ class FreezableServer:
 
 
 class FdbLocation:
-    """A new directory in the FoundationDB cluster that the environment names."""
+    """A new directory in a FoundationDB cluster of one process.
 
-    def __init__(self) -> None:
-        self.uri = fdb_uri(unique_name())
-        self.name = "FoundationDB"
+    The cluster is one of its own, whose process is killed or frozen in an outage. If only a cluster
+    file is known, it is a directory in that cluster, whose process can be frozen.
+    """
+
+    def __init__(self, *, is_frozen: bool) -> None:
+        self._is_frozen = is_frozen
         self._is_away = False
+        self._cluster: FdbCluster | None = None
+        try:
+            self._cluster = FdbCluster()
+        except installs.NotInstalledError:
+            self.uri = fdb_uri(unique_name())
+            self.name = "FoundationDB"
+        else:
+            self._cluster.start()
+            self.uri = self._cluster.uri(unique_name())
+            self.name = f"FoundationDB, {'SIGSTOP' if is_frozen else 'killed'}"
 
     def make_unavailable(self) -> None:
-        pid = os.environ.get(FDB_SERVER_PID)
-        if not pid:
-            pytest.skip(f"{FDB_SERVER_PID} does not name a FoundationDB server that may be stopped")
-        os.kill(int(pid), signal.SIGSTOP)
+        if self._cluster is None:
+            os.kill(self._process_id(), signal.SIGSTOP)
+        elif self._is_frozen:
+            self._cluster.servers[0].pause()
+        else:
+            self._cluster.servers[0].kill()
         self._is_away = True
 
     def make_available(self) -> None:
-        if self._is_away:
-            os.kill(int(os.environ[FDB_SERVER_PID]), signal.SIGCONT)
+        if not self._is_away:
+            return
+        if self._cluster is None:
+            os.kill(self._process_id(), signal.SIGCONT)
+        elif self._is_frozen:
+            self._cluster.servers[0].resume()
+        else:
+            self._cluster.servers[0].launch()
+        self._is_away = False
+
+    def remove(self) -> None:
+        if self._cluster is not None:
+            self._cluster.remove()
+
+    def _process_id(self) -> int:
+        number = os.environ.get(FDB_SERVER_PID)
+        if not number:
+            pytest.skip(f"{FDB_SERVER_PID} does not name a FoundationDB server that may be stopped")
+        return int(number)
 
 
 class FdbModelLocation:
@@ -132,13 +166,16 @@ class FdbModelLocation:
 
 
 def fdb_uri(directory: str) -> str:
-    """Return the URI of a directory in a real cluster; skip the test if there is no cluster.
+    """Return the URI of a directory in a real cluster that is not disturbed; or skip the test.
 
     FoundationDB cannot be installed on demand, since no package registry has it.
     """
-    file = os.environ.get(FDB_CLUSTER_FILE)
-    if not file:
-        pytest.skip(f"{FDB_CLUSTER_FILE} does not name a FoundationDB cluster")
+    try:
+        return fdb_servers.shared_cluster().uri(directory)
+    except installs.NotInstalledError as reason:
+        file = os.environ.get(FDB_CLUSTER_FILE)
+        if not file:
+            pytest.skip(str(reason))
     return f"fdb://{Path(file).resolve()}?dir=rhumbline-tests/{directory}"
 
 
@@ -157,6 +194,7 @@ KINDS = [
 FREEZABLE_KINDS = [
     pytest.param("zookeeper frozen", marks=ZOOKEEPER),
     pytest.param("etcd frozen", marks=ETCD),
+    "fdb frozen",
 ]
 
 
@@ -165,8 +203,6 @@ def store_location_of(kind: str, path: Path) -> Iterator[StoreLocation]:
     """Provide a location of one of ``KINDS`` or ``FREEZABLE_KINDS``; ``path`` is for files."""
     if kind == "sqlite":
         yield SqliteLocation(path)
-    elif kind == "fdb":
-        yield FdbLocation()
     elif kind == "fdb model":
         with fake_fdb() as bindings:
             yield FdbModelLocation(bindings.cluster)
@@ -178,7 +214,7 @@ def store_location_of(kind: str, path: Path) -> Iterator[StoreLocation]:
             location.remove()
 
 
-def _server_location(kind: str) -> ProxiedServer | FreezableServer:
+def _server_location(kind: str) -> ProxiedServer | FreezableServer | FdbLocation:
     try:
         match kind:
             case "zookeeper":
@@ -189,6 +225,8 @@ def _server_location(kind: str) -> ProxiedServer | FreezableServer:
                 return FreezableServer("zk", ZooKeeper())
             case "etcd frozen":
                 return FreezableServer("etcd", Etcd())
+            case "fdb" | "fdb frozen":
+                return FdbLocation(is_frozen=kind == "fdb frozen")
     except installs.NotInstalledError as reason:
         pytest.skip(str(reason))
     raise AssertionError(f"unknown kind of store {kind!r}")
