@@ -265,7 +265,7 @@ class WriteProxy:
         stream.home = await store.claims.home(stream.namespace, stream.name)
         stream.claim = await self._acquire_claim(stream, store, stream.home)
         namespace = self._namespaces(stream.namespace)
-        backoff = self._membership.new_backoff(_RETRY_MS_MIN, _RETRY_MS_MAX)
+        backoff = store.membership.new_backoff(_RETRY_MS_MIN, _RETRY_MS_MAX)
         while True:
             try:
                 writer = await namespace.open_writer(stream.name)
