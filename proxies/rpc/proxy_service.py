@@ -129,6 +129,7 @@ class ProxyService:
                     raise
                 store.membership.join_later(error)
         if not self._is_registered:
+            await self.leave()
             raise UnavailableError("the proxy could not register in any metadata store")
 
     async def hand_over(self) -> None:

@@ -8,6 +8,7 @@ from ...protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
     NoNodeError,
+    NoSuchNamespaceError,
     NoSuchStreamError,
 )
 from ...protocol.ledger_metadata import LedgerMetadata
@@ -39,9 +40,11 @@ async def namespace_policy(store: MetadataStore, namespace: str) -> StreamPolicy
     """Return the policy of a namespace. Raises like ``own_policy``."""
     try:
         value = await store.get(namespace_path(namespace))
+        return NamespaceRecord.decode(namespace, value.data).policy
     except NoNodeError as error:
         raise NoSuchStreamError(f"no namespace {namespace}") from error
-    return NamespaceRecord.decode(namespace, value.data).policy
+    except NoSuchNamespaceError as error:
+        raise NoSuchStreamError(str(error)) from error
 
 
 class LedgerPolicies:
