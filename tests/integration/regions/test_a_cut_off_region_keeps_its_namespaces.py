@@ -7,7 +7,7 @@ global store is unavailable for RHUMBLINE_AWAY_S seconds (default: 3).
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
-from rhumbline.core.protocol.errors import MetadataUnavailableError, TruncatedError
+from rhumbline.core.protocol.errors import RhumblineError, StreamExistsError, TruncatedError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.processes.process_cluster import rhumbline
@@ -117,6 +117,21 @@ async def read_until(reader: StreamReader, end: Dlsn) -> list[bytes]:
     return found
 
 
+async def eventually(work: Callable[[], Awaitable[object]]) -> None:
+    """Repeat ``work`` until the global store and the registrations in it are back."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await work()
+                return
+            except StreamExistsError:
+                return  # by the attempt before
+            except RhumblineError as error:
+                if not error.retryable:
+                    raise
+            await asyncio.sleep(0.1)
+
+
 async def append(namespace: Namespace, stream: str, first: int, count: int) -> Dlsn:
     """Open a writer, append numbered records of a kilobyte, close it; return the last position."""
     async with await namespace.open_writer(stream) as writer:
@@ -153,14 +168,9 @@ async def test_streams_of_the_region_are_used_as_if_nothing_happened(
                 await asyncio.sleep(max(0.0, AWAY_S - (time.monotonic() - began)))
             finally:
                 regions.location.make_available()
-            async with asyncio.timeout(60):
-                while True:
-                    try:
-                        await client.namespace(EVERYWHERE).create_stream("after")
-                        await append(client.namespace(EVERYWHERE), "after", 0, 3)
-                        break
-                    except MetadataUnavailableError:
-                        await asyncio.sleep(0.1)
+            everywhere = client.namespace(EVERYWHERE)
+            await eventually(lambda: everywhere.create_stream("after"))
+            await eventually(lambda: append(everywhere, "after", 0, 3))
             end = await append(local, "rolled", 1_000, 1)
             records = await read_until(await local.open_reader("rolled", EARLIEST), end)
             numbers = [int(record[:6]) for record in records]
