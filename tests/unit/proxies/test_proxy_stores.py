@@ -21,7 +21,7 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
 from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.claims import Claims
-from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.proxies.proxy_world import an_item
 
 
@@ -75,7 +75,6 @@ class Region:
         await self.service.leave()
 
 
-@in_world
 async def test_a_stream_is_claimed_in_the_store_of_its_namespace(log: LogWorld) -> None:
     region = await Region(log).start()
     for namespace in ("test", "local"):
@@ -94,7 +93,6 @@ async def test_a_stream_is_claimed_in_the_store_of_its_namespace(log: LogWorld) 
     assert await Claims(region.east).owner("local", "s") is None
 
 
-@in_world
 async def test_losing_one_session_gives_up_the_streams_of_that_store_only(log: LogWorld) -> None:
     region = await Region(log).start()
     for namespace in ("test", "local"):
@@ -115,7 +113,6 @@ async def test_losing_one_session_gives_up_the_streams_of_that_store_only(log: L
     await region.stop()
 
 
-@in_world
 async def test_a_proxy_starts_without_the_global_store_and_registers_there_later(
     log: LogWorld,
 ) -> None:
@@ -128,7 +125,6 @@ async def test_a_proxy_starts_without_the_global_store_and_registers_there_later
     await region.stop()
 
 
-@in_world
 async def test_a_proxy_without_any_store_does_not_start(log: LogWorld) -> None:
     region = await Region(log).start()
     log.store.inner.disconnect()
@@ -142,7 +138,6 @@ async def test_a_proxy_without_any_store_does_not_start(log: LogWorld) -> None:
     await region.stop()
 
 
-@in_world
 async def test_a_namespace_of_another_region_is_left_to_its_proxies(log: LogWorld) -> None:
     region = await Region(log).start()
     found = await region.append("far", b"a")

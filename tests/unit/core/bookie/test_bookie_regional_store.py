@@ -79,7 +79,7 @@ async def test_the_bookie_registers_in_both_stores() -> None:
         assert await local.region_of(bookie.bookie_id) == "east"
         assert await local.read_cookie(bookie.bookie_id) is not None
         bookie.set_read_only(True)
-        while await local.read_only() != [bookie.bookie_id]:  # noqa: ASYNC110 - published by a task
+        while await local.read_only() != [bookie.bookie_id]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         await bookie.aclose()
         assert await local.read_only() == await world.directory.read_only() == []
