@@ -30,6 +30,9 @@ class Region:
 
     def __init__(self, log: LogWorld) -> None:
         self.log = log
+        assert isinstance(log.store.inner, MemoryStore)
+        self.connection = log.store.inner
+        """The connection to the global store."""
         self.east = MemoryStore()
 
     async def start(self, *, without_global: bool = False) -> "Region":
@@ -38,7 +41,7 @@ class Region:
         for name in ("test", "local"):
             await self.namespace(name).create_stream("s")
         if without_global:
-            log.store.inner.disconnect()
+            self.connection.disconnect()
         self.service = self.new_proxy("one:1")
         await self.service.join()
         await asyncio.sleep(0.01)
@@ -99,7 +102,7 @@ async def test_losing_one_session_gives_up_the_streams_of_that_store_only(log: L
         await region.append(namespace, b"a")
     writes, service = region.service.writes, region.service
     assert writes is not None
-    log.store.inner.disconnect()
+    region.connection.disconnect()
     while service.statistics()["sessions_lost"] == 0:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     await asyncio.sleep(0.1)
@@ -107,7 +110,7 @@ async def test_losing_one_session_gives_up_the_streams_of_that_store_only(log: L
     assert service.unready_reason() is None, "it serves the streams of its region"
     assert isinstance(await region.append("local", b"b"), Appended)
     assert (await region.namespace("local").describe("s")).epoch == 1
-    log.store.inner.reconnect()
+    region.connection.reconnect()
     while not isinstance(await region.append("test", b"b"), Appended):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     await region.stop()
@@ -119,7 +122,7 @@ async def test_a_proxy_starts_without_the_global_store_and_registers_there_later
     region = await Region(log).start(without_global=True)
     assert region.service.unready_reason() is None
     assert isinstance(await region.append("local", b"a"), Appended)
-    log.store.inner.reconnect()
+    region.connection.reconnect()
     while not isinstance(await region.append("test", b"a"), Appended):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     await region.stop()
@@ -127,14 +130,14 @@ async def test_a_proxy_starts_without_the_global_store_and_registers_there_later
 
 async def test_a_proxy_without_any_store_does_not_start(log: LogWorld) -> None:
     region = await Region(log).start()
-    log.store.inner.disconnect()
+    region.connection.disconnect()
     region.east.disconnect()
     two = region.new_proxy("two:1")
     with pytest.raises(UnavailableError, match="could not register in any metadata store"):
         await two.join()
     await two.hand_over()
     region.east.reconnect()
-    log.store.inner.reconnect()
+    region.connection.reconnect()
     await region.stop()
 
 
