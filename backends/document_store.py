@@ -9,7 +9,7 @@ nodes, because each write sends all of them.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from random import SystemRandom
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from ..core.protocol.errors import (
     MetadataError,
     MetadataUnavailableError,
     NoNodeError,
+    RhumblineError,
     SessionLostError,
 )
 from ..core.runtime.metadata_store import Operation, Session, Value, Version
@@ -208,7 +209,7 @@ class DocumentStore(StoreBase):
         """Return the tree; with ``stale_ok`` the last one that was read, if the place is away."""
         self._check_open()
         try:
-            tree = await self._read_current()
+            tree = (await self._read_content(self._deadline())).tree
         except MetadataUnavailableError:
             if not stale_ok or self._content is None:
                 raise
@@ -217,48 +218,34 @@ class DocumentStore(StoreBase):
             tree.fence.check_open()
         return tree
 
-    async def _read_current(self) -> DocumentTree:
-        try:
-            async with asyncio.timeout(self.timeout_ms / 1000):
-                return (await self._read_content()).tree
-        except TimeoutError:
-            raise MetadataUnavailableError(self._late("a read")) from None
-        except IndeterminateError as error:  # the empty document may exist now
-            raise MetadataUnavailableError(str(error)) from error
-
     async def _write(self, change: Callable[[DocumentTree], T], *, is_fenced: bool = True) -> T:
+        """Carry out ``change`` on the current tree; it may be called several times."""
         self._check_open()
-        replacing: list[str] = []
+        deadline = self._deadline()
+        await self._until(deadline, self._writing.acquire(), MetadataUnavailableError)
         try:
-            async with asyncio.timeout(self.timeout_ms / 1000), self._writing:
-                return await self._replace(change, replacing, is_fenced=is_fenced)
-        except TimeoutError:
-            late = IndeterminateError if replacing else MetadataUnavailableError
-            raise late(self._late("a write")) from None
+            while True:
+                current = await self._read_content(deadline)
+                tree = decode_tree(current.data, self.uri)
+                if is_fenced:
+                    tree.fence.check_open()
+                result = change(tree)
+                data = tree.encode()
+                replacing = self._document.replace(data, current.tag)
+                tag = await self._until(deadline, replacing, IndeterminateError)
+                if tag is not None:
+                    self._content = _Content(tag, data, tree)
+                    return result
+                await asyncio.sleep(SystemRandom().uniform(0, _CONFLICT_MS_MAX) / 1000)
+        finally:
+            self._writing.release()
 
-    async def _replace(
-        self, change: Callable[[DocumentTree], T], replacing: list[str], *, is_fenced: bool
-    ) -> T:
-        """Change the document; ``replacing`` is not empty while the outcome is unknown."""
-        while True:
-            current = await self._read_content()
-            tree = decode_tree(current.data, self.uri)
-            if is_fenced:
-                tree.fence.check_open()
-            result = change(tree)
-            data = tree.encode()
-            replacing.append(current.tag)
-            tag = await self._document.replace(data, current.tag)
-            if tag is not None:
-                self._content = _Content(tag, data, tree)
-                return result
-            replacing.clear()
-            await asyncio.sleep(SystemRandom().uniform(0, _CONFLICT_MS_MAX) / 1000)
-
-    async def _read_content(self) -> _Content:
+    async def _read_content(self, deadline: float) -> _Content:
+        """Return the current document; create it if there is none."""
         while True:
             known = self._content
-            found = await self._document.read(None if known is None else known.tag)
+            reading = self._document.read(None if known is None else known.tag)
+            found = await self._until(deadline, reading, MetadataUnavailableError)
             if found is None:
                 assert known is not None, "the document answers that nothing changed, unasked"
                 return known
@@ -266,8 +253,24 @@ class DocumentStore(StoreBase):
             if tag:
                 self._content = _Content(tag, data, decode_tree(data, self.uri))
                 return self._content
-            epoch = os.urandom(8).hex()
-            await self._document.replace(DocumentTree(FenceState(epoch, tree=epoch)).encode(), "")
+            await self._create_document(deadline)
+
+    async def _create_document(self, deadline: float) -> None:
+        epoch = os.urandom(8).hex()
+        empty = DocumentTree(FenceState(epoch, tree=epoch)).encode()
+        creating = self._document.replace(empty, "")
+        try:
+            await self._until(deadline, creating, MetadataUnavailableError)
+        except IndeterminateError as error:  # the caller has asked for nothing yet
+            raise MetadataUnavailableError(str(error)) from error
+
+    async def _until(self, deadline: float, call: Awaitable[T], late: type[RhumblineError]) -> T:
+        """Wait for a call until the deadline, a loop time. Raises ``late`` if it passes."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await call
+        except TimeoutError:
+            raise late(f"{self.uri}: no result within {self.timeout_ms} ms") from None
 
     async def _poll(self) -> None:
         """Fire the watches of paths that any process changed."""
@@ -286,6 +289,3 @@ class DocumentStore(StoreBase):
                     self._watches.changed(changed)
                 seen = (tree.fence.epoch, tree.revision)
             await asyncio.sleep(self._poll_ms / 1000)
-
-    def _late(self, what: str) -> str:
-        return f"{self.uri}: {what} did not end within {self.timeout_ms} ms"
