@@ -128,6 +128,10 @@ class FdbCommits:
         self._spent.append(token)
         return written
 
+    def drop_tokens(self) -> None:
+        """Remember no tokens any more, since the database that held them is gone."""
+        self._spent.clear()
+
     async def clear_tokens(self, deadline: float) -> None:
         """Remove the remaining tokens, before the store closes."""
         while self._spent:
@@ -150,7 +154,7 @@ class FdbCommits:
         return fence.epoch
 
     async def fence(self, reads: Reads) -> FenceState:
-        """Return the migration fence; its epoch is "" if the store is new."""
+        """Return the migration fence. Raises as ``fence_of``."""
         (row,) = await reads.get([self._keys.fence])
         return fence_of(row)
 

@@ -48,6 +48,10 @@ class FdbKeys:
     """The keys of one store, all below its prefix."""
 
     def __init__(self, prefix: bytes) -> None:
+        self.use_prefix(prefix)
+
+    def use_prefix(self, prefix: bytes) -> None:
+        """Put all keys below another prefix."""
         self._prefix = prefix
         self.fence = prefix + b"g"
         self.leases = FdbKeyRange(prefix + b"l", prefix + b"m")

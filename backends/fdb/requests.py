@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from ...core.protocol.errors import LimitExceededError, RhumblineError, SessionLostError
+from ...core.protocol.errors import (
+    LimitExceededError,
+    MetadataUnavailableError,
+    RhumblineError,
+    SessionLostError,
+)
 from ...core.runtime.metadata_store import (
     Check,
     Create,
@@ -81,7 +86,7 @@ class BatchView:
 
     @cached_property
     def fence(self) -> FenceState:
-        """The migration fence; its epoch is "" if the store is new."""
+        """The migration fence. Raises as ``fence_of``."""
         return fence_of(self._rows.values[self.keys.fence])
 
     def row(self, key: bytes) -> bytes | None:
@@ -323,9 +328,14 @@ def _accepted(view: BatchView, merged: Mutations, decision: Decision) -> Decisio
 
 
 def fence_of(row: bytes | None) -> FenceState:
-    """Return the migration fence from its row; its epoch is "" if the store is new."""
+    """Return the migration fence from its row. Raises MetadataUnavailableError if there is none.
+
+    Every open handle has written or seen a fence. Without one, the servers have lost their data.
+    """
     if row is None:
-        return FenceState("", "")
+        raise MetadataUnavailableError(
+            "the metadata is no longer in FoundationDB: the store is being opened as a new one"
+        )
     return decode_fence(row, "the migration fence in FoundationDB")
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ...core.protocol.errors import MetadataError, NoNodeError
+from ...core.runtime.event_log import EventLog
 from ...core.runtime.metadata_store import (
     Operation,
     Session,
@@ -53,6 +54,8 @@ from .requests import fence_of, remove_node, version_of
 from .watcher import FdbWatcher
 
 T = TypeVar("T")
+
+_LOG = EventLog(__name__)
 
 _OPTIONS = ("dir", "tls_ca", "tls_cert", "tls_key")
 
@@ -93,8 +96,8 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
     if (tls.cert is None) != (tls.key is None):
         raise uri.error("has only one of tls_cert and tls_key")
     bindings = NativeBindings(Path(uri.path) if uri.path else None, tls)
-    prefix = await asyncio.to_thread(bindings.directory, names, timeout_ms)
-    store = FdbStore(f"fdb://{uri.path}?dir={'/'.join(names)}", bindings, prefix, timeout_ms)
+    find_prefix = partial(asyncio.to_thread, bindings.directory, names, timeout_ms)
+    store = FdbStore(f"fdb://{uri.path}?dir={'/'.join(names)}", bindings, find_prefix, timeout_ms)
     try:
         await store.start()
     except BaseException:
@@ -130,11 +133,21 @@ class _Listing(NamedTuple):
 
 
 class FdbStore(StoreBase):
-    """A handle to the cluster, for one process."""
+    """A handle to the cluster, for one process.
 
-    def __init__(self, uri: str, bindings: Bindings, prefix: bytes, timeout_ms: int) -> None:
+    ``find_prefix`` returns the prefix of the store's directory, which it creates if needed.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        bindings: Bindings,
+        find_prefix: Callable[[], Awaitable[bytes]],
+        timeout_ms: int,
+    ) -> None:
         super().__init__(uri, timeout_ms)
-        self._keys = FdbKeys(prefix)
+        self._find_prefix = find_prefix
+        self._keys = FdbKeys(b"")
         self._transactions = Transactions(bindings)
         self._commits = FdbCommits(
             self._transactions, self._keys, lambda: os.urandom(16), self._tasks
@@ -145,15 +158,20 @@ class FdbStore(StoreBase):
 
     async def start(self) -> None:
         """Initialise a new store, and start observing leases."""
+        await self._initialise()
+        self._leases.start()
+
+    async def _initialise(self) -> None:
+        """Use the store's directory, and write a fence if there is none."""
+        self._keys.use_prefix(await self._find_prefix())
 
         async def body(reads: Reads) -> bool:
-            if not (await self._commits.fence(reads)).epoch:
+            if (await reads.get([self._keys.fence]))[0] is None:
                 epoch = f"f{os.urandom(6).hex()}"
                 self._commits.set_fence(reads.transaction, FenceState(epoch, tree=epoch))
             return True
 
         await self._commits.write(body, self._deadline())
-        self._leases.start()
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
         keys = [self._keys.fence]
@@ -272,13 +290,26 @@ class FdbStore(StoreBase):
         return is_alive
 
     async def leases(self) -> dict[Owner, Lease]:
-        """Return all leases."""
+        """Return all leases.
 
-        async def body(reads: Reads) -> dict[Owner, Lease]:
-            rows = await reads.range(self._keys.leases)
+        The observer calls this often; therefore it also notices here that the servers have lost
+        their data. The handle then continues with a new store.
+        """
+
+        async def body(reads: Reads) -> dict[Owner, Lease] | None:
+            (fence,), (rows,) = await reads.get_all([self._keys.fence], {self._keys.leases: 0})
+            if fence is None:
+                return None
             return {self._keys.lease_owner(key): decode_lease(row) for key, row in rows}
 
-        return await self._read(body)
+        leases = await self._read(body)
+        if leases is None:
+            _LOG.error("metadata lost", uri=self.uri)
+            self._commits.drop_tokens()
+            await self._initialise()
+            self._watcher.set_again()
+            return {}
+        return leases
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
         """Remove the lease and its nodes if the counter is still ``counter`` (None: any).

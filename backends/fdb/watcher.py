@@ -51,6 +51,14 @@ class FdbWatcher:
         self._due: dict[str, None] = {}
         self._is_setting = False
 
+    def set_again(self) -> None:
+        """Set all watches at the present keys; their callbacks are called then."""
+        native, self._native = self._native, {}
+        for each in native.values():
+            each.future.cancel()
+        for path in self.watches.paths():
+            self._path_changed(path)
+
     def _path_changed(self, path: str) -> None:
         """Follow a change of the watches that callers have set at a path."""
         key = self._key_of(path)

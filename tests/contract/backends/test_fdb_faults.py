@@ -16,6 +16,7 @@ from rhumbline.core.protocol.errors import (
     BadVersionError,
     IndeterminateError,
     MetadataUnavailableError,
+    NoNodeError,
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore, Version
 from rhumbline.tests.support.servers import metadata_servers
@@ -162,6 +163,41 @@ async def test_calls_without_a_majority_of_fdb_end_at_their_deadline(
             return True
 
         await within_a_minute(works)
+
+
+async def test_a_cluster_of_fdb_that_lost_its_data_is_a_new_store() -> None:
+    """No earlier node, version or session is valid; an open handle continues with the new store."""
+    cluster = metadata_servers.started(FdbCluster)
+    try:
+        await asyncio.to_thread(cluster.start)
+        async with opened(cluster, "erased") as store:
+            _, old = await store.create("/n", b"old")
+            session = await store.session(4_000)
+            await asyncio.to_thread(cluster.lose_data)
+
+            async def is_new() -> bool:
+                try:
+                    await store.get("/n")
+                except MetadataUnavailableError:
+                    return False
+                except NoNodeError:
+                    return True
+                raise AssertionError("a node from before the loss of data")
+
+            await within_a_minute(is_new)
+            _, new = await store.create("/n", b"new")
+            async with opened(cluster, "erased") as other:
+                assert await other.get("/n") == (b"new", new)
+                for handle in (store, other):
+                    with pytest.raises(BadVersionError):
+                        await handle.put("/n", b"x", expect=old)
+
+            async def is_lost() -> bool:
+                return session.is_lost
+
+            await within_a_minute(is_lost)
+    finally:
+        cluster.remove()
 
 
 async def test_compare_and_set_in_fdb_makes_one_chain_while_processes_are_killed(

@@ -122,7 +122,7 @@ async def test_a_migration_to_the_model_of_foundationdb_and_back_loses_nothing(
     async def opener(uri: str) -> MovableStore:
         if not uri.startswith("fdb"):
             return await open_without_following(uri)
-        store = FdbStore(uri, cluster, uri.encode(), 10_000)
+        store = FdbStore(uri, cluster, cluster.find_prefix(uri.encode()), 10_000)
         await store.start()
         return store
 

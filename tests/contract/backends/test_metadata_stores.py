@@ -63,7 +63,7 @@ def test_fdb_on_a_model_of_its_transactions(check: ConformanceCheck) -> None:
     cluster = ModelCluster()
 
     async def open_handle() -> FdbStore:
-        store = FdbStore("fdb:model", cluster, b"prefix", 10_000)
+        store = FdbStore("fdb:model", cluster, cluster.find_prefix(b"prefix"), 10_000)
         await store.start()
         return store
 

@@ -72,7 +72,7 @@ def fdb_model() -> Iterator[OpenHandles]:
     cluster = ModelCluster()
 
     async def open_handle() -> FdbStore:
-        store = FdbStore("fdb:model", cluster, b"p", 10_000)
+        store = FdbStore("fdb:model", cluster, cluster.find_prefix(b"p"), 10_000)
         await store.start()
         return store
 

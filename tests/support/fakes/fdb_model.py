@@ -15,7 +15,7 @@ import threading
 import time
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 KEY_BYTES_MAX = 10_000
@@ -118,6 +118,7 @@ class ModelCluster:
         self.clock = clock
         self.round_trip_s = round_trip_s
         self.version = 1000
+        self.generation = 0
         self.keys: list[bytes] = []
         self.history: dict[bytes, list[tuple[int, bytes | None]]] = {}
         self.writes: deque[tuple[int, float, list[bytes]]] = deque()
@@ -170,6 +171,26 @@ class ModelCluster:
             for seen, future in self.watches.pop(key, ()):
                 self.watch(key, seen, future)
         return stamp
+
+    def lose_data(self) -> None:
+        """Become a new, empty database, whose versions are lower; the prefixes of stores move."""
+        self.version = 10
+        self.generation += 1
+        self.history.clear()
+        self.keys.clear()
+        self.writes.clear()
+        waiting, self.watches = self.watches, {}
+        for key, watches in waiting.items():
+            for seen, future in watches:
+                self.watch(key, seen, future)
+
+    def find_prefix(self, name: bytes) -> Callable[[], Awaitable[bytes]]:
+        """Return what finds the prefix of a store."""
+
+        async def find() -> bytes:
+            return b"%s%d" % (name, self.generation)
+
+        return find
 
     def watch(self, key: bytes, seen: bytes | None, future: Future) -> None:
         """Settle the future of a watch when the value of the key differs from ``seen``."""

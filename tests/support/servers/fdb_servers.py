@@ -168,6 +168,13 @@ class FdbCluster:
         shutil.rmtree(self.directory, ignore_errors=True)
         atexit.unregister(self.remove)
 
+    def lose_data(self) -> None:
+        """Kill all processes, remove their data, and create a new database in their place."""
+        for server in self.servers:
+            server.kill()
+            shutil.rmtree(server.directory / "data", ignore_errors=True)
+        self.start()
+
     def wait_healthy(self) -> None:
         """Wait until all copies are there, so that any one process of three may fail."""
         self._wait("all copies", self.is_healthy)

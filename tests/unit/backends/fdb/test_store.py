@@ -5,13 +5,14 @@ how FoundationDB behaves.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
 
-from rhumbline.backends.conformance.assertions import eventually
+from rhumbline.backends.conformance.assertions import ChangeSignal, eventually
 from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.transaction_plan import SEQUENCE_DIGITS
 from rhumbline.core.protocol.errors import (
@@ -30,7 +31,7 @@ from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 
 async def opened(cluster: ModelCluster, timeout_ms: int = 1_000) -> FdbStore:
-    store = FdbStore("fdb:model", cluster, b"p", timeout_ms)
+    store = FdbStore("fdb:model", cluster, cluster.find_prefix(b"p"), timeout_ms)
     await store.start()
     return store
 
@@ -371,7 +372,7 @@ def test_a_closed_store_leaves_no_tokens_behind() -> None:
             await store.create(f"/n/{number}")
 
     cluster = with_store(body)
-    left = cluster.range(b"pt", b"pu", cluster.version)
+    left = cluster.range(b"p0t", b"p0u", cluster.version)
     assert left == []
 
 
@@ -393,7 +394,7 @@ def test_a_commit_is_searched_only_after_errors_with_unknown_outcome(code: int) 
         assert await store.children("/") == ["a"]
 
     cluster = with_store(body)
-    assert cluster.range(b"pt", b"pu", cluster.version) == []
+    assert cluster.range(b"p0t", b"p0u", cluster.version) == []
 
 
 def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
@@ -418,7 +419,7 @@ def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
         assert await store.leases() == {}
 
     cluster = with_store(body)
-    assert cluster.range(b"po", b"pp", cluster.version) == []
+    assert cluster.range(b"p0o", b"p0p", cluster.version) == []
 
 
 def test_a_session_with_many_long_paths_ends_within_the_transaction_limits() -> None:
@@ -431,3 +432,44 @@ def test_a_session_with_many_long_paths_ends_within_the_transaction_limits() -> 
         assert await store.children(deep) == []
 
     with_store(body)
+
+
+def test_a_cluster_that_lost_its_data_is_a_new_store(caplog: pytest.LogCaptureFixture) -> None:
+    """The handle uses the new prefix of its directory; nothing of the old store is valid there."""
+    caplog.set_level(logging.ERROR, logger="rhumbline.backends.fdb.store")
+
+    async def body(cluster: ModelCluster, store: FdbStore) -> None:
+        _, old = await store.create("/n", b"old")
+        session = await store.session(2_000)
+        await store.create("/claim", ephemeral=session)
+        changes = ChangeSignal()
+        store.watch("/n", changes.notify)
+        await changes.drain()
+        cluster.lose_data()
+        with pytest.raises(MetadataUnavailableError, match="no longer in FoundationDB"):
+            await store.put("/n", b"x")
+
+        async def is_new() -> bool:
+            try:
+                await store.get("/n")
+            except MetadataUnavailableError:
+                return False
+            except NoNodeError:
+                return True
+            raise AssertionError("a node from before the loss of data")
+
+        await eventually(is_new, "the handle uses the new store")
+        await changes.drain()
+        _, new = await store.create("/n", b"new")
+        await changes.wait_notified("a change in the new store")
+        with pytest.raises(BadVersionError):
+            await store.put("/n", b"x", expect=old)
+        other = await opened(cluster)
+        assert await other.get("/n") == (b"new", new)
+        await other.close()
+        await _until(lambda: session.is_lost)
+        assert all(key.startswith(b"p1") for key in cluster.keys)
+
+    with_store(body)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["metadata lost uri=fdb:model"]
