@@ -120,7 +120,7 @@ def versions() -> dict[str, str]:
         found[name] = f"{name} {server.version()}"
         server.remove()
     try:
-        found["fdb"] = f"FoundationDB {fdb_servers.find_programs().version()}"
+        found["fdb"] = f"FoundationDB {fdb_servers.version_of(fdb_servers.find_programs())}"
     except installs.NotInstalledError as reason:
         file = os.environ.get(store_locations.FDB_CLUSTER_FILE)
         found["fdb"] = f"FoundationDB, cluster file {file}" if file else f"skipped: {reason}"

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..backends.fdb.library import HOME
 from ..core.protocol.errors import UnavailableError
 
 _PACKAGE = __package__.partition(".")[0]
-_FDB_HOME = "RHUMBLINE_FDB_HOME"
-"""It names the folder of a library that this process and its children load alike."""
 _POLL_S = 0.02
 _KILL_S_MAX = 30.0
 _LOG_LINES = 15
@@ -52,11 +51,14 @@ def rhumbline_command(*arguments: str) -> list[str]:
 
 
 def bare_environment() -> dict[str, str]:
-    """Return the environment of this process without the settings of Rhumbline."""
+    """Return the environment of this process without the settings of Rhumbline.
+
+    The folder of FoundationDB's library remains, which children load as this process does.
+    """
     return {
         key: text
         for key, text in os.environ.items()
-        if key == _FDB_HOME or not key.startswith("RHUMBLINE_")
+        if key == HOME or not key.startswith("RHUMBLINE_")
     }
 
 

@@ -5,7 +5,6 @@ dynamic linker finds it, or in the folder that RHUMBLINE_FDB_HOME names. The bin
 thread belongs to the process and does not survive a fork.
 """
 
-import ctypes
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ import fdb
 from ...core.protocol.errors import ConfigurationError, MetadataUnavailableError
 from .bindings import FdbTransaction
 from .errors import describe, tls_hint
+from .library import load_library
 
 API_VERSION = 730
 
@@ -23,11 +23,6 @@ WATCHES_MAX = 100_000
 
 Each watched path needs one watch. Beyond the limit, setting a watch is retried until one is free.
 """
-
-HOME = "RHUMBLINE_FDB_HOME"
-"""The environment variable that names a folder with FoundationDB's programs and libfdb_c.so."""
-
-LIBRARY = "libfdb_c.so"
 
 _CERTIFICATE = "FDB_TLS_CERTIFICATE_FILE"
 _DEFAULT_CERTIFICATE = Path("/etc/foundationdb/cert.pem")
@@ -150,22 +145,6 @@ class NativeBindings:
         """Return a key selector."""
         selector: object = fdb.KeySelector.first_greater_or_equal(key)
         return selector
-
-
-def load_library() -> None:
-    """Load libfdb_c from the folder that RHUMBLINE_FDB_HOME names, if it is set.
-
-    The bindings load the library by its name afterwards, which the dynamic linker then resolves to
-    the loaded one. Raises ConfigurationError.
-    """
-    home = os.environ.get(HOME)
-    if not home:
-        return
-    path = Path(home) / LIBRARY
-    try:
-        ctypes.CDLL(str(path.resolve()))
-    except OSError as error:
-        raise ConfigurationError(f"{HOME} is {home!r}: {error}") from error
 
 
 def _has_network_thread() -> bool:

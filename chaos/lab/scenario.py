@@ -16,7 +16,8 @@ from .fault_kinds import KINDS, targets_of
 
 SIM, WAN = "sim", "wan"
 WORLDS = (SIM, WAN)
-FILE, ETCD, ZOOKEEPER = "file", "etcd", "zookeeper"
+FILE, ETCD, ZOOKEEPER, FDB = "file", "etcd", "zookeeper", "fdb"
+ENSEMBLES = (ETCD, ZOOKEEPER, FDB)
 EVERYWHERE = "*"
 
 APPEND, DELIVER = "append", "deliver"
@@ -44,7 +45,7 @@ class ScenarioTopology:
     metadata: str = setting(
         FILE,
         "The metadata store in world wan: an ensemble, or a local file that links do not affect.",
-        words=(FILE, ETCD, ZOOKEEPER),
+        words=(FILE, *ENSEMBLES),
     )
     metadata_regions: tuple[str, ...] = setting(
         (), "Regions of the ensemble's members; empty: one member in each region."
@@ -208,6 +209,12 @@ class Scenario:
         errors = list(_errors_of(self))
         if errors:
             raise ConfigurationError("\n".join(errors))
+
+    def with_ensemble(self, metadata: str) -> "Scenario":
+        """Return the scenario with another ensemble, or itself if its metadata is in a file."""
+        if self.topology.metadata == FILE:
+            return self
+        return replace(self, topology=replace(self.topology, metadata=metadata))
 
     def schedule(self) -> tuple[FaultTable, ...]:
         """Return every single fault in order of time, repetitions included."""

@@ -10,7 +10,7 @@ from ...chaos.lab import scenario_library
 from ...chaos.lab.report.html_page import report_page
 from ...chaos.lab.report.junit import junit_xml
 from ...chaos.lab.report.scenario_outcome import ScenarioOutcome, load_folder
-from ...chaos.lab.scenario import SIM, WAN, WORLDS, Scenario
+from ...chaos.lab.scenario import ENSEMBLES, SIM, WAN, WORLDS, Scenario
 from ...core.protocol.errors import ConfigurationError
 from ..output import ProgressBar, print_message, print_rows
 
@@ -52,6 +52,11 @@ def ls(output: str) -> None:
     help="sim: the simulator, in virtual time; wan: real processes.",
 )
 @click.option(
+    "--metadata",
+    type=click.Choice(ENSEMBLES),
+    help="Use this ensemble in scenarios that have another one (world wan).",
+)
+@click.option(
     "--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="First seed."
 )
 @click.option(
@@ -85,6 +90,7 @@ def run(
     scenarios: tuple[str, ...],
     all_of: bool,
     world: str,
+    metadata: str | None,
     seed: int,
     seeds: int,
     folder: Path,
@@ -99,6 +105,8 @@ def run(
     wanted = [
         scenario_library.load(name) for name in (scenario_library.names() if all_of else scenarios)
     ]
+    if metadata is not None:
+        wanted = [scenario.with_ensemble(metadata) for scenario in wanted]
     if not wanted:
         raise ConfigurationError("no scenario given; `rhumbline chaos ls` lists them")
     if all_of:

@@ -13,10 +13,11 @@ from ....core.runtime.metadata_store import MetadataStore
 from ...managed_process import rhumbline_command
 from .. import product_settings
 from ..ports import free_port
-from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
+from ..scenario import ETCD, FDB, ZOOKEEPER, Scenario, bookie_name
 from .members import AppProgram, BookieProgram
 from .metadata.ensemble_member import EnsembleMember
 from .metadata.etcd import EtcdMember, etcd_binary
+from .metadata.fdb import FdbMember, fdb_programs
 from .metadata.zookeeper import ZooKeeperMember, zookeeper_jars
 from .processes import Program
 from .programs import app
@@ -111,7 +112,7 @@ class WanCluster:
 
     def _uri_of(self, addresses: str) -> str:
         if self.members:
-            return f"{self.members[0].scheme}://{addresses}/lab"
+            return self.members[0].uri(addresses)
         return f"sqlite://{self.folder}/metadata.db"
 
     async def _start_metadata(self) -> None:
@@ -269,6 +270,9 @@ def _members(scenario: Scenario, folder: Path, servers: Path) -> Sequence[Ensemb
     if topology.metadata == ETCD:
         binary = etcd_binary(servers)
         return [EtcdMember(region, number, folder, binary) for number, region in regions]
+    if topology.metadata == FDB:
+        programs = fdb_programs()
+        return [FdbMember(region, number, folder, programs) for number, region in regions]
     if topology.metadata == ZOOKEEPER:
         jars = zookeeper_jars(servers)
         return [ZooKeeperMember(region, number, folder, jars) for number, region in regions]

@@ -16,7 +16,7 @@ from ..cold_store import compare_archive
 from ..fault_kinds import LEADER, OWNER
 from ..played_scenario import PlayedScenario
 from ..report.scenario_outcome import Band
-from ..scenario import ETCD, FILE, WAN, ZOOKEEPER, FaultTable, Scenario
+from ..scenario import ETCD, FDB, FILE, WAN, ZOOKEEPER, FaultTable, Scenario
 from .cluster import SERVERS, WanCluster
 from .faults import Faults
 from .final_audit import Copies, missing_copies, probe_bookies, query_differences, regions_of_ids
@@ -34,6 +34,9 @@ _METADATA_NOTES = {
     ETCD: "etcd with a member in each region; each member advertises one address to its peers, so "
     "the delay between members depends on the destination only; a member whose region is cut off "
     "is paused",
+    FDB: "FoundationDB with a process in each region; each process advertises one address to all "
+    "others and to clients, so the delay depends on the destination only; a process whose region "
+    "is cut off is paused",
     ZOOKEEPER: "ZooKeeper with a member in each region, without delay between members; a member "
     "whose region is cut off is paused",
 }

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support.servers import fdb_servers
+from rhumbline.chaos.lab.wan.metadata import fdb
+from rhumbline.chaos.lab.wan.metadata.fdb import FdbMember, FdbPrograms
+from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.tests.support.servers.fdb_faults import OF_THREE
-from rhumbline.tests.support.servers.fdb_servers import FdbCluster, FdbPrograms, find_programs
+from rhumbline.tests.support.servers.fdb_servers import FdbCluster, find_programs
 from rhumbline.tests.support.servers.installs import NotInstalledError
 
 GUIDE = Path(__file__).parents[3] / "docs/how-to/choose-a-metadata-store.md"
@@ -81,7 +83,7 @@ def test_the_named_folder_is_used_and_must_be_complete(home: Path) -> None:
         home / "fdbserver", home / "fdbcli"
     )
     (home / "libfdb_c.so").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no libfdb_c\.so"):
+    with pytest.raises(ConfigurationError, match=r"has no libfdb_c\.so"):
         find_programs({"RHUMBLINE_FDB_HOME": str(home)})
 
 
@@ -89,8 +91,8 @@ def test_a_machine_without_foundationdb_is_told_how_to_install_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs in the search path do not help without the library."""
-    monkeypatch.setattr(fdb_servers, "INSTALLED", ())
-    monkeypatch.setattr(fdb_servers, "LIBRARY", "libfdb_c-that-does-not-exist.so")
+    monkeypatch.setattr(fdb, "_INSTALLED", ())
+    monkeypatch.setattr(fdb, "LIBRARY", "libfdb_c-that-does-not-exist.so")
     for path in (str(home), ""):
         with pytest.raises(NotInstalledError, match="RHUMBLINE_FDB_HOME"):
             find_programs({"PATH": path})
@@ -155,3 +157,42 @@ def test_the_guide_lists_every_fault() -> None:
     for fault in OF_THREE:
         assert fault.__doc__ is not None
         assert fault.__doc__.rstrip(".").lower() in listed, fault.__doc__
+
+
+def test_the_lab_starts_a_process_in_each_region_behind_its_link(
+    home: Path, tmp_path: Path
+) -> None:
+    """Processes listen at their own ports and advertise the addresses of their links."""
+    programs = find_programs({"RHUMBLINE_FDB_HOME": str(home)})
+    regions = enumerate(("east", "north", "west"), 1)
+    members = [FdbMember(region, number, tmp_path, programs) for number, region in regions]
+    for member in members:
+        member.peer_address = f"127.0.0.1:{member.election_port}"  # the link's
+    try:
+        for member in members:
+            member.join(members)
+            assert f"--public-address={member.peer_address}" in member.program.command
+            assert f"--listen-address=127.0.0.1:{member.peer_port}" in member.program.command
+        coordinators = ",".join(member.peer_address for member in members)
+        assert (tmp_path / "fdb.cluster").read_text() == f"lab:rhumbline@{coordinators}\n"
+        assert members[0].uri("ignored") == f"fdb://{tmp_path}/fdb.cluster?dir=lab"
+        assert not members[0].is_ready()
+        assert (tmp_path / "commands").read_text().splitlines() == [
+            "status minimal",
+            "configure new double ssd",
+        ]
+        (home / "fdbcli").write_text(
+            f"#!/bin/sh\necho 'The database is available.'\necho '{controller_at(members[2])}'\n"
+        )
+        assert members[0].is_ready()
+        assert [member.is_leader() for member in members] == [False, False, True]
+    finally:
+        for member in members:
+            member.program.kill()
+
+
+def controller_at(member: FdbMember) -> str:
+    """Return a status in which a process is the cluster controller."""
+    process = {"address": member.peer_address, "roles": [{"role": "cluster_controller"}]}
+    other = {"address": "127.0.0.1:1", "roles": [{"role": "storage"}]}
+    return json.dumps({"cluster": {"processes": {"a": other, "b": process}}})

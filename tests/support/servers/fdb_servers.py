@@ -5,9 +5,7 @@ libfdb_c.so), else the installed ones. No package registry has them, so they are
 """
 
 import atexit
-import ctypes
 import functools
-import json
 import os
 import re
 import secrets
@@ -18,59 +16,41 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from rhumbline.backends.fdb.native import HOME, LIBRARY
+from rhumbline.backends.fdb.library import HOME
+from rhumbline.chaos.lab.wan.metadata.fdb import FdbPrograms, fdb_programs
+from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.tests.support.servers.certificates import Certificates
 from rhumbline.tests.support.servers.installs import NotInstalledError
 from rhumbline.tests.support.servers.metadata_servers import Server
 
-HINT = (
-    "FoundationDB is not installed: put fdbserver, fdbcli and libfdb_c.so of a 7.3 release "
-    "(github.com/apple/foundationdb/releases) into a folder and name it by RHUMBLINE_FDB_HOME"
-)
 READY_S = 120.0
 CLI_S = 10
 POLL_S = 0.2
-INSTALLED = ("/usr/sbin", "/usr/bin", "/usr/lib/foundationdb", "/usr/local/sbin", "/usr/local/bin")
-
-
-class FdbPrograms(NamedTuple):
-    """The paths of FoundationDB's server and its command line client."""
-
-    server: Path
-    cli: Path
-
-    def version(self) -> str:
-        """Return the version that the server reports."""
-        done = subprocess.run(
-            [self.server, "--version"], capture_output=True, timeout=30, check=False, text=True
-        )
-        found = re.search(r"\bv?(\d+\.\d+\.\d+)", done.stdout)
-        return found[1] if found else "of unknown version"
 
 
 def find_programs(environ: Mapping[str, str] = os.environ) -> FdbPrograms:
     """Return the programs. Raises NotInstalledError with the way to install them.
 
-    A folder that RHUMBLINE_FDB_HOME names but that lacks a file raises FileNotFoundError, because
+    A folder that RHUMBLINE_FDB_HOME names but that lacks a file raises ConfigurationError, because
     it must not look like a machine without FoundationDB.
     """
-    home = environ.get(HOME)
-    if home:
-        for name in ("fdbserver", "fdbcli", LIBRARY):
-            if not Path(home, name).is_file():
-                raise FileNotFoundError(f"{HOME} names {home}, which has no {name}")
-        return FdbPrograms(Path(home, "fdbserver").resolve(), Path(home, "fdbcli").resolve())
-    path = os.pathsep.join((environ.get("PATH", ""), *INSTALLED))
-    server, cli = shutil.which("fdbserver", path=path), shutil.which("fdbcli", path=path)
-    if server is None or cli is None:
-        raise NotInstalledError(HINT)
     try:
-        ctypes.CDLL(LIBRARY)
-    except OSError as error:
-        raise NotInstalledError(HINT) from error
-    return FdbPrograms(Path(server), Path(cli))
+        return fdb_programs(environ)
+    except ConfigurationError as error:
+        if environ.get(HOME):
+            raise
+        raise NotInstalledError(str(error)) from error
+
+
+def version_of(programs: FdbPrograms) -> str:
+    """Return the version that the server reports."""
+    done = subprocess.run(
+        [programs.server, "--version"], capture_output=True, timeout=30, check=False, text=True
+    )
+    found = re.search(r"\bv?(\d+\.\d+\.\d+)", done.stdout)
+    return found[1] if found else "of unknown version"
 
 
 class FdbServer(Server):
@@ -91,23 +71,10 @@ class FdbServer(Server):
         return self.address + (":tls" if self._cluster.tls is not None else "")
 
     def command_line(self) -> list[str]:
-        # Without a zone of their own, processes on one host count as one copy. The memory limit
-        # must be above the cache, whose default is 2 GiB.
-        return [
-            str(self._cluster.programs.server),
-            f"--cluster-file={self._cluster.file}",
-            f"--public-address={self.public_address}",
-            "--listen-address=public",
-            f"--datadir={self.directory / 'data'}",
-            f"--logdir={self.directory}",
-            "--logsize=1MiB",
-            "--maxlogssize=10MiB",
-            "--memory=2GiB",
-            "--cache-memory=256MiB",
-            f"--locality-zoneid=zone-{self.number}",
-            f"--locality-machineid=machine-{self.number}",
-            *self._cluster.tls_options("server"),
-        ]
+        command = self._cluster.programs.server_command(
+            self._cluster.file, self.public_address, "public", self.directory, self.number
+        )
+        return [*command, *self._cluster.tls_options("server")]
 
     def is_ready(self) -> bool:
         try:
@@ -193,32 +160,11 @@ class FdbCluster:
 
     def status(self) -> dict[str, Any]:
         """Return the status that fdbcli reports; empty if it reports none."""
-        output = self.cli("status json")
-        try:
-            found: dict[str, Any] = json.loads(output[output.index("{") :])
-        except ValueError:
-            return {}
-        return found
+        return self.programs.status(self.file, *self.tls_options("client"), seconds=CLI_S)
 
     def cli(self, command: str) -> str:
         """Return the output of a command of fdbcli, errors included."""
-        done = subprocess.run(
-            [
-                str(self.programs.cli),
-                f"--cluster-file={self.file}",
-                f"--timeout={CLI_S}",
-                "--exec",
-                command,
-                *self.tls_options("client"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            timeout=3 * CLI_S,
-            check=False,
-            text=True,
-        )
-        return done.stdout
+        return self.programs.run(self.file, command, *self.tls_options("client"), seconds=CLI_S)
 
     def move_coordinators(self, *servers: FdbServer) -> None:
         """Make exactly these processes the coordinators."""

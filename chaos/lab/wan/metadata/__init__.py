@@ -1,1 +1,1 @@
-"""Metadata ensembles of the lab: ZooKeeper or etcd, with a member in each region."""
+"""Metadata ensembles of the lab: ZooKeeper, etcd or FoundationDB, with a member in each region."""

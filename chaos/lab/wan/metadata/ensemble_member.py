@@ -30,6 +30,10 @@ class EnsembleMember(ABC):
         """The name of the member in the ensemble and in fault targets."""
         return f"metadata-{self.region}"
 
+    def uri(self, addresses: str) -> str:
+        """Return the store's URI for clients that reach its members at these addresses."""
+        return f"{self.scheme}://{addresses}/lab"
+
     @abstractmethod
     def join(self, members: Sequence["EnsembleMember"]) -> None:
         """Configure the members of the ensemble before the process is started."""

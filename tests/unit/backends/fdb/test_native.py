@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.backends.fdb import native
+from rhumbline.backends.fdb.library import HOME
 from rhumbline.backends.open_store import open_without_following
 from rhumbline.core.protocol.errors import ConfigurationError, MetadataUnavailableError
 from rhumbline.tests.support.fakes.fdb_bindings import FakeFdbModule, fake_fdb
@@ -13,7 +13,7 @@ from rhumbline.tests.support.fakes.fdb_bindings import FakeFdbModule, fake_fdb
 
 @pytest.fixture
 def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeFdbModule]:
-    for name in (native.HOME, "FDB_TLS_CERTIFICATE_FILE"):
+    for name in (HOME, "FDB_TLS_CERTIFICATE_FILE"):
         monkeypatch.delenv(name, raising=False)
     with fake_fdb() as bindings:
         yield bindings
@@ -106,7 +106,7 @@ async def test_a_cluster_that_never_responds_is_explained_by_tls(
 async def test_a_folder_without_the_library_is_named(
     bindings: FakeFdbModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native.HOME, str(tmp_path))
+    monkeypatch.setenv(HOME, str(tmp_path))
     message = await refused("fdb:///x.cluster")
     assert message.startswith(f"RHUMBLINE_FDB_HOME is {str(tmp_path)!r}")
     assert "libfdb_c.so" in message
