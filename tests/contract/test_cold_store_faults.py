@@ -346,22 +346,18 @@ class RefusingS3(BaseHTTPRequestHandler):
         (500, "InternalError", UnknownOutcomeError),
     ],
 )
-def test_s3_errors_are_typed(status: int, code: str, kind: type[Exception]) -> None:
+async def test_s3_errors_are_typed(status: int, code: str, kind: type[Exception]) -> None:
     handler = type("Handler", (RefusingS3,), {"refusal": (status, code)})
-
-    async def main(port: int) -> None:
-        store = cold_servers.s3_store(address=f"127.0.0.1:{port}")
-        with pytest.raises(kind, match=code):
-            await store.put_if_absent("refused/key", DATA)
-        with pytest.raises(NoSuchObjectError):
-            await store.get("refused/key")
-        await store.close()
-
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
-            asyncio.run(main(server.server_port))
+            store = cold_servers.s3_store(address=f"127.0.0.1:{server.server_port}")
+            with pytest.raises(kind, match=code):
+                await store.put_if_absent("refused/key", DATA)
+            with pytest.raises(NoSuchObjectError):
+                await store.get("refused/key")
+            await store.close()
         finally:
             server.shutdown()
             thread.join()
