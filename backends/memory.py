@@ -198,8 +198,10 @@ class MemoryStore(StoreBase):
             raise NoNodeError(path)
         return Value(node.data, node.version)
 
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        self._check_usable()
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]:
+        self._check_usable(is_strict=not stale_ok)
         return self.tree.names_after(path, after, limit)
 
     async def _create(
@@ -261,7 +263,7 @@ class MemoryStore(StoreBase):
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self) -> FenceState:
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState:
         self._check_usable(is_strict=False)
         return self.tree.fence
 

@@ -26,7 +26,7 @@ from ..core.runtime.metadata_store import Operation, Session, Value, Version, Wa
 from ..core.runtime.primitives.backoff import Backoff
 from ..core.runtime.primitives.single_flight import SingleFlight
 from ..core.runtime.tasks import Tasks
-from .migration_fence import MovableStore
+from .migration_fence import MovableStore, read_first
 from .outage import Outage
 
 T = TypeVar("T")
@@ -131,19 +131,38 @@ class MigratingStore:
         return self._store
 
     async def start(self) -> None:
-        """Switch to the store in use. Raises MetadataUnavailableError, WrongClusterError."""
-        if (await self._store.fence_state()).successor is not None:
+        """Switch to the store in use. Raises MetadataUnavailableError, WrongClusterError.
+
+        If only an old state of the fence can be read, later calls find out whether the store was
+        replaced.
+        """
+        if (await read_first(self._store.fence_state)).successor is not None:
             await self._follow(self._store)
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         return await self._call(lambda store: store.get(path, stale_ok=stale_ok))
 
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        """Return the values of several nodes, None for each that does not exist."""
+        return await self._call(lambda store: store.get_all(paths, stale_ok=stale_ok))
+
     async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
+        self,
+        path: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        stale_ok: bool = False,
     ) -> list[str]:
         """Return at most ``limit`` names of direct children after ``after``, in byte order."""
-        return await self._call(lambda store: store.children(path, after=after, limit=limit))
+        return await self._call(
+            lambda store: store.children(path, after=after, limit=limit, stale_ok=stale_ok)
+        )
+
+    def is_newer(self, version: Version, than: Version) -> bool:
+        """Return True if a node had the version ``than`` first and ``version`` later."""
+        return self._store.is_newer(version, than)
 
     async def create(
         self,

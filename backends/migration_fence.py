@@ -4,17 +4,23 @@ Every write of every backend checks the fence in its own transaction, and every 
 checks it too. Therefore, once a fence has been closed, no write that began earlier can take effect.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from ..core.protocol.errors import CorruptionError, StoreFencedError
+from ..core.protocol.errors import CorruptionError, MetadataUnavailableError, StoreFencedError
 from ..core.runtime.metadata_store import MetadataStore, Operation, Watch
+from ..core.runtime.tasks import wait_until_done
 from .transaction_plan import Node
 
 FENCE_PATH = "/.rhumbline"
 """The path under which the watches of the fence are kept; callers cannot watch it themselves."""
+
+CURRENT_WAIT_MS = 2_000
+"""Time in which a store that is being opened should return the current state of its fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +76,11 @@ def decode_fence(data: bytes, where: str) -> FenceState:
 class MovableStore(MetadataStore, Protocol):
     """A store from which and to which metadata can be migrated."""
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
+    async def fence_state(self, *, stale_ok: bool = False) -> FenceState:
+        """Return the state of the fence, the current one unless ``stale_ok``.
+
+        Raises MetadataUnavailableError.
+        """
         ...
 
     async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
@@ -99,3 +108,21 @@ class MovableStore(MetadataStore, Protocol):
         StoreFencedError if the fence is not ``fence``, and as ``txn``.
         """
         ...
+
+
+async def read_first(read: Callable[..., Awaitable[FenceState]]) -> FenceState:
+    """Return the state of the fence for a handle that is being opened.
+
+    If the current state was not read within ``CURRENT_WAIT_MS``, an old one is sufficient, because
+    every write and every linearizable read verifies it (rule STR-28). Raises what ``read`` raises.
+    """
+    current = asyncio.ensure_future(read(stale_ok=False))
+    try:
+        await asyncio.wait([current], timeout=CURRENT_WAIT_MS / 1000)
+        if not current.done():
+            with suppress(MetadataUnavailableError):
+                return await read(stale_ok=True)
+        return await current
+    finally:
+        current.cancel()
+        await wait_until_done(current)

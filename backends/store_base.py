@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 
-from ..core.protocol.errors import ClosedError
+from ..core.protocol.errors import ClosedError, NoNodeError
 from ..core.runtime.metadata_store import (
     Delete,
     Operation,
@@ -66,13 +66,31 @@ class StoreBase(ABC):
         self._check_open()
         return await self._get(path, stale_ok=stale_ok)
 
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        """Return the values of several nodes, None for each that does not exist."""
+        for path in paths:
+            check_path(path)
+        self._check_open()
+        return await self._get_all(paths, stale_ok=stale_ok)
+
     async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
+        self,
+        path: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        stale_ok: bool = False,
     ) -> list[str]:
         """Return at most ``limit`` names of direct children after ``after``, in byte order."""
         check_path(path)
         self._check_open()
-        return await self._children(path, after, limit)
+        return await self._children(path, after, limit, stale_ok=stale_ok)
+
+    def is_newer(self, version: Version, than: Version) -> bool:
+        """Return True if a node had the version ``than`` first and ``version`` later."""
+        epoch, _, order = version.partition(".")
+        known_epoch, _, known_order = than.partition(".")
+        return epoch == known_epoch and self._order(order) > self._order(known_order)
 
     async def create(
         self,
@@ -127,10 +145,13 @@ class StoreBase(ABC):
 
     # --- migration (``MovableStore``)
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
+    async def fence_state(self, *, stale_ok: bool = False) -> FenceState:
+        """Return the state of the fence, the current one unless ``stale_ok``.
+
+        Raises MetadataUnavailableError.
+        """
         self._check_open()
-        return await self._read_fence()
+        return await self._read_fence(stale_ok=stale_ok)
 
     async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
         """Replace the fence if it is ``old``; False if it is not."""
@@ -156,7 +177,9 @@ class StoreBase(ABC):
     async def _get(self, path: str, *, stale_ok: bool) -> Value: ...
 
     @abstractmethod
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]: ...
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]: ...
 
     @abstractmethod
     async def _create(
@@ -167,7 +190,7 @@ class StoreBase(ABC):
     async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]: ...
 
     @abstractmethod
-    async def _read_fence(self) -> FenceState: ...
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState: ...
 
     @abstractmethod
     async def _swap_fence(self, old: FenceState, new: FenceState) -> bool: ...
@@ -176,6 +199,20 @@ class StoreBase(ABC):
     async def _load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None: ...
+
+    async def _get_all(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        """Read one node after the other; a backend that can replaces it by one request."""
+        values: list[Value | None] = []
+        for path in paths:
+            try:
+                values.append(await self._get(path, stale_ok=stale_ok))
+            except NoNodeError:
+                values.append(None)
+        return values
+
+    def _order(self, order: str) -> tuple[int, ...]:
+        """Return the place of a version, without its epoch, among the versions of its path."""
+        return (int(order),)
 
     async def _end_leases(self) -> None:
         """End sessions that are rows of the store, which must still be open for that."""

@@ -76,6 +76,7 @@ class CommandSession:
             moves_data=moves_data,
             cold=settings.cluster.cold or None,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
+            metadata_stale_after_ms=settings.cluster.metadata_stale_after_ms,
             runtime=system_runtime(tracer),
             regional_metadata=dict(settings.cluster.regional_metadata),
         )

@@ -16,7 +16,15 @@ from ..core.log.ledger_interface import (
 )
 from ..core.protocol.ledger_metadata import LedgerMetadata
 from ..core.protocol.quorum import Quorum
-from ..core.runtime.metadata_store import MetadataStore, Operation, Session, Value, Version, Watch
+from ..core.runtime.metadata_store import (
+    MetadataReads,
+    MetadataStore,
+    Operation,
+    Session,
+    Value,
+    Version,
+    Watch,
+)
 from .store_client import StoreClient
 
 FindStore = Callable[[str], Awaitable[StoreClient]]
@@ -85,14 +93,14 @@ class _LateWatch:
             self._begun.close()
 
 
-class BoundStore:
-    """The metadata store of a namespace; see ``MetadataStore``."""
+class BoundReads:
+    """The metadata of a namespace for its readers; see ``ReadOnlyStore``."""
 
     def __init__(self, binding: NamespaceBinding) -> None:
         self._binding = binding
 
-    async def _store(self) -> MetadataStore:
-        return (await self._binding.get()).store
+    async def _reads(self) -> MetadataReads:
+        return (await self._binding.get()).metadata_reads
 
     @property
     def uri(self) -> str:
@@ -101,13 +109,42 @@ class BoundStore:
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """See ``MetadataStore.get``."""
-        return await (await self._store()).get(path, stale_ok=stale_ok)
+        return await (await self._reads()).get(path, stale_ok=stale_ok)
+
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        """See ``MetadataStore.get_all``."""
+        return await (await self._reads()).get_all(paths, stale_ok=stale_ok)
 
     async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
+        self,
+        path: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        stale_ok: bool = False,
     ) -> list[str]:
         """See ``MetadataStore.children``."""
-        return await (await self._store()).children(path, after=after, limit=limit)
+        reads = await self._reads()
+        return await reads.children(path, after=after, limit=limit, stale_ok=stale_ok)
+
+    def is_newer(self, version: Version, than: Version) -> bool:
+        """See ``MetadataStore.is_newer``."""
+        found = self._binding.found
+        return found is not None and found.store.is_newer(version, than)
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        """See ``MetadataStore.watch``."""
+        return self._binding.watch(path, callback, prefix=prefix)
+
+
+class BoundStore(BoundReads):
+    """The metadata store of a namespace; see ``MetadataStore``."""
+
+    async def _reads(self) -> MetadataReads:
+        return await self._store()
+
+    async def _store(self) -> MetadataStore:
+        return (await self._binding.get()).store
 
     async def create(
         self,
@@ -132,10 +169,6 @@ class BoundStore:
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
         """See ``MetadataStore.txn``."""
         return await (await self._store()).txn(operations)
-
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """See ``MetadataStore.watch``."""
-        return self._binding.watch(path, callback, prefix=prefix)
 
     async def session(self, ttl_ms: int) -> Session:
         """See ``MetadataStore.session``."""
@@ -164,9 +197,11 @@ class BoundLedgers:
         """See ``LedgerProvider.create``."""
         return await (await self._ledgers()).create(quorum, password=password, custom=custom)
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
+    async def open(
+        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+    ) -> ReadableLedger:
         """See ``LedgerProvider.open``."""
-        return await (await self._ledgers()).open(ledger_id, password)
+        return await (await self._ledgers()).open(ledger_id, password, stale_ok=stale_ok)
 
     async def recover(
         self,

@@ -20,6 +20,7 @@ from ..core.log.read.segment_opener import Archives
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.stream_writer import StreamWriter
 from ..core.metadata.ledger_store import LedgerStore
+from ..core.metadata.read_only_store import WAIT_MS
 from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import (
     ClosedError,
@@ -32,13 +33,13 @@ from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.event_log import EventLog
 from ..core.runtime.home_loop import HomeLoop
-from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.metadata_store import MetadataReads, MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
-from .bound_namespace import BoundLedgers, BoundStore, NamespaceBinding
+from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
 from .namespaces import Namespaces
 from .store_client import StoreClient, StoreClientSettings
 from .store_opening import StoreOpening
@@ -71,6 +72,7 @@ class Client(ClosesAtExit):
         cold: str | None = None,
         moves_data: bool = True,
         metadata_timeout_ms: int = METADATA_TIMEOUT_MS,
+        metadata_stale_after_ms: int = WAIT_MS,
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
         regional_metadata: Mapping[str, str] | None = None,
@@ -94,6 +96,7 @@ class Client(ClosesAtExit):
         """The choice of bookies, with the counters of its searches."""
         self._moves_data = moves_data
         self._timeout_ms = metadata_timeout_ms
+        self._stale_after_ms = metadata_stale_after_ms
         self._cold_uri = cold
         self._cold: ColdStore | None = None
         self._given_store = store
@@ -118,7 +121,12 @@ class Client(ClosesAtExit):
         """
         async with AsyncExitStack() as opening:
             settings = StoreClientSettings(
-                self.runtime, self.placement, self.region, self._ledger_config, self._read_settings
+                self.runtime,
+                self.placement,
+                self.region,
+                self._ledger_config,
+                self._read_settings,
+                self._stale_after_ms,
             )
             for region, uri in self._regional_uris.items():
                 regional = self._regional[region] = StoreOpening(
@@ -278,19 +286,35 @@ class Client(ClosesAtExit):
         name = name or self._namespace_name
         if not self._regional:
             found = self.global_store
-            return self._namespace_in(found.store, found.ledgers, name, archives)
+            return self._namespace_in(
+                found.store, found.ledgers, name, archives, reads=found.metadata_reads
+            )
         if self._home is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
         self._home.check("the client")
         binding = NamespaceBinding(name, self.uri, self.namespaces.find)
-        return self._namespace_in(BoundStore(binding), BoundLedgers(binding), name, archives)
+        return self._namespace_in(
+            BoundStore(binding),
+            BoundLedgers(binding),
+            name,
+            archives,
+            reads=BoundReads(binding),
+        )
 
     def namespace_of(self, store: StoreClient, name: str) -> Namespace:
         """Return the namespace of this name in one metadata store, e.g. for its retention."""
-        return self._namespace_in(store.store, store.ledgers, name, None)
+        return self._namespace_in(
+            store.store, store.ledgers, name, None, reads=store.metadata_reads
+        )
 
     def _namespace_in(
-        self, store: MetadataStore, ledgers: LedgerProvider, name: str, archives: Archives | None
+        self,
+        store: MetadataStore,
+        ledgers: LedgerProvider,
+        name: str,
+        archives: Archives | None,
+        *,
+        reads: MetadataReads,
     ) -> Namespace:
         return Namespace(
             self.runtime,
@@ -301,6 +325,7 @@ class Client(ClosesAtExit):
             reader_config=self._reader_config,
             context=self._shared,
             archives=archives or self._archives(name),
+            reads=reads,
         )
 
     def _archives(self, namespace: str) -> Archives | None:

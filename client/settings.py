@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ..core.bookie.config import BookieConfig
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
+from ..core.metadata.read_only_store import WAIT_MS
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import InvalidArgumentError
 from ..core.runtime.settings import check_settings, setting
@@ -59,6 +60,12 @@ class ClusterSettings:
     )
     metadata_timeout_ms: int = setting(
         10_000, "Timeout of one request to the metadata store.", low=1
+    )
+    metadata_stale_after_ms: int = setting(
+        WAIT_MS,
+        "Time without a response of the metadata store after which readers are served from old "
+        "metadata.",
+        low=1,
     )
 
     def __post_init__(self) -> None:

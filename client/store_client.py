@@ -11,13 +11,9 @@ from typing import Any
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.metadata.cluster_layout import instance_id
-from ..core.metadata.ledger_ids import GLOBAL_STORE
 from ..core.metadata.ledger_store import LedgerStore
-from ..core.metadata.regional_store_records import (
-    RegionalStoreRecord,
-    open_regional_store,
-    read_own_record,
-)
+from ..core.metadata.read_only_store import WAIT_MS, ReadOnlyStore
+from ..core.metadata.regional_store_records import open_regional_store
 from ..core.protocol.bookie_id import Region
 from ..core.protocol.errors import WrongClusterError
 from ..core.runtime.metadata_store import MetadataStore
@@ -41,6 +37,8 @@ class StoreClientSettings:
     region: Region | None
     ledger: LedgerConfig
     reads: ReadSettings
+    stale_after_ms: int = WAIT_MS
+    """Time without a response after which readers are served from old metadata."""
 
 
 class StoreClient:
@@ -52,19 +50,23 @@ class StoreClient:
     def __init__(
         self,
         store: MetadataStore,
+        reads: ReadOnlyStore,
         settings: StoreClientSettings,
         *,
         store_region: Region | None,
         instance: str,
-        number: int,
+        number: int | None,
     ) -> None:
         self.store = store
+        self.metadata_reads = reads
+        """The metadata as readers see it, with its counters."""
         self.store_region = store_region
         """The region whose store it is; None for the global store."""
         self.instance_id = instance
         """Id of the cluster."""
         self._closing = AsyncExitStack()
-        self.directory = SteeredDirectory(store)
+        self._closing.push_async_callback(reads.aclose)
+        self.directory = SteeredDirectory(store, reads=reads)
         self._closing.callback(self.directory.close)
         cached_states = CachedStates(self.directory.states)
         self._closing.push_async_callback(cached_states.aclose)
@@ -76,7 +78,7 @@ class StoreClient:
             rack_of=self.directory.rack_of,
             is_offline=cached_states.is_offline,
         )
-        self.ledger_store = LedgerStore(store, number=number)
+        self.ledger_store = LedgerStore(store, number=number, reads=reads)
         reports = UnderReplicationReports(TaskStore(store), self.directory, runtime.clock)
         self.ledgers = LedgerClient(
             runtime,
@@ -106,22 +108,29 @@ class StoreClient:
 
         Raises WrongClusterError, MetadataUnavailableError.
         """
-        record: RegionalStoreRecord | None
+        number = None  # a command may work on a regional store alone
         if store_region is not None:
-            record = await open_regional_store(store, store_region)
-        else:
-            record = await read_own_record(store)  # a command may work on a regional store alone
-        number = GLOBAL_STORE if record is None else record.number
-        store_region = None if record is None else record.region
+            number = (await open_regional_store(store, store_region)).number
+        reads = ReadOnlyStore(store, wait_ms=settings.stale_after_ms)
         try:
-            instance = await instance_id(store)
-        except WrongClusterError as error:
-            raise WrongClusterError(f"{error}; `rhumbline cluster init` initialises one") from error
-        return cls(store, settings, store_region=store_region, instance=instance, number=number)
+            instance = await instance_id(reads, stale_ok=True)
+        except BaseException as error:
+            await reads.aclose()
+            if isinstance(error, WrongClusterError):
+                message = f"{error}; `rhumbline cluster init` initialises one"
+                raise WrongClusterError(message) from error
+            raise
+        return cls(
+            store, reads, settings, store_region=store_region, instance=instance, number=number
+        )
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counters and latencies of the ledgers and reads."""
-        return {"ledgers": self.ledgers.statistics(), "reads": self.reads.statistics()}
+        """Return the counters and latencies of the ledgers, the reads and the metadata."""
+        return {
+            "ledgers": self.ledgers.statistics(),
+            "reads": self.reads.statistics(),
+            "metadata": self.metadata_reads.statistics(),
+        }
 
     async def aclose(self) -> None:
         """Close the connections. Safe to repeat."""

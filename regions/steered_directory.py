@@ -4,7 +4,7 @@ from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT
 from ..core.protocol.bookie_id import BookieId
 from ..core.protocol.placement import BookieInfo
-from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.metadata_store import MetadataReads, MetadataStore
 from .states import PlacementStateStore
 
 
@@ -18,8 +18,10 @@ class SteeredDirectory(BookieDirectory):
 
     __slots__ = ("states",)
 
-    def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
-        super().__init__(store, root)
+    def __init__(
+        self, store: MetadataStore, root: str = ROOT, *, reads: MetadataReads | None = None
+    ) -> None:
+        super().__init__(store, root, reads=reads)
         self.states = PlacementStateStore(store, root)
 
     async def snapshot(self) -> list[BookieInfo]:

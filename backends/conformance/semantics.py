@@ -39,6 +39,38 @@ async def a_created_node_reads_back(world: "World") -> None:
     assert await (await world.open_handle()).get(path) == Value(b"\x00data\xff", version)
 
 
+async def several_nodes_are_read_at_once(world: "World") -> None:
+    """``get_all`` returns what ``get`` returns for each path, in order, and None without a node."""
+    paths = [world.path(name) for name in "abc"]
+    versions = [(await world.store.create(path, path.encode()))[1] for path in paths]
+    found = [Value(path.encode(), version) for path, version in zip(paths, versions, strict=True)]
+    missing = world.path("missing")
+    wanted = [paths[2], missing, paths[0], "/", paths[1], paths[0]]
+    root = await world.store.get("/")
+    expected = [found[2], None, found[0], root, found[1], found[0]]
+    assert await world.store.get_all(wanted) == expected
+    assert await world.store.get_all([]) == []
+    many = await world.store.get_all([*paths, *[missing] * 200])
+    assert many == [*found, *[None] * 200]
+    stale = await world.store.get_all(paths, stale_ok=True)
+    assert [None if value is None else value.data for value in stale] in (
+        [value.data for value in found[:count]] + [None] * (3 - count) for count in range(4)
+    )
+
+
+async def versions_of_a_path_are_ordered(world: "World") -> None:
+    """``is_newer`` knows the order of the versions of one path, beyond a deletion too."""
+    path = world.path("a")
+    versions = [(await world.store.create(path))[1]]
+    for number in range(11):  # numbers of one digit and of two
+        versions.append(await world.store.put(path, b"%d" % number))
+    await world.store.delete(path)
+    versions.append((await world.store.create(path))[1])
+    for index, version in enumerate(versions):
+        for other_index, other in enumerate(versions):
+            assert world.store.is_newer(version, other) == (index > other_index)
+
+
 async def an_empty_value_is_valid(world: "World") -> None:
     """A node can be created with an empty value and can be set to one."""
     path, _ = await world.store.create(world.path("a"))

@@ -6,6 +6,7 @@ match. See ``..migration_fence``.
 
 from collections.abc import Callable
 
+from ...core.protocol.errors import MetadataUnavailableError
 from ..migration_fence import FenceState, decode_fence
 from . import etcd_pb2 as pb
 from .client import EtcdClient
@@ -45,6 +46,18 @@ class EtcdFence:
             absent = pb.Compare(target=pb.Compare.CREATE, key=self._keys.fence, create_revision=0)
             epoch = self._new_epoch()
             await self._put(absent, FenceState(epoch, tree=epoch), deadline)
+
+    async def read_stale(self, client: EtcdClient, deadline: float) -> None:
+        """Read the fence as one server has it. Raises MetadataUnavailableError if it has none.
+
+        Every linearizable read and every write verifies it later.
+        """
+        request = pb.RangeRequest(key=self._keys.fence, serializable=True)
+        answer = await client.read("KV/Range", request, pb.RangeResponse, deadline=deadline)
+        if not answer.kvs:
+            raise MetadataUnavailableError("etcd: the server that responded has no fence")
+        self._data = answer.kvs[0].value
+        self.state = decode_fence(self._data, f"{self._keys.fence!r} in etcd")
 
     async def refresh(self, deadline: float) -> bool:
         """Read the fence again; True if it has changed. Raises StoreFencedError."""

@@ -19,7 +19,7 @@ from ...core.runtime.metadata_store import (
     Version,
     check_path,
 )
-from ..migration_fence import FenceState
+from ..migration_fence import FenceState, read_first
 from ..store_base import StoreBase
 from ..transaction_plan import Node, versions_of
 from ..uri import StoreUri
@@ -34,6 +34,9 @@ from .watcher import EtcdWatcher
 PORT = 2379
 PAGE_KEYS_MAX = 2_000
 """Number of keys in one page of a range read."""
+
+READS_PER_TXN_MAX = 64
+"""Number of nodes that are read in one transaction (etcd's default limit is 128 operations)."""
 
 _OPTIONS = ("tls", "tls_ca", "tls_cert", "tls_key", "auth_file")
 
@@ -87,32 +90,58 @@ class EtcdStore(StoreBase):
         self._numbering: dict[str, asyncio.Lock] = {}
         self._keys = EtcdKeys(prefix)
         self._client = EtcdClient(access)
+        self._stale_client = EtcdClient(access)
+        """Serves reads with ``stale_ok``. It has its own choice of the server, because a server
+        without a leader can serve these and no others."""
         self.fence = EtcdFence(self._client, self._keys, lambda: f"e{os.urandom(6).hex()}")
         self._commits = EtcdCommits(self._client, self._keys, self.fence)
         self._watches = EtcdWatcher(self._client, self._keys, self._tasks).watches
 
     async def start(self) -> None:
-        """Connects."""
-        await self.fence.read_or_create(self._deadline())
+        """Connect and read the migration fence; one server that has it is sufficient."""
+        await read_first(self._read_fence)
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
         if path == "/":
             if not stale_ok:
                 await self.fence.refresh(self._deadline())
             return Value(b"", self._commits.version(0))
-        request = pb.RangeRequest(key=self._keys.node(path), serializable=stale_ok)
-        if stale_ok:
-            answer = await self._client.read(
-                "KV/Range", request, pb.RangeResponse, deadline=self._deadline()
-            )
-        else:
-            _, (answer,) = await self._read([request], self._deadline())
-        if not answer.kvs:
+        (value,) = await self._get_nodes([path], stale_ok=stale_ok)
+        if value is None:
             raise NoNodeError(path)
-        return Value(answer.kvs[0].value, self._commits.version(answer.kvs[0].mod_revision))
+        return value
 
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
+    async def _get_all(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        """Read the nodes in one transaction, or in several if there are very many."""
+        values: list[Value | None] = []
+        for start in range(0, len(paths), READS_PER_TXN_MAX):
+            page = paths[start : start + READS_PER_TXN_MAX]
+            if "/" in page:
+                values += await super()._get_all(page, stale_ok=stale_ok)
+            else:
+                values += await self._get_nodes(page, stale_ok=stale_ok)
+        return values
+
+    async def _get_nodes(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        requests = [
+            pb.RangeRequest(key=self._keys.node(path), serializable=stale_ok) for path in paths
+        ]
+        if stale_ok:
+            _, found = await self._read_stale(requests, self._deadline())
+        else:
+            _, found = await self._read(requests, self._deadline())
+        return [
+            Value(answer.kvs[0].value, self._commits.version(answer.kvs[0].mod_revision))
+            if answer.kvs
+            else None
+            for answer in found
+        ]
+
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]:
         """Read all pages of a long list at the same revision."""
+        read = self._read_stale if stale_ok else self._read
         deadline = self._deadline()
         names: list[str] = []
         revision = 0
@@ -122,12 +151,21 @@ class EtcdStore(StoreBase):
                 PAGE_KEYS_MAX if limit is None else max(1, min(PAGE_KEYS_MAX, limit - len(names)))
             )
             page = pb.RangeRequest(
-                key=start, range_end=end, limit=page_limit, keys_only=True, revision=revision
+                key=start,
+                range_end=end,
+                limit=page_limit,
+                keys_only=True,
+                revision=revision,
+                serializable=stale_ok,
             )
             reads = [page]
             if path != "/":
-                reads.append(pb.RangeRequest(key=self._keys.node(path), revision=revision))
-            read_at, (found, *parent) = await self._read(reads, deadline)
+                reads.append(
+                    pb.RangeRequest(
+                        key=self._keys.node(path), revision=revision, serializable=stale_ok
+                    )
+                )
+            read_at, (found, *parent) = await read(reads, deadline)
             if parent and not parent[0].kvs:
                 raise NoNodeError(path)
             revision = revision or read_at
@@ -166,11 +204,15 @@ class EtcdStore(StoreBase):
         for session in self._sessions:
             await session.close()
         await self._client.aclose()
+        await self._stale_client.aclose()
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self) -> FenceState:
-        await self.fence.read_or_create(self._deadline())
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState:
+        if stale_ok:
+            await self.fence.read_stale(self._stale_client, self._deadline())
+        else:
+            await self.fence.read_or_create(self._deadline())
         return self.fence.state
 
     async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
@@ -225,6 +267,17 @@ class EtcdStore(StoreBase):
                 found = [response.response_range for response in answer.responses]
                 return answer.header.revision, found
             await self.fence.refresh(deadline)
+
+    async def _read_stale(
+        self, ranges: list[pb.RangeRequest], deadline: float
+    ) -> tuple[int, list[pb.RangeResponse]]:
+        """Return what one server has, whatever the state of the fence.
+
+        A transaction that only contains serializable ranges needs no majority either.
+        """
+        request = pb.TxnRequest(success=[pb.RequestOp(request_range=each) for each in ranges])
+        answer = await self._stale_client.read("KV/Txn", request, pb.TxnResponse, deadline=deadline)
+        return answer.header.revision, [each.response_range for each in answer.responses]
 
     async def _create_numbered(
         self, path: str, data: bytes, options: CreateOptions

@@ -174,25 +174,33 @@ class FdbStore(StoreBase):
         await self._commits.write(body, self._deadline())
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
-        keys = [self._keys.fence]
-        if path != "/":
-            keys.append(self._keys.node(path))
+        (value,) = await self._get_all([path], stale_ok=stale_ok)
+        if value is None:
+            raise NoNodeError(path)
+        return value
 
-        async def body(reads: Reads) -> Value:
+    async def _get_all(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        """Read all nodes and the fence in one transaction, linearizable even with ``stale_ok``."""
+        keyed = [path for path in paths if path != "/"]
+        keys = [self._keys.fence, *map(self._keys.node, keyed)]
+
+        async def body(reads: Reads) -> list[Value | None]:
             row, *nodes = await reads.get(keys)
             fence = fence_of(row)
             if not stale_ok:
                 fence.check_open()
-            if not nodes:
-                return Value(b"", version_of(fence.epoch, b""))
-            if nodes[0] is None:
-                raise NoNodeError(path)
-            node = decode_node(nodes[0])
-            return Value(node.data, version_of(fence.epoch, node.stamp))
+            found = dict(zip(keyed, nodes, strict=True))
+            root = Value(b"", version_of(fence.epoch, b""))
+            return [root if path == "/" else _value(found[path], fence.epoch) for path in paths]
 
         return await self._read(body)
 
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
+    def _order(self, order: str) -> tuple[int, ...]:
+        return (int(order or "0", 16),)  # a versionstamp
+
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]:
         """Return names of children, read in one transaction if that takes less than ``LISTING_S``.
 
         A longer listing continues in further transactions. Each child that exists all the time is
@@ -201,14 +209,19 @@ class FdbStore(StoreBase):
         names: list[str] = []
         while True:
             missing = None if limit is None else limit - len(names)
-            page = await self._read(partial(self._some_children, path, after, missing))
+            page = await self._read(partial(self._some_children, path, after, missing, stale_ok))
             names += page.names
             if page.is_last:
                 return names
             after = names[-1]
 
     async def _some_children(
-        self, path: str, after: str | None, limit: int | None, reads: Reads
+        self,
+        path: str,
+        after: str | None,
+        limit: int | None,
+        stale_ok: bool,
+        reads: Reads,
     ) -> _Listing:
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -216,7 +229,8 @@ class FdbStore(StoreBase):
         rows = [self._keys.fence] if path == "/" else [self._keys.fence, self._keys.node(path)]
         requested = reads.request_page(keys, limit or 1 if limit is not None else 0, 1)
         fence, *nodes = await reads.get(rows)
-        fence_of(fence).check_open()
+        if not stale_ok:
+            fence_of(fence).check_open()
         if None in nodes:
             raise NoNodeError(path)
         names: list[str] = []
@@ -345,7 +359,7 @@ class FdbStore(StoreBase):
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self) -> FenceState:
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState:
         return await self._read(self._commits.fence)
 
     async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
@@ -399,3 +413,10 @@ class FdbStore(StoreBase):
     async def _read(self, body: Callable[[Reads], Awaitable[T]]) -> T:
         self._check_open()
         return await self._transactions.read(body, self._deadline())
+
+
+def _value(data: bytes | None, epoch: str) -> Value | None:
+    if data is None:
+        return None
+    node = decode_node(data)
+    return Value(node.data, version_of(epoch, node.stamp))

@@ -208,9 +208,19 @@ class SqliteReader:
             raise NoNodeError(path)
         return Value(node.data, node.version)
 
-    def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
+    def value_if_exists(self, path: str, *, stale_ok: bool) -> Value | None:
+        """Return the result of ``get``, None if the node does not exist."""
+        try:
+            return self.value(path, stale_ok=stale_ok)
+        except NoNodeError:
+            return None
+
+    def names_after(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]:
         """Return the result of ``children``. Raises NoNodeError, StoreFencedError."""
-        self.fence.check_open()
+        if not stale_ok:
+            self.fence.check_open()
         if self.node(path) is None:
             raise NoNodeError(path)
         return self._names(path, after or "", -1 if limit is None else limit)

@@ -71,8 +71,18 @@ class SqliteStore(StoreBase):
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
         return await self._read(lambda reader: reader.value(path, stale_ok=stale_ok))
 
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        return await self._read(lambda reader: reader.names_after(path, after, limit))
+    async def _get_all(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        def body(reader: SqliteReader) -> list[Value | None]:
+            return [reader.value_if_exists(path, stale_ok=stale_ok) for path in paths]
+
+        return await self._read(body)
+
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]:
+        return await self._read(
+            lambda reader: reader.names_after(path, after, limit, stale_ok=stale_ok)
+        )
 
     async def _create(
         self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
@@ -129,7 +139,7 @@ class SqliteStore(StoreBase):
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self) -> FenceState:
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState:
         return await self._read(lambda reader: reader.fence)
 
     async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:

@@ -57,6 +57,7 @@ _ERRORS: dict[type[Exception], type[RhumblineError]] = {
     zk.ConnectionClosedError: SessionLostError,
     zk.ThrottledOpError: MetadataUnavailableError,
     zk.QuotaExceededError: MetadataUnavailableError,
+    zk.NotReadOnlyCallError: MetadataUnavailableError,
 }
 _IN_DOUBT = (
     zk.ConnectionLoss,
@@ -342,7 +343,9 @@ class ZooKeeperConnection:
         on_connected: Callable[[], None] = lambda: None,
         on_expired: Callable[[], None] = lambda: None,
         on_event: Callable[[str], None] = lambda _: None,
+        accepts_read_only: bool = False,
     ) -> None:
+        """``accepts_read_only`` permits a server that has lost its leader and serves only reads."""
         self._loop = asyncio.get_running_loop()
         self._on_connected = on_connected
         self._on_expired = on_expired
@@ -354,6 +357,7 @@ class ZooKeeperConnection:
             self._on_kazoo_event,
             hosts=access.hosts,
             timeout=session_ms / 1000,
+            read_only=accepts_read_only,
             auth_data=[(scheme, credential)] if access.auth else None,
             connection_retry=KazooRetry(**_RECONNECT),
             use_ssl=access.is_tls,

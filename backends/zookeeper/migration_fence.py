@@ -13,7 +13,12 @@
 from collections.abc import Callable
 from zlib import crc32
 
-from ...core.protocol.errors import BadVersionError, NodeExistsError, NoNodeError
+from ...core.protocol.errors import (
+    BadVersionError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+)
 from ..migration_fence import FENCE_PATH, FenceState, decode_fence
 from .client import ANY_VERSION, Multi, MultiFailed, Request, Requests, ZooKeeperConnection
 
@@ -64,6 +69,17 @@ class ZooKeeperFence:
             self.state = decode_fence(data, f"{self._home} in ZooKeeper")
             version: int = stat.version
             return version
+
+    async def read_stale(self, connection: ZooKeeperConnection, deadline: float) -> None:
+        """Read the fence as one server has it. Raises MetadataUnavailableError if it has none.
+
+        Every linearizable read and every write verifies it later.
+        """
+        request = self._requests.get(self._home)
+        (answer,) = await connection.read(request, deadline=deadline, missing_ok=True)
+        if answer is None:
+            raise MetadataUnavailableError("ZooKeeper: the server that responded has no fence")
+        self.state = decode_fence(answer[0], f"{self._home} in ZooKeeper")
 
     async def refresh(self, deadline: float) -> bool:
         """Read the fence again; True if it has changed. Raises StoreFencedError."""

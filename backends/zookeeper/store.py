@@ -37,7 +37,7 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.primitives.single_flight import SingleFlight
-from ..migration_fence import FENCE_PATH, FenceState
+from ..migration_fence import FENCE_PATH, FenceState, read_first
 from ..store_base import StoreBase
 from ..transaction_plan import Node
 from ..uri import StoreUri
@@ -126,21 +126,40 @@ class ZooKeeperStore(StoreBase):
             self._connection, self._requests, chroot, lambda: f"z{os.urandom(6).hex()}"
         )
         self._commits = ZooKeeperCommits(self.fence, self._requests, self._connection)
+        self._stale_connection: ZooKeeperConnection | None = None
 
     async def start(self) -> None:
-        """Connect and read the migration fence."""
+        """Connect and read the migration fence; one server that has it is sufficient."""
         await self._connection.start()
-        await self.fence.read_or_create(self._deadline())
+        await read_first(self._read_fence)
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
-        znode = self._znode(path)
-        data, stat = await self._read(self._requests.get(znode), stale_ok=stale_ok)
-        return Value(data or b"", self._commits.version(stat))
+        (value,) = await self._get_all([path], stale_ok=stale_ok)
+        if value is None:
+            raise NoNodeError("ZooKeeper: no such node")
+        return value
 
-    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
+    async def _get_all(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        """Send all requests at once; the server serves them in their order."""
+        requests = [self._requests.get(self._znode(path)) for path in paths]
+        return [
+            None if answer is None else Value(answer[0] or b"", self._commits.version(answer[1]))
+            for answer in await self._read(requests, stale_ok=stale_ok)
+        ]
+
+    def _order(self, order: str) -> tuple[int, ...]:
+        created, _, changes = order.partition(".")
+        return int(created, 16), int(changes)
+
+    async def _children(
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
+    ) -> list[str]:
         """Read all names: ZooKeeper always sends them all, whatever the limit."""
         znode = self._znode(path)
-        names, _ = await self._read(self._requests.names(znode))
+        (answer,) = await self._read([self._requests.names(znode)], stale_ok=stale_ok)
+        if answer is None:
+            raise NoNodeError("ZooKeeper: no such node")
+        names, _ = answer
         page = sorted(name for name in names if after is None or name > after)
         if path == "/":
             page = [
@@ -193,10 +212,16 @@ class ZooKeeperStore(StoreBase):
         for session in self._sessions:
             await session.close()
         await self._connection.aclose()
+        if self._stale_connection is not None:
+            await self._stale_connection.aclose()
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self) -> FenceState:
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState:
+        if stale_ok:
+            connection = await self._connection_for_stale_reads()
+            await self.fence.read_stale(connection, self._deadline())
+            return self.fence.state
         await self.fence.read_or_create(self._deadline())
         return self.fence.state
 
@@ -276,23 +301,41 @@ class ZooKeeperStore(StoreBase):
             raise SessionLostError("the ZooKeeper session has expired")
         return session
 
-    async def _read(self, request: Request, *, stale_ok: bool = False) -> Any:  # noqa: ANN401
-        """Read, and check that the fence was still open afterwards. Raises StoreFencedError."""
+    async def _read(self, requests: Sequence[Request], *, stale_ok: bool) -> list[Any]:
+        """Return the answers, None where there is no node.
+
+        Checks that the fence was still open afterwards, unless ``stale_ok``. Raises
+        StoreFencedError.
+        """
         self._check_open()
         deadline = self._deadline()
         if stale_ok:
-            return (await self._connection.read(request, deadline=deadline))[0]
+            connection = await self._connection_for_stale_reads()
+            return await connection.read(*requests, deadline=deadline, missing_ok=True)
         while True:
             path = self.fence.path
-            _, answer, fence = await self._connection.read(
-                self._requests.sync(path), request, self._requests.exists(path),
+            _, *answers, fence = await self._connection.read(
+                self._requests.sync(path), *requests, self._requests.exists(path),
                 deadline=deadline, missing_ok=True,
             )  # fmt: skip
-            if fence is not None and answer is not None:
-                return answer
             if fence is not None:
-                raise NoNodeError("ZooKeeper: no such node")
+                return answers
             await self.fence.refresh(deadline)
+
+    async def _connection_for_stale_reads(self) -> ZooKeeperConnection:
+        """Return a connection that also accepts a server without a leader.
+
+        Such a server accepts it in its read-only mode (``readonlymode.enabled``). The connection is
+        opened by the first such read.
+        """
+        if self._stale_connection is None:
+            self._stale_connection = ZooKeeperConnection(
+                self._access,
+                min(self.timeout_ms, CONNECTION_SESSION_MS_MAX),
+                accepts_read_only=True,
+            )
+            await self._stale_connection.start()
+        return self._stale_connection
 
     async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]:
         on_znodes = [_with_path(operation, self._znode(operation.path)) for operation in operations]

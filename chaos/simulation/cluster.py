@@ -24,6 +24,7 @@ from ...core.metadata.cluster_layout import initialise_cluster, instance_id
 from ...core.metadata.join_regional_store import join_regional_store
 from ...core.metadata.ledger_ids import GLOBAL_STORE
 from ...core.metadata.ledger_store import LedgerStore
+from ...core.metadata.read_only_store import ReadOnlyStore
 from ...core.metadata.regional_store import RegionalStore
 from ...core.protocol.bookie_id import BookieId, check_region
 from ...core.protocol.errors import (
@@ -320,7 +321,8 @@ class SimClient:
     def __init__(self, cluster: SimCluster, host: SimHost) -> None:
         settings = cluster.settings
         self.store = host.metadata()
-        self.directory = SteeredDirectory(self.store)
+        self.metadata_reads = ReadOnlyStore(self.store)
+        self.directory = SteeredDirectory(self.store, reads=self.metadata_reads)
         self.cached_states = CachedStates(self.directory.states)
         runtime = host.runtime()
         region = check_region(host.region)
@@ -335,7 +337,11 @@ class SimClient:
         )
         self.ledgers = LedgerClient(
             runtime,
-            LedgerStore(self.store, number=1 if settings.regional_store else GLOBAL_STORE),
+            LedgerStore(
+                self.store,
+                number=1 if settings.regional_store else GLOBAL_STORE,
+                reads=self.metadata_reads,
+            ),
             self.directory,
             RegionAwarePlacement(),
             settings.ledger,
@@ -354,6 +360,7 @@ class SimClient:
             NAMESPACE,
             writer_config=settings.writer,
             reader_config=settings.reader,
+            reads=self.metadata_reads,
         )
 
     async def __aenter__(self) -> "SimClient":
@@ -365,6 +372,7 @@ class SimClient:
         await self.under_replication.aclose()
         await self.ledgers.aclose()
         await self.cached_states.aclose()
+        await self.metadata_reads.aclose()
         await self.store.close()
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from ...core.log.ledger_interface import LedgerProvider
 from ...core.log.metadata.stream_metadata import StreamRecord
-from ...core.log.metadata.stream_store import StoredSegment, StreamStore
+from ...core.log.metadata.stream_reads import StoredSegment
+from ...core.log.metadata.stream_store import StreamStore
 from ...core.protocol.errors import (
     CorruptionError,
     GapError,

@@ -186,8 +186,13 @@ class LedgerClient:
         version = await context.ledgers.create(metadata, number)
         return LedgerWriter(context, metadata, version, regions)
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+    async def open(
+        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+    ) -> LedgerReader:
         """Opens a ledger for reading without fencing it: its writer may continue.
+
+        With ``stale_ok`` its metadata may be old: the reader then returns fewer entries, or raises
+        UnavailableError, but never something else (rule LED-26).
 
         Raises NoSuchLedgerError, UnauthorizedError, and what the metadata store raises if it is
         unavailable until the deadline.
@@ -196,7 +201,7 @@ class LedgerClient:
         backoff = context.backoff(context.config.metadata_timeout_ms)
         while True:
             try:
-                metadata, version = await context.ledgers.read(ledger_id)
+                metadata, version = await context.ledgers.read(ledger_id, stale_ok=stale_ok)
                 break
             except UnavailableError:
                 if backoff.is_over:

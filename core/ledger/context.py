@@ -53,7 +53,11 @@ class LedgerContext:
     handles: dict[LedgerHandle, None]
 
     async def regions_of(self, bookies: Sequence[BookieId]) -> list[Region | None]:
-        """Returns the region of each bookie. Raises MetadataUnavailableError."""
+        """Returns the region of each bookie. Raises MetadataUnavailableError.
+
+        Their addresses are read with the same request, because they are needed next.
+        """
+        await self.directory.locate(bookies)
         return [await self.directory.region_of(bookie) for bookie in bookies]
 
     async def view_of(self, fragment: Fragment, quorum: Quorum) -> QuorumView:

@@ -149,8 +149,13 @@ class LedgerProvider(Protocol):
         """Create a ledger that is ready for entries."""
         ...
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
-        """Open a ledger for reading, without recovery. Raises NoSuchLedgerError."""
+    async def open(
+        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+    ) -> ReadableLedger:
+        """Open a ledger for reading, without recovery. Raises NoSuchLedgerError.
+
+        With ``stale_ok`` its metadata may be old (rule LED-26).
+        """
         ...
 
     async def recover(

@@ -17,7 +17,14 @@ from ..protocol.errors import (
     TruncatedError,
 )
 from ..protocol.start import Start, check_start
-from ..runtime.metadata_store import Check, Delete, MetadataStore, Operation, Version
+from ..runtime.metadata_store import (
+    Check,
+    Delete,
+    MetadataReads,
+    MetadataStore,
+    Operation,
+    Version,
+)
 from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
 from .ledger_interface import ConfirmEnd, LedgerProvider
@@ -28,6 +35,7 @@ from .metadata.retention import MaintenanceResult, Retention
 from .metadata.stream_deletion import StreamDeletion
 from .metadata.stream_description import StreamDescription
 from .metadata.stream_metadata import NamespaceRecord, StreamRecord
+from .metadata.stream_reads import StreamReads
 from .metadata.stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 from .metadata.subscriptions import SubscriptionStore
 from .policy import StreamPolicy
@@ -118,7 +126,12 @@ class Namespace:
         reader_config: ReaderConfig | None = None,
         archives: Archives | None = None,
         context: LogContext | None = None,
+        reads: MetadataReads | None = None,
     ) -> None:
+        """Readers and descriptions use ``reads``, and may be served old metadata by it.
+
+        Without it they use the store, like everything else.
+        """
         self.name = check_name("namespace", name)
         self.store = store
         """The metadata store that the namespace is in."""
@@ -129,6 +142,8 @@ class Namespace:
         self._ledgers = ledgers
         self._streams = StreamStore(store, name)
         self._opener = SegmentOpener(self._streams, ledgers, archives)
+        self._read_streams = StreamReads(reads or store, name, stale_ok=reads is not None)
+        self._read_opener = SegmentOpener(self._read_streams, ledgers, archives)
         self.subscriptions = SubscriptionStore(store, name)
         """The named reader positions of the streams."""
         self._retention = Retention(
@@ -265,15 +280,13 @@ class Namespace:
         return await self._streams.names(prefix, after, limit)
 
     async def describe(self, name: str) -> StreamDescription:
-        """Describe a stream from its metadata. Raises NoSuchStreamError."""
-        record, _ = await self._streams.record(name)
-        head, _ = await self._streams.head(name)
-        segments = []
-        for lssn in range(record.first_lssn, head.last_lssn + 1):
-            stored = await self._streams.segment(name, lssn)
-            if stored is not None:
-                segments.append(stored.segment)
-        policy = record.policy or await self.policy()
+        """Describe a stream from its metadata, which may be old: see ``metadata_age_ms``.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
+        nodes = await self._read_streams.everything(name)
+        record = nodes.record
+        policy = await self._read_streams.policy_of(record)
         is_marked = record.oldest.lssn < record.marked_lssn
         return StreamDescription(
             name=name,
@@ -281,10 +294,11 @@ class Namespace:
             policy=policy,
             follows_namespace=record.policy is None,
             start=record.start,
-            epoch=head.epoch,
-            segments=tuple(segments),
+            epoch=nodes.head.epoch,
+            segments=nodes.segments,
             identity=record.identity,
             grace_ends_ms=record.marked_ms + policy.purge_grace_ms if is_marked else None,
+            metadata_age_ms=nodes.age_ms,
         )
 
     async def open_writer(self, name: str) -> StreamWriter:
@@ -337,7 +351,7 @@ class Namespace:
         responses are used, and the result may be too low. An acknowledged record becomes visible
         shortly after its acknowledgement (rule STR-15). Raises NoSuchStreamError.
         """
-        return await find_end(self._streams, self._opener, name, fresh=fresh)
+        return await find_end(self._read_streams, self._read_opener, name, fresh=fresh)
 
     async def open_reader(
         self,
@@ -351,12 +365,15 @@ class Namespace:
         If ``start`` was truncated, ``on_truncated(start, first_active)`` is called and reading
         begins at the first active position; without the callback, TruncatedError is raised. Raises
         NoSuchStreamError, and InvalidArgumentError if ``start`` is not a position.
+
+        If the metadata store is out of reach, the reader begins with what this region knows of the
+        stream; MetadataUnavailableError is raised if it knows nothing (rules STR-28 and STR-29).
         """
         check_start(start)
-        record, _ = await self._streams.record(name)
+        record, _ = await self._read_streams.record(name)
         return await find_start(
-            self._streams,
-            self._opener,
+            self._read_streams,
+            self._read_opener,
             name,
             record,
             start,

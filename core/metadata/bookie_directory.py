@@ -6,7 +6,7 @@ never changes, because quorums are counted with it; it is cached without a limit
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -24,7 +24,14 @@ from ..protocol.errors import (
     WrongClusterError,
 )
 from ..protocol.placement import BookieInfo
-from ..runtime.metadata_store import MetadataStore, Session, Value, Version, Watch
+from ..runtime.metadata_store import (
+    MetadataReads,
+    MetadataStore,
+    Session,
+    Value,
+    Version,
+    Watch,
+)
 from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import run_all
 from ..wire import cookie as cookies
@@ -50,20 +57,30 @@ T = TypeVar("T")
 
 
 class BookieDirectory:
-    """One process's cached view of the bookies. ``close`` ends its watch."""
+    """One process's cached view of the bookies. ``close`` ends its watch.
+
+    ``reads`` serves addresses and regions, which may be old: a region never changes, and every
+    connection verifies the bookie's id. All else is read from the store.
+    """
 
     __slots__ = (
         "_earlier",
         "_generation",
         "_paths",
+        "_reads",
         "_regions",
         "_registrations",
+        "_stale_ok",
         "_store",
         "_watch",
     )
 
-    def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
+    def __init__(
+        self, store: MetadataStore, root: str = ROOT, *, reads: MetadataReads | None = None
+    ) -> None:
         self._store = store
+        self._reads = reads or store
+        self._stale_ok = reads is not None
         self._paths = Paths(root)
         self._registrations: dict[BookieId, Registration] = {}
         self._earlier: dict[BookieId, Registration] = {}  # before the last change
@@ -261,7 +278,7 @@ class BookieDirectory:
         if known is not None:
             return known
         if self._watch is None:
-            self._watch = self._store.watch(self._paths.available, self._on_change, prefix=True)
+            self._watch = self._reads.watch(self._paths.available, self._on_change, prefix=True)
         earlier = self._earlier.get(bookie)
         if earlier is None:
             return await self._look_up(bookie)
@@ -276,16 +293,57 @@ class BookieDirectory:
 
     async def _look_up(self, bookie: BookieId) -> Registration:
         generation = self._generation
-        for read_only in (False, True):
-            path = self._paths.registration(bookie, read_only=read_only)
-            value = await idempotent_writes.read_if_exists(self._store, path)
+        for value in await self._registration_values(bookie):
             if value is not None:
-                found = registrations.decode(bookie, value.data)
-                known = self._registrations if generation == self._generation else self._earlier
-                known[bookie] = found
-                return found
+                return self._keep_registration(bookie, value, generation)
         self._earlier.pop(bookie, None)
         raise BookieUnavailableError(f"bookie {bookie} is not registered")
+
+    async def _registration_values(self, bookie: BookieId) -> list[Value | None]:
+        """Read the two places of a registration, of which at most one has it."""
+        paths = [self._paths.registration(bookie, read_only=flag) for flag in (False, True)]
+        try:
+            return await self._reads.get_all(paths, stale_ok=self._stale_ok)
+        except MetadataUnavailableError as error:
+            unavailable = error
+        if self._stale_ok:  # one of the two is not known, and it may be the other one
+            for path in paths:
+                with suppress(NoNodeError, MetadataUnavailableError):
+                    return [await self._reads.get(path, stale_ok=True)]
+        raise unavailable
+
+    def _keep_registration(self, bookie: BookieId, value: Value, generation: int) -> Registration:
+        found = registrations.decode(bookie, value.data)
+        known = self._registrations if generation == self._generation else self._earlier
+        known[bookie] = found
+        return found
+
+    async def locate(self, bookies: Sequence[BookieId]) -> None:
+        """Read the regions and addresses of bookies that are not cached, with one request.
+
+        What cannot be read this way is read when it is needed.
+        """
+        if self._watch is None:
+            self._watch = self._reads.watch(self._paths.available, self._on_change, prefix=True)
+        regions = [bookie for bookie in bookies if bookie not in self._regions]
+        addresses = [bookie for bookie in bookies if bookie not in self._registrations]
+        paths = [self._paths.region(bookie) for bookie in regions]
+        for read_only in (False, True):
+            paths += [self._paths.registration(b, read_only=read_only) for b in addresses]
+        if not paths or len(paths) > _READS_AT_ONCE:
+            return
+        generation = self._generation
+        try:
+            values = await self._reads.get_all(paths, stale_ok=self._stale_ok)
+        except MetadataUnavailableError:
+            return
+        for bookie, value in zip(regions, values, strict=False):
+            if value is not None:
+                self._keep_region(bookie, value)
+        for bookie, value in zip([*addresses, *addresses], values[len(regions) :], strict=True):
+            if value is not None:
+                with suppress(CorruptionError):
+                    self._keep_registration(bookie, value, generation)
 
     def _on_change(self) -> None:
         self._generation += 1
@@ -340,9 +398,12 @@ class BookieDirectory:
         known = self._regions.get(bookie)
         if known is not None:
             return known
-        value = await idempotent_writes.read_if_exists(self._store, self._paths.region(bookie))
-        if value is None:
-            return None
+        value = await idempotent_writes.read_if_exists(
+            self._reads, self._paths.region(bookie), stale_ok=self._stale_ok
+        )
+        return None if value is None else self._keep_region(bookie, value)
+
+    def _keep_region(self, bookie: BookieId, value: Value) -> Region:
         try:
             region = check_region(value.data.decode("ascii"))
         except (UnicodeDecodeError, InvalidArgumentError) as error:

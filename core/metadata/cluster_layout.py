@@ -12,8 +12,8 @@ from random import Random
 from uuid import UUID
 
 from ..protocol.bookie_id import BookieId
-from ..protocol.errors import NodeExistsError, NoNodeError, WrongClusterError
-from ..runtime.metadata_store import MetadataStore, check_path
+from ..protocol.errors import NodeExistsError, WrongClusterError
+from ..runtime.metadata_store import MetadataReads, MetadataStore, Value, check_path
 from . import idempotent_writes
 
 ROOT = "/ledgers"
@@ -151,26 +151,29 @@ async def initialise_store(store: MetadataStore, new_id: str, root: str = ROOT) 
         (paths.layout, LAYOUT),
     ):
         await _ensure(store, path, data)
-    await _check_layout(store, paths)
+    layout = await idempotent_writes.read_if_exists(store, paths.layout)
+    _check_layout_value(store, paths, layout)
     await _ensure(store, paths.instance_id, new_id.encode())
     return await instance_id(store, root)
 
 
-async def instance_id(store: MetadataStore, root: str = ROOT) -> str:
-    """Return the cluster's id. Raises WrongClusterError if there is none, or for another layout."""
+async def instance_id(store: MetadataReads, root: str = ROOT, *, stale_ok: bool = False) -> str:
+    """Return the cluster's id. Raises WrongClusterError if there is none, or for another layout.
+
+    Neither ever changes, so readers may take them from old metadata.
+    """
     paths = Paths(root)
-    await _check_layout(store, paths)
-    value = await idempotent_writes.read_if_exists(store, paths.instance_id)
+    layout, value = await store.get_all([paths.layout, paths.instance_id], stale_ok=stale_ok)
+    _check_layout_value(store, paths, layout)
     if value is None or not _INSTANCE_ID.fullmatch(value.data):
         raise WrongClusterError(f"{store.uri} has no instance id at {paths.instance_id}")
     return value.data.decode()
 
 
-async def _check_layout(store: MetadataStore, paths: Paths) -> None:
-    try:
-        found = (await store.get(paths.layout)).data.rstrip(b"\n")
-    except NoNodeError as error:
-        raise WrongClusterError(f"{store.uri} has no cluster at {paths.root}") from error
+def _check_layout_value(store: MetadataReads, paths: Paths, value: Value | None) -> None:
+    if value is None:
+        raise WrongClusterError(f"{store.uri} has no cluster at {paths.root}")
+    found = value.data.rstrip(b"\n")
     if found != LAYOUT:
         raise WrongClusterError(f"{store.uri} has a cluster of another layout: {found[:120]!r}")
 

@@ -22,7 +22,16 @@ from ..protocol.errors import (
     NodeExistsError,
     NoNodeError,
 )
-from ..runtime.metadata_store import Create, Delete, MetadataStore, Operation, Put, Value, Version
+from ..runtime.metadata_store import (
+    Create,
+    Delete,
+    MetadataReads,
+    MetadataStore,
+    Operation,
+    Put,
+    Value,
+    Version,
+)
 
 ATTEMPTS = 3
 
@@ -108,10 +117,12 @@ async def discard(store: MetadataStore, path: str, expect: Version | None = None
         await delete(store, path, expect)
 
 
-async def read_if_exists(store: MetadataStore, path: str) -> Value | None:
+async def read_if_exists(
+    store: MetadataReads, path: str, *, stale_ok: bool = False
+) -> Value | None:
     """Return the node's value; None if it does not exist."""
     try:
-        return await store.get(path)
+        return await store.get(path, stale_ok=stale_ok)
     except NoNodeError:
         return None
 

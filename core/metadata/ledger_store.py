@@ -19,12 +19,12 @@ from ..protocol.errors import (
     NoSuchLedgerError,
 )
 from ..protocol.ledger_metadata import LedgerMetadata
-from ..runtime.metadata_store import MetadataStore, Version, Watch, parent_of
+from ..runtime.metadata_store import MetadataReads, MetadataStore, Version, Watch, parent_of
 from ..wire import ledger_metadata
 from . import idempotent_writes
 from .cluster_layout import LONG_WIDTHS, ROOT, SHORT_LEDGER_IDS_END, SHORT_WIDTHS, Paths
 from .ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
-from .regional_store_records import read_regional_stores
+from .regional_store_records import read_regional_stores, read_store_number
 
 _ID_NAME = "ID-"
 _HIGH_NAME = "HOB-"  # the high-order bits of ids beyond the short ones
@@ -54,17 +54,34 @@ class LedgerNumber(NamedTuple):
 
 
 class LedgerStore:
-    """The ledgers of one metadata store, which issues ids of its own range (rule LED-27)."""
+    """The ledgers of one metadata store, which issues ids of its own range (rule LED-27).
 
-    __slots__ = ("_paths", "_store", "number")
+    ``reads`` serves reads with ``stale_ok`` and the watches; without it the store does.
+    """
+
+    __slots__ = ("_number", "_paths", "_reads", "_store")
 
     def __init__(
-        self, store: MetadataStore, root: str = ROOT, *, number: int = GLOBAL_STORE
+        self,
+        store: MetadataStore,
+        root: str = ROOT,
+        *,
+        number: int | None = GLOBAL_STORE,
+        reads: MetadataReads | None = None,
     ) -> None:
-        """``number`` is that of the store; see ``ledger_ids``."""
+        """``number`` is that of the store (see ``ledger_ids``). None: the store's record has it; it
+        is read before the first id is issued.
+        """
         self._store = store
+        self._reads = reads or store
         self._paths = Paths(root)
-        self.number = number
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        """The number of the store, which must be known or must have issued an id."""
+        assert self._number is not None, "the record of the store was not read"
+        return self._number
 
     # --- numbers --------------------------------------------------------------------------------
 
@@ -73,8 +90,11 @@ class LedgerStore:
 
         As in BookKeeper it is the number of a sequential node. The node is persistent, because only
         its number matters, so no session is needed. Raises MetadataUnavailableError,
-        IndeterminateError, LimitExceededError.
+        IndeterminateError, LimitExceededError, WrongClusterError (a regional store that has not
+        joined completely).
         """
+        if self._number is None:
+            self._number = await read_store_number(self._store, self._paths.root)
         if self.number == GLOBAL_STORE:
             number, path = await self._new_node(self._paths.ids)
             if 0 <= number < SHORT_LEDGER_IDS_END:
@@ -150,10 +170,19 @@ class LedgerStore:
                 f"the id of ledger {metadata.ledger_id} is no longer reserved"
             ) from error
 
-    async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
-        """Return the metadata and its version. Raises NoSuchLedgerError, CorruptionError."""
+    async def read(
+        self, ledger_id: int, *, stale_ok: bool = False
+    ) -> tuple[LedgerMetadata, Version]:
+        """Return the metadata and its version; with ``stale_ok`` both may be old.
+
+        Raises NoSuchLedgerError, CorruptionError, MetadataUnavailableError.
+        """
+        path = self._paths.ledger(ledger_id)
         try:
-            value = await self._store.get(self._paths.ledger(ledger_id))
+            if stale_ok:
+                value = await self._reads.get(path, stale_ok=True)
+            else:
+                value = await self._store.get(path)
         except NoNodeError as error:
             raise NoSuchLedgerError(f"ledger {ledger_id} does not exist") from error
         return ledger_metadata.decode(ledger_id, value.data), value.version
@@ -188,7 +217,7 @@ class LedgerStore:
 
     def watch(self, ledger_id: int, callback: Callable[[], None]) -> Watch:
         """Call ``callback`` after the ledger's metadata changed: a hint to read it again."""
-        return self._store.watch(self._paths.ledger(ledger_id), callback)
+        return self._reads.watch(self._paths.ledger(ledger_id), callback)
 
     # --- listing --------------------------------------------------------------------------------
 

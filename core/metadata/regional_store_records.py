@@ -89,6 +89,17 @@ async def open_regional_store(
     return record
 
 
+async def read_store_number(store: MetadataStore, root: str = ROOT) -> int:
+    """Return the number of a regional store that has joined, or of the global store.
+
+    Raises WrongClusterError, MetadataUnavailableError, CorruptionError.
+    """
+    record = await read_own_record(store, root)
+    if record is None:
+        return GLOBAL_STORE
+    return (await open_regional_store(store, record.region, root)).number
+
+
 async def read_issued(
     store: MetadataStore, root: str = ROOT
 ) -> tuple[dict[Region, RegionalStoreRecord], Version | None]:

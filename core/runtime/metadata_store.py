@@ -14,7 +14,8 @@ An implementation MUST provide the following guarantees. The conformance kit in
    last write returned.
 3. Reads. A read is linearizable unless ``stale_ok`` is set: it sees every write that was
    acknowledged before the read began. (ZooKeeper's reads are as good as its ``sync``; its backend
-   describes the difference.)
+   describes the difference.) A read with ``stale_ok`` may see an older state, and needs no majority
+   of the servers if the store can respond without it.
 4. Transactions. ``txn`` is carried out completely or not at all, and no reader sees a part of it.
 5. Watches. A watch is a hint to read again. Calls are coalesced, may come late, and may come twice
    or without a change (also soon after the watch was set). A watch always fires once after a
@@ -125,8 +126,8 @@ class Session(Protocol):
         ...
 
 
-class MetadataStore(Protocol):
-    """An open metadata store. One instance serves many concurrent callers of one event loop."""
+class MetadataReads(Protocol):
+    """The part of a metadata store that reads; a ``ReadOnlyStore`` has no other methods."""
 
     @property
     def uri(self) -> str:
@@ -137,8 +138,21 @@ class MetadataStore(Protocol):
         """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         ...
 
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        """Return the values of several nodes, None for each that does not exist.
+
+        A store does this in one round trip if it can. No value is older than one of an earlier
+        path. Raises MetadataUnavailableError.
+        """
+        ...
+
     async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
+        self,
+        path: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        stale_ok: bool = False,
     ) -> list[str]:
         """Return the names of the direct children after ``after``, at most ``limit``.
 
@@ -146,6 +160,26 @@ class MetadataStore(Protocol):
         not. Raises NoNodeError, MetadataUnavailableError.
         """
         ...
+
+    def is_newer(self, version: Version, than: Version) -> bool:
+        """Return True if a node had the version ``than`` first and ``version`` later.
+
+        Both are versions of one path. False if the store cannot tell, for example because the
+        versions have different epochs.
+        """
+        ...
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        """Call ``callback``, from the event loop, after the node was created, changed or deleted.
+
+        With ``prefix`` this also holds for every node below it. The callback must be cheap and must
+        not raise.
+        """
+        ...
+
+
+class MetadataStore(MetadataReads, Protocol):
+    """An open metadata store. One instance serves many concurrent callers of one event loop."""
 
     async def create(
         self,
@@ -187,14 +221,6 @@ class MetadataStore(Protocol):
         the first operation whose condition fails (Check with a version: NoNodeError or
         BadVersionError; Check with None: NodeExistsError), MetadataUnavailableError,
         IndeterminateError.
-        """
-        ...
-
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback``, from the event loop, after the node was created, changed or deleted.
-
-        With ``prefix`` this also holds for every node below it. The callback must be cheap and must
-        not raise.
         """
         ...
 

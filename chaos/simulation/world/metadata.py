@@ -10,6 +10,7 @@ Names of operations and paths are part of the fingerprint of a run.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from zlib import crc32
 
 from ....backends.memory import MemorySession, MemoryStore, MemoryTree
 from ....backends.store_base import StoreSession
-from ....backends.transaction_plan import TransactionPlan
+from ....backends.transaction_plan import Node, TransactionPlan, child_prefix
 from ....core.protocol.errors import (
     ClosedError,
     IndeterminateError,
     InvalidArgumentError,
     MetadataUnavailableError,
+    NoNodeError,
     SessionLostError,
 )
 from ....core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
@@ -60,10 +62,37 @@ class RecordedTree(MemoryTree):
         super().__init__("sim")
         self.history: list[Commit] = []
         self.on_commit: Callable[[Commit], None] | None = None
+        self.on_revision: Callable[[], None] = lambda: None
+        """Called after each transaction."""
         self._network = network
+        self._past: dict[str, list[tuple[int, Node | None]]] = {}
 
     def commit(self, plan: TransactionPlan) -> Version:
         """Execute a transaction plan and record its changes."""
+        version = self._commit(plan)
+        for path in plan.changes:
+            self._past.setdefault(path, []).append((self.revision, self.node(path)))
+        self.on_revision()
+        return version
+
+    def node_at(self, path: str, revision: int) -> Node | None:
+        """Return a node as it was at a revision; None if it did not exist then."""
+        past = self._past.get(path, [])
+        index = bisect_right(past, revision, key=lambda change: change[0])
+        return past[index - 1][1] if index else None
+
+    def children_at(self, path: str, revision: int) -> list[str]:
+        """Return the sorted names of the children that a node had at a revision."""
+        prefix = child_prefix(path)
+        return sorted(
+            name
+            for known in self._past
+            if known.startswith(prefix)
+            and "/" not in (name := known[len(prefix) :])
+            and self.node_at(known, revision) is not None
+        )
+
+    def _commit(self, plan: TransactionPlan) -> Version:
         at_ms = self._network.loop.now * 1000
         for path, change in plan.changes.items():
             if change.is_written or change.data is None:
@@ -105,6 +134,9 @@ class MetadataSite:
         self.compare_and_sets: list[CompareAndSet] = []
         """Every compare-and-set of a ledger's metadata that was answered or timed out."""
         self.requests = 0
+        self.replicas = {member.name: self.tree.revision for member in self.members}
+        """The last revision that each member has. A member without a majority falls behind."""
+        self.tree.on_revision = self._replicate
         self._reachable: dict[str, SimNode | None] = {}
         self._reachable_generation = -1  # the network's generation for which it is valid
 
@@ -116,6 +148,19 @@ class MetadataSite:
         self.clients = [known for known in self.clients if not known.process.is_dead]
         self.clients.append(store)
         return store
+
+    def _replicate(self) -> None:
+        for member in self.members:
+            if self._has_majority(member):
+                self.replicas[member.name] = self.tree.revision
+
+    def connected_member(self, node: SimNode) -> SimNode | None:
+        """Return the nearest member that ``node`` is connected to, with or without a majority."""
+        if self.health.is_down:
+            return None
+        network = self.network
+        able = [member for member in self.members if self._is_connected(node, member)]
+        return min(able, key=lambda m: network.link(node.region, m.region).delay_ms, default=None)
 
     def reachable_member(self, node: SimNode) -> SimNode | None:
         """Return the nearest member that can serve ``node`` now, or None."""
@@ -158,6 +203,31 @@ class MetadataSite:
     def chance(self, share: float) -> bool:
         """Return True with the given probability; draws only if it is not 0."""
         return share > 0 and self.random.random() < share
+
+
+class Past(NamedTuple):
+    """The tree as it was at a revision."""
+
+    tree: RecordedTree
+    revision: int
+
+    def get(self, path: str) -> Value:
+        """Return a node's value. Raises NoNodeError."""
+        node = self.tree.node_at(path, self.revision)
+        if node is None:
+            raise NoNodeError(path)
+        return Value(node.data, node.version)
+
+    def get_all(self, paths: Sequence[str]) -> list[Value | None]:
+        """Return the values of several nodes, None for each that does not exist."""
+        nodes = [self.tree.node_at(path, self.revision) for path in paths]
+        return [None if node is None else Value(node.data, node.version) for node in nodes]
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of all children. Raises NoNodeError."""
+        if self.tree.node_at(path, self.revision) is None:
+            raise NoNodeError(path)
+        return self.tree.children_at(path, self.revision)
 
 
 class SimSession(StoreSession):
@@ -234,19 +304,42 @@ class SimMetadataStore:
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
+        if stale_ok:
+            return await self._call_nearby("get", path, lambda past: past.get(path))
         return await self._call("get", path, lambda: self._inner.get(path), is_write=False)
 
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        """Return the values of several nodes, None for each that does not exist."""
+        if stale_ok:
+            return await self._call_nearby("get all", paths[0], lambda past: past.get_all(paths))
+        return await self._call(
+            "get all", paths[0], lambda: self._inner.get_all(paths), is_write=False
+        )
+
     async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
+        self,
+        path: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        stale_ok: bool = False,
     ) -> list[str]:
         """Return the names of at most ``limit`` children behind ``after``, in byte order."""
         check_path(path)
+        if stale_ok:
+            names = await self._call_nearby("children", path, lambda past: past.children(path))
+            later = [name for name in names if after is None or name > after]
+            return later if limit is None else later[:limit]
         return await self._call(
             "children",
             path,
             lambda: self._inner.children(path, after=after, limit=limit),
             is_write=False,
         )
+
+    def is_newer(self, version: Version, than: Version) -> bool:
+        """Return True if a node had the version ``than`` first and ``version`` later."""
+        return self._inner.is_newer(version, than)
 
     async def create(
         self,
@@ -368,6 +461,28 @@ class SimMetadataStore:
             if is_write:
                 raise IndeterminateError(message) from None
             raise MetadataUnavailableError(message) from None
+
+    async def _call_nearby(self, name: str, path: str, read: Callable[["Past"], T]) -> T:
+        """Read what one member has, with or without its majority, from a slow or dead link too."""
+        site = self.site
+        member = site.connected_member(self._node)
+        if self._is_closed:
+            raise ClosedError("the metadata store was closed")
+        if member is None:
+            await asyncio.sleep(0.05 + 0.1 * site.random.random())
+            raise MetadataUnavailableError(f"{name} {path}: no member can be reached")
+        async with asyncio.timeout(self._timeout_s):
+            await asyncio.sleep(site.network.delay_s(self._node, member))
+            found = read(Past(site.tree, site.replicas[member.name]))
+            await asyncio.sleep(site.network.delay_s(member, self._node))
+        if site.network.is_blocked(member, self._node):
+            raise MetadataUnavailableError(f"{name} {path}: the member was cut off")
+        network = site.network
+        site.requests += 1
+        network.trace.beat(_BEAT_METADATA, site.requests, crc32(f"old {name} {path}".encode()))
+        if network.trace.is_detailed:
+            network.trace.detail(self.process.name, f"old metadata {name} {path}")
+        return found
 
     def _arrive(
         self,

@@ -27,6 +27,10 @@ class StreamDescription:
     """Time of day in ms from which the first truncated segments may be purged; None if there are
     none, or if a proxy described the stream."""
 
+    metadata_age_ms: int | None = None
+    """None if the metadata was current when it was read. Otherwise it may be old, because the
+    metadata store was out of reach: the milliseconds since the store last confirmed anything."""
+
     @property
     def is_ended(self) -> bool:
         """True if the stream was ended, according to its completed segments."""

@@ -16,25 +16,22 @@ from ...protocol.errors import (
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
-    NoSuchNamespaceError,
     NoSuchStreamError,
     StreamExistsError,
     StreamLostError,
 )
-from ...protocol.segments import Segment, decode_segment, encode_segment
+from ...protocol.segments import Segment, encode_segment
 from ...runtime.metadata_store import (
     Check,
     Create,
     MetadataStore,
     Operation,
     Put,
-    Value,
     Version,
-    Watch,
 )
-from ..policy import StreamPolicy
-from .paths import StreamPaths, namespace_path, page_start, streams_path
-from .stream_metadata import NamespaceRecord, StreamHead, StreamRecord
+from .paths import namespace_path
+from .stream_metadata import StreamHead, StreamRecord
+from .stream_reads import StoredSegment, StreamReads
 
 CONTENTION_MAX = 64
 """Maximum attempts of a change: concurrent changes and lost replies require retries."""
@@ -49,24 +46,12 @@ class WriterClaim:
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSegment:
-    """A segment with the version of its node."""
-
-    segment: Segment
-    version: Version
-
-
-class StreamStore:
-    """The streams of one namespace."""
+class StreamStore(StreamReads):
+    """The streams of one namespace, for writing. Its reads are always current."""
 
     def __init__(self, store: MetadataStore, namespace: str) -> None:
+        super().__init__(store, namespace)
         self._store = store
-        self.namespace = namespace
-
-    def paths(self, stream: str) -> StreamPaths:
-        """Return the paths of a stream. Raises InvalidArgumentError for an invalid name."""
-        return StreamPaths(self.namespace, stream)
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -113,30 +98,6 @@ class StreamStore:
             f"stream {stream}: creation not confirmed after {CONTENTION_MAX} attempts"
         )
 
-    async def record(self, stream: str) -> tuple[StreamRecord, Version]:
-        """Read the record. Raises NoSuchStreamError, MetadataUnavailableError."""
-        try:
-            value = await self._store.get(self.paths(stream).stream)
-        except NoNodeError as error:
-            raise self._missing_error(stream) from error
-        return StreamRecord.decode(stream, value.data), value.version
-
-    async def _namespace(self) -> Value:
-        """Return the node of the namespace, which is in this store. Raises NoSuchNamespaceError."""
-        try:
-            value = await self._store.get(namespace_path(self.namespace))
-        except NoNodeError as error:
-            raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first") from error
-        NamespaceRecord.decode(self.namespace, value.data)
-        return value
-
-    async def policy_of(self, record: StreamRecord) -> StreamPolicy:
-        """Return the policy of a stream, its own or that of the namespace."""
-        if record.policy is not None:
-            return record.policy
-        data = (await self._namespace()).data
-        return NamespaceRecord.decode(self.namespace, data).policy
-
     async def update(
         self,
         stream: str,
@@ -173,51 +134,7 @@ class StreamStore:
             "processes changed it"
         )
 
-    async def check(self, stream: str, identity: str) -> StreamRecord:
-        """Verify that the stream still has ``identity`` and return its record.
-
-        If so, everything that was read since the identity became known belongs to this stream and
-        not to another one of the same name. Raises NoSuchStreamError otherwise.
-        """
-        record, _ = await self.record(stream)
-        if record.identity != identity:
-            raise self._missing_error(stream)
-        return record
-
-    async def names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """Return a page of names that begin with ``prefix`` and follow ``after``, in order."""
-        try:
-            found = await self._store.children(
-                streams_path(self.namespace), after=page_start(prefix, after), limit=limit
-            )
-        except NoNodeError:
-            return []
-        return [name for name in found if name.startswith(prefix)]
-
-    def watch(self, stream: str, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after a change of the head (claim, new segment, deletion).
-
-        Calls may be lost, so they are only a hint.
-        """
-        return self._store.watch(self.paths(stream).head, callback)
-
     # --- segments -------------------------------------------------------------------------------
-
-    async def head(self, stream: str) -> tuple[StreamHead, Version]:
-        """Read the head. Raises NoSuchStreamError, MetadataUnavailableError."""
-        try:
-            value = await self._store.get(self.paths(stream).head)
-        except NoNodeError as error:
-            raise self._missing_error(stream) from error
-        return StreamHead.decode(stream, value.data), value.version
-
-    async def segment(self, stream: str, lssn: int) -> StoredSegment | None:
-        """Read a segment; None if it does not exist yet or was purged."""
-        try:
-            value = await self._store.get(self.paths(stream).segment(lssn))
-        except NoNodeError:
-            return None
-        return StoredSegment(decode_segment(lssn, value.data), value.version)
 
     async def claim(self, stream: str, token: str) -> WriterClaim:
         """Claim the right to write from its current holder (rule STR-2). ``token`` must be new.
@@ -332,14 +249,6 @@ class StreamStore:
         path = self.paths(stream).segment(stored.segment.lssn)
         await idempotent_writes.discard(self._store, path, stored.version)
 
-    async def segment_numbers(self, stream: str) -> list[int]:
-        """Return the LSSNs that have a node, in order."""
-        try:
-            names = await self._store.children(self.paths(stream).segments)
-        except NoNodeError:
-            return []
-        return [int(name) for name in names]
-
     # --- errors ---------------------------------------------------------------------------------
 
     async def _head_of_claim(self, claim: WriterClaim) -> tuple[StreamHead, Version]:
@@ -347,9 +256,6 @@ class StreamStore:
             return await self.head(claim.stream)
         except NoSuchStreamError as error:
             raise StreamLostError(f"stream {claim.stream} was deleted") from error
-
-    def _missing_error(self, stream: str) -> NoSuchStreamError:
-        return NoSuchStreamError(f"no stream {stream} in namespace {self.namespace}")
 
     def _lost_error(self, claim: WriterClaim, current: StreamHead) -> StreamLostError:
         if current.is_deleting:

@@ -7,20 +7,24 @@ time (at most ``poll_ms``) and never a record.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ...protocol.errors import (
     EndOfStreamError,
     GapError,
+    MetadataUnavailableError,
     NoSuchLedgerError,
     NoSuchStreamError,
     RhumblineError,
     TruncatedError,
+    UnavailableError,
 )
 from ...protocol.segments import FIRST_LSSN, Segment, merged
 from ..config import ReaderConfig
 from ..ledger_interface import LedgerEntry, ReadableLedger
-from ..metadata.stream_store import StreamStore
+from ..metadata.stream_metadata import StreamRecord
+from ..metadata.stream_reads import StreamReads
 from .segment_opener import SegmentOpener
 
 
@@ -67,7 +71,7 @@ class EntrySource:
 
     def __init__(
         self,
-        streams: StreamStore,
+        streams: StreamReads,
         opener: SegmentOpener,
         stream: str,
         *,
@@ -110,8 +114,7 @@ class EntrySource:
             try:
                 chunk = await self._try_fetch()
             except NoSuchLedgerError as error:
-                await self._on_missing_ledger(error)
-                await self._pause(error)
+                await self._pause(await self._explain_missing_ledger(error))
             except RhumblineError as error:
                 if not error.retryable:
                     raise
@@ -170,16 +173,19 @@ class EntrySource:
 
     async def _open_segment(self) -> bool:
         """Open the ledger at the position. Return False if it moved or had to wait instead."""
-        segment = await self._read_segment(self.lssn)
-        if segment is None:
+        view = await self._streams.segment_view(self._stream, self.lssn)
+        if view.segment is None:
             await self._wait_for_segment()
             return False
-        self._segment = segment
+        if view.record.identity != self._identity:
+            await self._streams.confirmed.check(self._stream, self._identity)
+            return False  # the segment may belong to another stream of the name
+        segment = self._segment = merged(self._known_segment(self.lssn), view.segment)
         if segment.is_empty:
             await self._advance_segment()
             return False
-        if not segment.is_completed and self._previous is None and self.lssn > FIRST_LSSN:
-            await self._read_previous()
+        if not segment.is_completed and self._previous is None:
+            self._keep_previous(view.previous)
         self._handle = await self._opener.open(self._stream, segment)
         return True
 
@@ -192,14 +198,16 @@ class EntrySource:
         stored = await self._streams.segment(self._stream, lssn)
         if stored is None:
             return None
-        known = self._segment if self._segment and self._segment.lssn == lssn else None
+        known = self._known_segment(lssn)
         if known is None or known.ledger_id != stored.segment.ledger_id:
-            await self._streams.check(self._stream, self._identity)
+            await self._streams.confirmed.check(self._stream, self._identity)
         return merged(known, stored.segment)
 
-    async def _read_previous(self) -> None:
-        """Read the previous segment: if completed, it determines the sequence ids of this one."""
-        segment = await self._read_segment(self.lssn - 1)
+    def _known_segment(self, lssn: int) -> Segment | None:
+        return self._segment if self._segment and self._segment.lssn == lssn else None
+
+    def _keep_previous(self, segment: Segment | None) -> None:
+        """Keep the previous segment: if completed, it determines the sequence ids of this one."""
         if segment is not None and segment.is_completed:
             self._previous = segment
 
@@ -215,6 +223,7 @@ class EntrySource:
                     f"{self.entry_id}, the last entry in its metadata is {segment.last_entry_id}"
                 )
             if segment.ends_stream:
+                await self._confirm_end(self.lssn)
                 raise EndOfStreamError(f"stream {self._stream} ends at segment {self.lssn}")
         else:
             self._previous = None
@@ -255,15 +264,40 @@ class EntrySource:
         records were truncated, has not seen it.
         """
         if self._previous is None and self.lssn > FIRST_LSSN:
-            await self._read_previous()
+            self._keep_previous(await self._read_segment(self.lssn - 1))
             if self._previous is not None and self._previous.ends_stream:
+                await self._confirm_end(self.lssn - 1)
                 raise EndOfStreamError(f"stream {self._stream} ends at segment {self.lssn - 1}")
 
     # --- errors ---------------------------------------------------------------------------------
 
+    async def _confirm_end(self, lssn: int) -> None:
+        """Verify with current metadata that segment ``lssn`` ends the stream (rule STR-29).
+
+        Raises NoSuchStreamError, and UnavailableErrors if it is not confirmed.
+        """
+        if self._streams.is_confirmed:
+            return
+        view = await self._streams.confirmed.segment_view(self._stream, lssn)
+        self._check_record(view.record)
+        if view.segment is None or not view.segment.ends_stream:
+            raise MetadataUnavailableError(
+                f"stream {self._stream}: the end at segment {lssn} is not confirmed"
+            )
+
     async def _check_not_removed(self) -> None:
-        """Raise NoSuchStreamError or TruncatedError if the position no longer exists."""
+        """Raise NoSuchStreamError or TruncatedError if the position no longer exists.
+
+        An old record may only give rise to the check; a current one decides (rule STR-29).
+        """
         record, _ = await self._streams.record(self._stream)
+        if not self._streams.is_confirmed:
+            with suppress(NoSuchStreamError, TruncatedError):
+                return self._check_record(record)
+            record, _ = await self._streams.confirmed.record(self._stream)
+        return self._check_record(record)
+
+    def _check_record(self, record: StreamRecord) -> None:
         if record.is_deleting or record.identity != self._identity:
             raise NoSuchStreamError(f"stream {self._stream} was deleted while it was read")
         if record.start.lssn > self.lssn:
@@ -273,13 +307,19 @@ class EntrySource:
                 record.start,
             )
 
-    async def _on_missing_ledger(self, error: NoSuchLedgerError) -> None:
+    async def _explain_missing_ledger(self, error: NoSuchLedgerError) -> RhumblineError:
         """Handle a missing ledger: it was archived, or purged, or the stream was deleted.
 
-        An archived segment is found when the segment is opened again.
+        An archived segment is found when the segment is opened again. Returns the error to pause
+        after: if current metadata cannot be read, it is not known why the ledger is missing.
         """
         await self.aclose()
-        await self._check_not_removed()
+        try:
+            record, _ = await self._streams.confirmed.record(self._stream)
+        except UnavailableError as unavailable:
+            return unavailable
+        self._check_record(record)
+        return error
 
     async def _pause(self, error: RhumblineError) -> None:
         """Pause after a transient error. Raise it if errors have lasted ``unavailable_ms_max``."""

@@ -5,10 +5,12 @@ about log2 of their number, and then over the entries of one segment.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
     InvalidArgumentError,
+    MetadataUnavailableError,
     NoSuchLedgerError,
     TruncatedError,
     UnavailableError,
@@ -20,7 +22,7 @@ from ...runtime.tracing import Tracer
 from ..config import ReaderConfig
 from ..ledger_interface import ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
-from ..metadata.stream_store import StreamStore
+from ..metadata.stream_reads import StreamReads
 from .entry_source import EntrySource
 from .segment_opener import SegmentOpener
 from .stream_reader import StreamReader
@@ -32,7 +34,7 @@ OnTruncated = Callable[[Dlsn, Dlsn], None]
 
 
 async def find_start(
-    streams: StreamStore,
+    streams: StreamReads,
     opener: SegmentOpener,
     stream: str,
     record: StreamRecord,
@@ -43,7 +45,11 @@ async def find_start(
     tracer: Tracer | None = None,
 ) -> StreamReader:
     """Return a reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
-    record, position, first_txid = await _find_position(streams, opener, stream, record, start)
+    record, position, first_txid = await _find_known_position(
+        streams, opener, stream, record, start
+    )
+    if position < record.start and not isinstance(start, Earliest):
+        record = await streams.confirmed.check(stream, record.identity)
     if position < record.start:
         if not isinstance(start, Earliest):
             if on_truncated is None:
@@ -75,19 +81,42 @@ async def find_start(
 
 
 async def find_end(
-    streams: StreamStore, opener: SegmentOpener, stream: str, *, fresh: bool = True
+    streams: StreamReads, opener: SegmentOpener, stream: str, *, fresh: bool = True
 ) -> Dlsn:
     """Return the position after the last confirmed entry.
 
-    If ``fresh``, a quorum of bookies is read; otherwise the first responses are used. Raises
-    NoSuchStreamError, and UnavailableErrors if too few bookies respond.
+    If ``fresh``, current metadata and a quorum of bookies are read; otherwise the first responses
+    are used. Raises NoSuchStreamError, and UnavailableErrors if too few bookies respond.
     """
+    if fresh:
+        streams = streams.confirmed
     record, _ = await streams.record(stream)
     return (await _find_position(streams, opener, stream, record, LATEST, fresh=fresh))[1]
 
 
+async def _find_known_position(
+    streams: StreamReads, opener: SegmentOpener, stream: str, record: StreamRecord, start: Start
+) -> tuple[StreamRecord, Dlsn, int]:
+    """Search with current metadata where it matters, and with old metadata if there is no other.
+
+    "Latest" is then the end that is known here, which may be too low. That a record does not exist
+    is only concluded from current metadata (rule STR-29).
+    """
+    if streams.is_confirmed:
+        return await _find_position(streams, opener, stream, record, start)
+    if isinstance(start, Latest):
+        with suppress(MetadataUnavailableError):
+            return await _find_position(streams.confirmed, opener, stream, record, start)
+        return await _find_position(streams, opener, stream, record, start, fresh=False)
+    try:
+        return await _find_position(streams, opener, stream, record, start)
+    except InvalidArgumentError:
+        record = await streams.confirmed.check(stream, record.identity)
+        return await _find_position(streams.confirmed, opener, stream, record, start)
+
+
 async def _find_position(
-    streams: StreamStore,
+    streams: StreamReads,
     opener: SegmentOpener,
     stream: str,
     record: StreamRecord,
@@ -110,7 +139,7 @@ async def _find_position(
             failures += 1
             if failures == _SEARCHES_MAX:
                 raise
-        record = await streams.check(stream, record.identity)
+        record = await streams.confirmed.check(stream, record.identity)
 
 
 class _Search:
@@ -118,7 +147,7 @@ class _Search:
 
     def __init__(
         self,
-        streams: StreamStore,
+        streams: StreamReads,
         opener: SegmentOpener,
         stream: str,
         record: StreamRecord,

@@ -9,7 +9,7 @@ from typing import Protocol
 from ...protocol.errors import ConfigurationError, NoSuchLedgerError
 from ...protocol.segments import Residence, Segment
 from ..ledger_interface import LedgerProvider, ReadableLedger
-from ..metadata.stream_store import StreamStore
+from ..metadata.stream_reads import StreamReads
 
 
 class Archives(Protocol):
@@ -42,10 +42,14 @@ class Archives(Protocol):
 
 
 class SegmentOpener:
-    """Opens segments for reading and chooses the copy: the ledger or the archive."""
+    """Opens segments for reading and chooses the copy: the ledger or the archive.
+
+    The metadata of ledgers may be old if ``streams`` may be. A missing ledger is confirmed, so the
+    segment is then read again as it is now.
+    """
 
     def __init__(
-        self, streams: StreamStore, ledgers: LedgerProvider, archives: Archives | None
+        self, streams: StreamReads, ledgers: LedgerProvider, archives: Archives | None
     ) -> None:
         self._streams = streams
         self._ledgers = ledgers
@@ -59,9 +63,11 @@ class SegmentOpener:
         """
         if segment.residence is not Residence.ARCHIVE:
             try:
-                return await self._ledgers.open(segment.ledger_id)
+                return await self._ledgers.open(
+                    segment.ledger_id, stale_ok=not self._streams.is_confirmed
+                )
             except NoSuchLedgerError:
-                stored = await self._streams.segment(stream, segment.lssn)
+                stored = await self._streams.confirmed.segment(stream, segment.lssn)
                 if stored is None or stored.segment.ledger_id != segment.ledger_id:
                     raise
                 if stored.segment.residence is Residence.HOT:

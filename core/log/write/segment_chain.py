@@ -29,7 +29,8 @@ from ...runtime.event_log import EventLog
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ..ledger_interface import ConfirmEnd, LedgerProvider, WritableLedger
-from ..metadata.stream_store import StoredSegment, StreamStore, WriterClaim
+from ..metadata.stream_reads import StoredSegment
+from ..metadata.stream_store import StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
 from .dedup_table import DeduplicationTable, DeduplicationTableBuilder

@@ -312,7 +312,9 @@ class FakeLedgerClient:
             raise NoSuchLedgerError(f"ledger {ledger_id}")
         return self.cluster.ledgers[ledger_id]
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> FakeLedgerReader:
+    async def open(
+        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+    ) -> FakeLedgerReader:
         await self.cluster.pause()
         return FakeLedgerReader(self.cluster, self._ledger(ledger_id))
 

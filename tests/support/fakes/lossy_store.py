@@ -88,12 +88,26 @@ class LossyStore:
         await asyncio.sleep(self.delay_s())
         return await self.inner.get(path, stale_ok=stale_ok)
 
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        self.reads += 1
+        self.on_call("get_all")
+        await asyncio.sleep(self.delay_s())
+        return await self.inner.get_all(paths, stale_ok=stale_ok)
+
     async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
+        self,
+        path: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        stale_ok: bool = False,
     ) -> list[str]:
         self.reads += 1
         await asyncio.sleep(self.delay_s())
-        return await self.inner.children(path, after=after, limit=limit)
+        return await self.inner.children(path, after=after, limit=limit, stale_ok=stale_ok)
+
+    def is_newer(self, version: Version, than: Version) -> bool:
+        return self.inner.is_newer(version, than)
 
     async def create(
         self,

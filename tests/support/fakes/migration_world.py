@@ -41,8 +41,8 @@ class KillableStore:
         self._inner = inner
         self._moment = moment
 
-    async def fence_state(self) -> FenceState:
-        return await self._run_killable(self._inner.fence_state)
+    async def fence_state(self, *, stale_ok: bool = False) -> FenceState:
+        return await self._run_killable(partial(self._inner.fence_state, stale_ok=stale_ok))
 
     async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
         return await self._run_killable(partial(self._inner.swap_fence, old, new))

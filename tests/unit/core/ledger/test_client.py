@@ -160,7 +160,9 @@ class FailingLedgers(FakeLedgers):
             raise self.error
         return await super().create(metadata, number)
 
-    async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
+    async def read(
+        self, ledger_id: int, *, stale_ok: bool = False
+    ) -> tuple[LedgerMetadata, Version]:
         self.attempts += 1
         if self.error is not None:
             raise self.error

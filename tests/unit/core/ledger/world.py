@@ -1,7 +1,7 @@
 """A ledger client in virtual time, with fake bookies whose responses tests can script."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
@@ -357,7 +357,9 @@ class FakeLedgers:
         await self._reach("create")
         return self.set(metadata)
 
-    async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
+    async def read(
+        self, ledger_id: int, *, stale_ok: bool = False
+    ) -> tuple[LedgerMetadata, Version]:
         fault = await self._reach("read")
         if fault is not None:
             raise fault[0]
@@ -418,6 +420,9 @@ class FakeDirectory:
 
     async def registration(self, bookie: BookieId) -> Registration:
         return Registration(bookie, "host", self.world.by_id[bookie].port)
+
+    async def locate(self, bookies: Sequence[BookieId]) -> None:
+        """Everything is known already."""
 
     async def region_of(self, bookie: BookieId) -> Region | None:
         return self.world.by_id[bookie].region

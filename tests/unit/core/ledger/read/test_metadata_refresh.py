@@ -39,7 +39,9 @@ class SlowLedgers(FakeLedgers):
 
     delay_s = 0.0
 
-    async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
+    async def read(
+        self, ledger_id: int, *, stale_ok: bool = False
+    ) -> tuple[LedgerMetadata, Version]:
         await asyncio.sleep(self.delay_s)
         return await super().read(ledger_id)
 

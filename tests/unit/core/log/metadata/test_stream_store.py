@@ -8,7 +8,8 @@ import itertools
 import pytest
 
 from rhumbline.core.log.metadata.stream_metadata import StreamRecord
-from rhumbline.core.log.metadata.stream_store import StoredSegment, StreamStore, WriterClaim
+from rhumbline.core.log.metadata.stream_reads import StoredSegment
+from rhumbline.core.log.metadata.stream_store import StreamStore, WriterClaim
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,

@@ -118,7 +118,9 @@ async def test_search_skips_segments_that_are_truncated_meanwhile(
     class TruncatingLedgers:
         """Ledgers whose segment is truncated when they are opened."""
 
-        async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
+        async def open(
+            self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+        ) -> ReadableLedger:
             if first:
                 await world.namespace.truncate("s", first.pop(0))
                 raise NoSuchLedgerError(f"ledger {ledger_id}")
