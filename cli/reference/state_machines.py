@@ -9,6 +9,7 @@ from ...core.ledger.connection.connection_state import CONNECTION
 from ...core.ledger.recovery.recovery_life import LEDGER_RECOVERY
 from ...core.ledger.write.writer_life import LEDGER_WRITER
 from ...core.log.write.pipeline_state import PIPELINE
+from ...core.metadata.read_only_store import METADATA_REACH
 from ...core.runtime.state_machine import TransitionTable
 from ...proxies.write.ownership import OWNERSHIP
 
@@ -19,6 +20,7 @@ TABLES: Sequence[TransitionTable[Any, Any]] = (
     LEDGER_RECOVERY,
     PIPELINE,
     OWNERSHIP,
+    METADATA_REACH,
 )
 """All tables, in the order of the page. A test finds a table that is missing here."""
 

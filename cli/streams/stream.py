@@ -90,6 +90,7 @@ async def describe(session: CommandSession, name: str) -> None:
             "records": sum(segment.record_count for segment in done),
             "size": show_bytes(size),
             "writer sessions": known.epoch,
+            "metadata": _describe_age(known.metadata_age_ms),
             "ends decided by an operator": {
                 f"segment {segment.lssn}": segment.doubt for segment in done if segment.doubt
             }
@@ -312,6 +313,12 @@ async def delete(session: CommandSession, name: str, yes: bool) -> None:
         _confirm(known, yes)
         await namespace.delete_stream(name, identity=known.identity)
         print_message(f"stream {name} was deleted")
+
+
+def _describe_age(age_ms: int | None) -> str | None:
+    if age_ms is None:
+        return None
+    return f"may be old: not confirmed by the metadata store for {show_ms(age_ms)}"
 
 
 def _describe_truncated(known: StreamDescription, now_ms: int) -> str | None:

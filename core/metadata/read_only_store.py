@@ -38,7 +38,7 @@ REMEMBERED_MAX = 10_000
 
 @unique
 class Reach(Enum):
-    """Whether the store responds to linearizable reads."""
+    """The states of a store as its readers see it."""
 
     IN_REACH = "The store confirms what is read."
     OUT_OF_REACH = "Reads that permit it are served from old metadata, and the store is probed."
@@ -46,7 +46,7 @@ class Reach(Enum):
 
 @unique
 class ReachEvent(Enum):
-    """What changes the reach of a store."""
+    """The events that change the state of a store."""
 
     MISS = "a linearizable read was not answered in time"
     ANSWER = "a linearizable read of the probe was answered"
@@ -54,7 +54,7 @@ class ReachEvent(Enum):
 
 METADATA_REACH = TransitionTable(
     "metadata store of a reader",
-    "Whether a process reads metadata from the store or from what its region has.",
+    "The metadata store as the readers of one process see it: in reach, or out of reach.",
     Reach.IN_REACH,
     {
         (Reach.IN_REACH, ReachEvent.MISS): Reach.OUT_OF_REACH,

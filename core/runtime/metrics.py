@@ -408,6 +408,30 @@ CATALOGUE = (
         "Bytes received from the bookie.",
     ),
     Metric(
+        "client.metadata.out_of_reach",
+        MetricType.GAUGE,
+        "1",
+        "1 while readers use old metadata because the metadata store is out of reach.",
+    ),
+    Metric(
+        "client.metadata.stale_age_ms",
+        MetricType.GAUGE,
+        "ms",
+        "Time since the metadata store last confirmed what readers use; 0 in reach.",
+    ),
+    Metric(
+        "client.metadata.stale_reads",
+        MetricType.COUNTER,
+        "{value}",
+        "Values that readers got without confirmation by the metadata store.",
+    ),
+    Metric(
+        "client.metadata.remembered",
+        MetricType.GAUGE,
+        "{value}",
+        "Values that readers can use if the metadata store is out of reach.",
+    ),
+    Metric(
         "client.placement.searches",
         MetricType.COUNTER,
         "{search}",

@@ -59,6 +59,8 @@ class Administration:
     async def describe_stream(self, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
         """Describe a stream. Raises NoSuchStreamError."""
         description = await self._namespaces(request.namespace).describe(request.stream)
+        if description.metadata_age_ms is not None:
+            return encode_description(description, "")  # the home region is not known either
         home = await self._claims_in(request.namespace).home(request.namespace, request.stream)
         return encode_description(description, home)
 

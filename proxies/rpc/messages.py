@@ -96,6 +96,7 @@ def encode_description(description: StreamDescription, home: str) -> pb.Describe
             for segment in description.segments
         ],
         home_region=home,
+        metadata_age_ms=description.metadata_age_ms,
     )
 
 
@@ -112,6 +113,7 @@ def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
             Segment(**{name: getattr(segment, name) for name in _SEGMENT_FIELDS})
             for segment in message.segments
         ),
+        metadata_age_ms=message.metadata_age_ms if message.HasField("metadata_age_ms") else None,
     )
 
 

@@ -257,7 +257,7 @@ class DescribeStreamRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class DescribeStreamResponse(_message.Message):
-    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region")
+    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region", "metadata_age_ms")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +266,7 @@ class DescribeStreamResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     HOME_REGION_FIELD_NUMBER: _ClassVar[int]
+    METADATA_AGE_MS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     created_ms: int
     policy: Policy
@@ -274,7 +275,8 @@ class DescribeStreamResponse(_message.Message):
     epoch: int
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
     home_region: str
-    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ...) -> None: ...
+    metadata_age_ms: int
+    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ..., metadata_age_ms: _Optional[int] = ...) -> None: ...
 
 class Segment(_message.Message):
     __slots__ = ("lssn", "ledger_id", "created_ms", "is_completed", "completed_ms", "last_entry_id", "record_count", "length_bytes", "last_txid", "start_sequence_id", "ends_stream", "epoch", "doubt")
