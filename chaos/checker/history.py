@@ -104,6 +104,16 @@ class EndQuery(NamedTuple):
     end: Dlsn
 
 
+class ReportedEnd(NamedTuple):
+    """A reader of a stream that has other streams of its name beside it reported the end."""
+
+    reader: str
+    stream: str
+    """The name of the stream."""
+    called_ms: float
+    told_ms: float
+
+
 @dataclass(slots=True)
 class StreamEnding:
     """An attempt to end the stream. ``ended_ms``: when it was acknowledged, else None."""
@@ -183,6 +193,7 @@ class History:
         self.reads: list[RecordedRead] = []
         self.end_queries: list[EndQuery] = []
         self.endings: list[StreamEnding] = []
+        self.reported_ends: list[ReportedEnd] = []
         self.truncations: list[Truncation] = []
         self.untruncations: list[Untruncation] = []
         self.sequence_gaps: list[SequenceGap] = []

@@ -3,6 +3,7 @@
 The invariants are described in ``docs/protocol/invariants.md``.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -179,6 +180,8 @@ class RunRecord:
     clocks differed."""
     is_truncated_by_calls: bool = False
     """True if nothing but recorded calls truncates the main stream: no policy does."""
+    stale_reads_ms: Sequence[float] = ()
+    """When readers used old metadata, in order (rule STR-28)."""
     compare_and_sets: Sequence[CompareAndSet] = ()
     late_adds: Sequence[LateAdd] = ()
     slow_departures: Sequence[SlowDeparture] = ()
@@ -196,6 +199,11 @@ class RunRecord:
         is_deleted = deleting_ms is not None and deleting_ms <= at_ms
         starts = self.stored.starts_in(at_ms if since_ms is None else since_ms, at_ms)
         return is_deleted or dlsn < max(starts)
+
+    def may_be_old(self, from_ms: float, to_ms: float) -> bool:
+        """True if some reader used old metadata in a period."""
+        index = bisect_left(self.stale_reads_ms, from_ms)
+        return index < len(self.stale_reads_ms) and self.stale_reads_ms[index] <= to_ms
 
     def orphans(self) -> list[int]:
         """Return the ledgers that exist at the end and that no segment of any stream ever named.

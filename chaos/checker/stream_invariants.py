@@ -268,11 +268,14 @@ def _acked_after(record: RunRecord, session: int, at_ms: float) -> RecordedAppen
 
 @invariant("L19")
 def deleted_data_stays_deleted(record: RunRecord) -> Iterator[str]:
-    """A reader that is opened after the deletion of a stream gets nothing of it. A bookie that has
-    deleted a ledger neither accepts an add to it nor returns one of its entries (rule BKE-22)."""
+    """A reader that is opened after the deletion of a stream gets nothing of it, unless it was
+    opened with old metadata. A bookie that has deleted a ledger neither accepts an add to it nor
+    returns one of its entries (rule BKE-22)."""
     deleted_ms = record.history.deleted_ms
     for read in record.history.reads:
-        if deleted_ms is not None and read.called_ms > deleted_ms and read.records:
+        if deleted_ms is None or read.called_ms <= deleted_ms or not read.records:
+            continue
+        if not record.may_be_old(read.called_ms, read.records[0].at_ms):
             yield f"{read.reader} got {read.records[0].dlsn} of the stream after its deletion"
     for late in record.late_adds:
         if late.is_confirmed or late.is_readable:

@@ -85,7 +85,9 @@ def _wrong_errors(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     was_made = any(at_ms <= read.called_ms for at_ms, _ in record.stored.starts)
     deleting_ms = record.stored.deleting_ms
     is_there = was_made and (deleting_ms is None or deleting_ms > read.failed_ms)
-    if read.failure == "NoSuchStreamError" and is_there:
+    # A reader that was opened with old metadata may have read another stream of the name.
+    is_old = read.ready_ms is not None and record.may_be_old(read.called_ms, read.ready_ms)
+    if read.failure == "NoSuchStreamError" and is_there and not is_old:
         yield f"{read.reader} got NoSuchStreamError while the stream existed"
 
 
@@ -109,7 +111,8 @@ def _read_below_the_start(record: RunRecord, read: RecordedRead) -> Iterator[str
 def _starts_at_opening(record: RunRecord, read: RecordedRead) -> list[Dlsn]:
     """Return the first active positions that the reader may have seen when it was opened."""
     assert read.ready_ms is not None
-    return record.stored.starts_in(read.called_ms, read.ready_ms)
+    is_old = record.may_be_old(read.called_ms, read.ready_ms)
+    return record.stored.starts_in(0.0 if is_old else read.called_ms, read.ready_ms)
 
 
 def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterator[str]:

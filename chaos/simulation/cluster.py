@@ -124,6 +124,8 @@ class SimCluster:
         """See ``BookieObservations.durable``."""
         self.evidence: list[Evidence] = []
         self.slow_departures: list[SlowDeparture] = []
+        self.stale_reads_ms: list[float] = []
+        """When readers used old metadata."""
         self.faults_begun: list[tuple[float, Fault]] = []
         """(virtual ms, fault), in the order in which they began."""
         self.bookies: dict[str, Bookie] = {}
@@ -292,6 +294,10 @@ class SimCluster:
 
     # --- clients --------------------------------------------------------------------------------
 
+    def record_stale_read(self) -> None:
+        """Record that a reader used old metadata now."""
+        self.stale_reads_ms.append(self.world.loop.now * 1000)
+
     def client(self, host: SimHost) -> "SimClient":
         """Return a client for the process that runs on ``host``."""
         return SimClient(self, host)
@@ -321,7 +327,7 @@ class SimClient:
     def __init__(self, cluster: SimCluster, host: SimHost) -> None:
         settings = cluster.settings
         self.store = host.metadata()
-        self.metadata_reads = ReadOnlyStore(self.store)
+        self.metadata_reads = ReadOnlyStore(self.store, on_stale_read=cluster.record_stale_read)
         self.directory = SteeredDirectory(self.store, reads=self.metadata_reads)
         self.cached_states = CachedStates(self.directory.states)
         runtime = host.runtime()

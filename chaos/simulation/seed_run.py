@@ -357,6 +357,7 @@ class SeedRun:
             unreachable=frozenset(self.unreachable),
             evidence=self.cluster.evidence,
             slow_departures=self.cluster.slow_departures,
+            stale_reads_ms=self.cluster.stale_reads_ms,
             slow_hold_ms=self.plan.settings.ledger.slow_hold_ms,
             observed=replace(self.answer_recorder.observed, durable=self.cluster.durable),
         )
@@ -421,6 +422,7 @@ class SeedRun:
             name = f"recovery {kind} {evidence.verdict.value}"
             seen[name] = seen.get(name, 0) + 1
         seen["copies rebalanced"] = self._rebalanced_copies()
+        seen["stale reads"] = len(self.cluster.stale_reads_ms)
         seen["slow departures"] = len(self.cluster.slow_departures)
         seen["sessions"] = self.history.session_count
         seen["segments"] = len(self._segment_versions())

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..checker.run_record import INVARIANTS
 from .plans.basic import basic, steady
+from .plans.cut_off_readers import cut_off_readers
 from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.lying_disk import lying_disk
@@ -41,6 +42,7 @@ def mixed(seed: int) -> RunPlan:
 PLANS: dict[str, Callable[[int], RunPlan]] = {
     "basic": basic,
     "changes": changes,
+    "cut-off-readers": cut_off_readers,
     "damage": damage,
     "end-queries": end_queries,
     "lying-disk": lying_disk,
@@ -65,6 +67,7 @@ EVERYTHING = "everything"
 SHARES: dict[str, float] = {
     "basic": 0.25,
     "changes": 1,
+    "cut-off-readers": 1,
     "damage": 1,
     "end-queries": 1,
     "policies": 1,

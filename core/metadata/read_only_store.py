@@ -103,10 +103,13 @@ class ReadOnlyStore:
         *,
         wait_ms: int = WAIT_MS,
         remembered_max: int = REMEMBERED_MAX,
+        on_stale_read: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_stale_read`` is called for each value that is returned without confirmation."""
         self.stale_reads = 0
         """Number of values that were returned although the store had not confirmed them."""
         self._store = store
+        self._on_stale_read = on_stale_read
         self._wait_s = wait_ms / 1000
         self._remembered_max = remembered_max
         # The newest value of each path that the handle returned; None: the store confirmed that
@@ -206,7 +209,7 @@ class ReadOnlyStore:
                 names = await self._store.children(path, after=after, limit=limit, stale_ok=True)
         except (NoNodeError, TimeoutError) as error:
             raise self._unknown_error(path) from error
-        self.stale_reads += 1
+        self._count_stale_read()
         return names
 
     def is_newer(self, version: Version, than: Version) -> bool:
@@ -246,8 +249,12 @@ class ReadOnlyStore:
         value = self._newest(path, await self._read_stale(path))
         if value is None:
             raise self._unknown_error(path)
-        self.stale_reads += 1
+        self._count_stale_read()
         return StaleValue.of(value, self.age_ms)
+
+    def _count_stale_read(self) -> None:
+        self.stale_reads += 1
+        self._on_stale_read()
 
     async def _read_stale(self, path: str) -> Value | None:
         """Return what the store has without its majority, if it responds and has the node."""

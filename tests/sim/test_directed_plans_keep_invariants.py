@@ -9,6 +9,7 @@ from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, 
 
 SEEDS = 10
 PLANS = (
+    "cut-off-readers",
     "end-queries",
     "r-changes",
     "rebalances",
@@ -41,7 +42,10 @@ def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) 
     if len(results) < SEEDS:
         pytest.skip("too few seeds to expect much")
     seen = states(results)
-    if plan == "end-queries":
+    if plan == "cut-off-readers":
+        assert seen["stale reads"] > 10 * SEEDS
+        assert seen["ends reported"] > SEEDS
+    elif plan == "end-queries":
         assert seen["query_end"] > 20 * SEEDS
         assert faults(results)["cut-region"] > SEEDS
     elif plan == "r-changes":

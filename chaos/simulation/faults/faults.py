@@ -198,6 +198,24 @@ def _cut_region(cluster: SimCluster, fault: Fault) -> Undo:
     return lambda: cluster.world.heal_region(fault.target)
 
 
+@_kind("cut-metadata")
+def _cut_metadata(cluster: SimCluster, fault: Fault) -> Undo:
+    """Cut a region off from the members of the metadata store in the other regions."""
+    network, site = cluster.world.network, cluster.world.metadata
+    inside = [name for name, node in network.nodes.items() if node.region == fault.target]
+    outside = [member.name for member in site.members if member.region != fault.target]
+    pairs = [(name, other) for name in inside for other in outside]
+    pairs += [(other, name) for name, other in pairs]
+    for source, target in pairs:
+        network.cut(source, target)
+
+    def undo() -> None:
+        for source, target in pairs:
+            network.heal(source, target)
+
+    return undo
+
+
 @_kind("cut-one-way")
 def _cut_one_way(cluster: SimCluster, fault: Fault) -> Undo:
     """Cut one direction between two regions or hosts. Target: ``from>to``."""

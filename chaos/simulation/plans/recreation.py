@@ -10,7 +10,7 @@ metadata paths: all of them are part of a seed's identity.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -19,6 +19,7 @@ from typing import Any
 
 from ....core.protocol.dlsn import FIRST_DLSN, Dlsn
 from ....core.protocol.errors import (
+    EndOfStreamError,
     IndeterminateError,
     MetadataUnavailableError,
     NoSuchStreamError,
@@ -27,7 +28,7 @@ from ....core.protocol.errors import (
 )
 from ....core.protocol.start import EARLIEST
 from ....core.runtime.tasks import Tasks
-from ...checker.history import AdminCall, History
+from ...checker.history import AdminCall, History, ReportedEnd
 from ...checker.judge import judge
 from ...checker.run_record import EXAMPLES_MAX, RunRecord, StreamVersions, Violation
 from ..cluster import Fault, SimClient, SimCluster
@@ -78,19 +79,31 @@ def recreation(seed: int) -> RunPlan:
 class Administrators(StreamActions):
     """The administrative actions that every host performs on the named streams."""
 
+    kinds: Mapping[str, int] = {
+        "create": 4,
+        "delete": 3,
+        "write": 6,
+        "read": 4,
+        "truncate": 2,
+        "maintain": 2,
+        "subscribe": 1,
+    }
+    """Names of actions, and their relative frequency."""
+
     def __init__(
         self, cluster: SimCluster, now_ms: Callable[[], float], numbers: Iterator[int]
     ) -> None:
         super().__init__(cluster, _CALL_S_MAX)
         self.histories = {name: History(now_ms, numbers) for name in NAMES}
         """For each name, the history of all streams that had it."""
+        self.reported_ends: list[ReportedEnd] = []
         self._now_ms = now_ms
 
     async def run(self, host: SimHost, client: SimClient) -> None:
         """Perform one random action after the other until the faults are over."""
         world = self._cluster.world
         random = world.random_of(f"administrator {host.name} {host.starts}")
-        kinds = [kind for kind, share in _KINDS.items() for _ in range(share)]
+        kinds = [kind for kind, share in self.kinds.items() for _ in range(share)]
         self._busy[host.name] = False
         while not world.is_healed:
             await asyncio.sleep(0.3 * random.random())
@@ -203,7 +216,7 @@ class Administrators(StreamActions):
             await self._record_call(name, AdminCall("create", self._now_ms()), creation)
         try:
             writer = await client.namespace.open_writer(name)
-        except NoSuchStreamError:
+        except (NoSuchStreamError, EndOfStreamError):
             work = client.namespace.delete_stream(name)
             await self._record_call(name, AdminCall("delete", self._now_ms()), work)
             raise
@@ -213,18 +226,6 @@ class Administrators(StreamActions):
         await writer.close()
         end = await client.namespace.end(name)
         await read_to_the_end(client, name, history, end)
-
-
-_KINDS = {
-    "create": 4,
-    "delete": 3,
-    "write": 6,
-    "read": 4,
-    "truncate": 2,
-    "maintain": 2,
-    "subscribe": 1,
-}
-"""Names of methods, and their relative frequency."""
 
 
 class RecreationApplications(Applications):
@@ -247,12 +248,14 @@ class RecreationApplications(Applications):
 class RecreationRun(SeedRun):
     """A run of ``recreation``: each incarnation of a named stream is checked separately."""
 
+    administrators_type: type[Administrators] = Administrators
+
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
         apps = self.apps = RecreationApplications(self.cluster, self.history, plan.habits)
-        self.administrators = Administrators(self.cluster, self.history.now_ms, numbers)
+        self.administrators = self.administrators_type(self.cluster, self.history.now_ms, numbers)
         apps.administrators = self.administrators
 
     async def _finish_workload(self, successor: SimHost) -> None:
@@ -291,6 +294,7 @@ class RecreationRun(SeedRun):
     def record(self) -> RunRecord:
         """Return the record of the main stream, with the ledgers of all streams."""
         record = super().record()
+        record.history.reported_ends = self.administrators.reported_ends
         for name in NAMES:
             for number, incarnation in enumerate(self._incarnations(name), 1):
                 record.streams[f"{name} {number}"] = incarnation

@@ -12,6 +12,7 @@ from ...protocol.errors import (
     InvalidArgumentError,
     MetadataUnavailableError,
     NoSuchLedgerError,
+    NoSuchStreamError,
     TruncatedError,
     UnavailableError,
 )
@@ -48,8 +49,8 @@ async def find_start(
     record, position, first_txid = await _find_known_position(
         streams, opener, stream, record, start
     )
-    if position < record.start and not isinstance(start, Earliest):
-        record = await streams.confirmed.check(stream, record.identity)
+    if position < record.start and not (isinstance(start, Earliest) or streams.is_confirmed):
+        record, _ = await streams.confirmed.record(stream)
     if position < record.start:
         if not isinstance(start, Earliest):
             if on_truncated is None:
@@ -106,12 +107,13 @@ async def _find_known_position(
         return await _find_position(streams, opener, stream, record, start)
     if isinstance(start, Latest):
         with suppress(MetadataUnavailableError):
-            return await _find_position(streams.confirmed, opener, stream, record, start)
+            current, _ = await streams.confirmed.record(stream)
+            return await _find_position(streams.confirmed, opener, stream, current, start)
         return await _find_position(streams, opener, stream, record, start, fresh=False)
     try:
         return await _find_position(streams, opener, stream, record, start)
-    except InvalidArgumentError:
-        record = await streams.confirmed.check(stream, record.identity)
+    except (InvalidArgumentError, NoSuchStreamError):
+        record, _ = await streams.confirmed.record(stream)  # perhaps another stream of the name
         return await _find_position(streams.confirmed, opener, stream, record, start)
 
 

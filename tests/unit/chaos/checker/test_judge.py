@@ -15,6 +15,7 @@ from rhumbline.chaos.checker.history import (
     LateAdd,
     RecordedAppend,
     RecordedRead,
+    ReportedEnd,
     SequenceGap,
     StreamEnding,
     Truncation,
@@ -234,6 +235,23 @@ def segment_behind_the_end(record: RunRecord) -> None:
 
 def reader_reports_an_end_that_was_never_written(record: RunRecord) -> None:
     read_of(record).is_ended = True
+
+
+def reader_goes_back(record: RunRecord) -> None:
+    records = read_of(record).records
+    records.append(records[2])
+
+
+def reader_reports_an_end_of_a_stream_that_was_not_ended(record: RunRecord) -> None:
+    record.streams = {
+        "s 1": StreamVersions({1: [SegmentVersion(400.0, ended_segment())]}, removed_ms=500.0),
+        "s 2": StreamVersions({1: [SegmentVersion(600.0, a_segment())]}, created_ms=550.0),
+    }
+    record.history.reported_ends.append(ReportedEnd("reader", "s", 700.0, 800.0))
+
+
+def ended_segment() -> Segment:
+    return replace(a_segment(), ends_stream=True)
 
 
 def set_is_torn_for_a_reader(record: RunRecord) -> None:
@@ -469,6 +487,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         segment_behind_the_end,
         reader_reports_an_end_that_was_never_written,
     ),
+    "G20": (reader_goes_back, reader_reports_an_end_of_a_stream_that_was_not_ended),
     "G14": (set_is_torn_for_a_reader, set_is_in_two_places),
     "G15": (txids_fall, seek_ends_too_far, seek_ends_too_early),
     "G16": (
