@@ -315,6 +315,7 @@ class RecreationRun(SeedRun):
             lost=whole.lost,
             lying_bookies=whole.lying_bookies,
             purge_grace_ms=whole.purge_grace_ms,
+            stale_reads_ms=whole.stale_reads_ms,
         )
 
     def _states(self) -> dict[str, int]:
