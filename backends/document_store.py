@@ -101,13 +101,18 @@ class DocumentStore(StoreBase):
         self._leases.start()
 
     async def _get(self, path: str, *, stale_ok: bool) -> Value:
-        node = (await self._read(stale_ok=stale_ok)).node(path)
-        if node is None:
+        (value,) = await self._get_all([path], stale_ok=stale_ok)
+        if value is None:
             raise NoNodeError(path)
-        return Value(node.data, node.version)
+        return value
+
+    async def _get_all(self, paths: Sequence[str], *, stale_ok: bool) -> list[Value | None]:
+        tree = await self._read(stale_ok=stale_ok)
+        nodes = [tree.node(path) for path in paths]
+        return [None if node is None else Value(node.data, node.version) for node in nodes]
 
     async def _children(
-        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool = False
+        self, path: str, after: str | None, limit: int | None, *, stale_ok: bool
     ) -> list[str]:
         return (await self._read(stale_ok=stale_ok)).names_after(path, after, limit)
 
@@ -175,7 +180,7 @@ class DocumentStore(StoreBase):
 
     # --- migration (``MovableStore``)
 
-    async def _read_fence(self, *, stale_ok: bool = False) -> FenceState:
+    async def _read_fence(self, *, stale_ok: bool) -> FenceState:
         return (await self._read(is_fenced=False, stale_ok=stale_ok)).fence
 
     async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:

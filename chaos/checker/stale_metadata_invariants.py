@@ -1,4 +1,4 @@
-"""The invariant of readers that use old metadata (rules STR-28 and STR-29)."""
+"""The invariant of readers that use old metadata (rules STR-28 and STR-30)."""
 
 from collections.abc import Iterator
 from itertools import pairwise

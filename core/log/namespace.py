@@ -367,7 +367,7 @@ class Namespace:
         NoSuchStreamError, and InvalidArgumentError if ``start`` is not a position.
 
         If the metadata store is out of reach, the reader begins with what this region knows of the
-        stream; MetadataUnavailableError is raised if it knows nothing (rules STR-28 and STR-29).
+        stream; MetadataUnavailableError is raised if it knows nothing (rules STR-28 and STR-30).
         """
         check_start(start)
         record, _ = await self._read_streams.record(name)

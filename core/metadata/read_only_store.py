@@ -3,7 +3,7 @@
 It has no method that writes. Reads are linearizable as long as the store responds in time. If it
 does not, reads with ``stale_ok`` are served from what this region has: what one server of the store
 returns without its majority, and what this process has read before. The rules are STR-28 and
-STR-29:
+STR-30:
 
 - For one path the handle never goes back to an older version than one that it returned before.
 - Nothing is concluded from absence: if no old value is known, MetadataUnavailableError is raised

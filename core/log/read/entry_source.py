@@ -272,7 +272,7 @@ class EntrySource:
     # --- errors ---------------------------------------------------------------------------------
 
     async def _confirm_end(self, lssn: int) -> None:
-        """Verify with current metadata that segment ``lssn`` ends the stream (rule STR-29).
+        """Verify with current metadata that segment ``lssn`` ends the stream (rule STR-30).
 
         Raises NoSuchStreamError, and UnavailableErrors if it is not confirmed.
         """
@@ -288,7 +288,7 @@ class EntrySource:
     async def _check_not_removed(self) -> None:
         """Raise NoSuchStreamError or TruncatedError if the position no longer exists.
 
-        An old record may only give rise to the check; a current one decides (rule STR-29).
+        An old record may only give rise to the check; a current one decides (rule STR-30).
         """
         record, _ = await self._streams.record(self._stream)
         if not self._streams.is_confirmed:

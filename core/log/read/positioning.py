@@ -101,7 +101,7 @@ async def _find_known_position(
     """Search with current metadata where it matters, and with old metadata if there is no other.
 
     "Latest" is then the end that is known here, which may be too low. That a record does not exist
-    is only concluded from current metadata (rule STR-29).
+    is only concluded from current metadata (rule STR-30).
     """
     if streams.is_confirmed:
         return await _find_position(streams, opener, stream, record, start)

@@ -1,7 +1,7 @@
 """The bookie directory, in a store that loses replies and sessions."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -366,11 +366,13 @@ def test_a_read_older_than_a_change_is_not_cached() -> None:
         was_read, gate = asyncio.Event(), asyncio.Event()
 
         class Slow(LossyStore):
-            async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-                value = await super().get(path, stale_ok=stale_ok)
+            async def get_all(
+                self, paths: Sequence[str], *, stale_ok: bool = False
+            ) -> list[Value | None]:
+                values = await super().get_all(paths, stale_ok=stale_ok)
                 was_read.set()
                 await gate.wait()
-                return value
+                return values
 
         directory = BookieDirectory(Slow(world.inner))
         early = asyncio.ensure_future(directory.registration(ONE))

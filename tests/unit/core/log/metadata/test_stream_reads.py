@@ -1,4 +1,4 @@
-"""Readers in a region whose metadata store is out of reach (rules STR-28 and STR-29)."""
+"""Readers in a region whose metadata store is out of reach (rules STR-28 and STR-30)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
