@@ -9,9 +9,12 @@ from .run_record import RunRecord, StreamVersions, invariant
 
 @invariant("G20")
 def old_metadata_shows_less_and_nothing_wrong(record: RunRecord) -> Iterator[str]:
-    """What a reader gets never goes back. A reader that begins behind an end reports that end only
-    if a stream of the name was ended at some moment between its call and its report. What is
-    missing in between, and other reports that are not true, are violations of G12."""
+    """Check that a reader never goes back, and that it reports an end only if there was one.
+
+    A reader that begins behind an end reports that end only if a stream of the name was ended at
+    some moment between its call and its report. What is missing in between, and other reports that
+    are not true, are violations of G12.
+    """
     for read in record.history.reads:
         for before, after in pairwise(read.records):
             if after.dlsn <= before.dlsn:

@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from ..checker.run_record import INVARIANTS
 from .plans.basic import basic, steady
-from .plans.cut_off_readers import cut_off_readers
 from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.lying_disk import lying_disk
 from .plans.policies import policies
-from .plans.r_changes import r_changes
 from .plans.races import changes, races
-from .plans.rebalances import rebalances
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
-from .plans.regional import regional
-from .plans.slow_bookies import slow_bookies
-from .plans.spread_rules import spread_rules
+from .plans.regions.cut_off_readers import cut_off_readers
+from .plans.regions.r_changes import r_changes
+from .plans.regions.rebalances import rebalances
+from .plans.regions.regional import regional
+from .plans.regions.slow_bookies import slow_bookies
+from .plans.regions.spread_rules import spread_rules
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan

@@ -10,16 +10,16 @@ it. Data is destroyed only as far as AQ copies survive it, since R may be 1 at a
 from dataclasses import replace
 from random import Random
 
-from ....core.ledger.write.ledger_writer import LedgerWriter
-from ....core.log.write.stream_writer import StreamWriter
-from ....core.protocol.errors import RhumblineError
-from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, bookie_hosts
-from ..seed_run import RunPlan, SeedRun
-from ..workload.workload import Applications
-from ..world.sim_world import SimHost, SimWorld
-from .races import changes
-from .swarm import REGIONS, swarm
+from .....core.ledger.write.ledger_writer import LedgerWriter
+from .....core.log.write.stream_writer import StreamWriter
+from .....core.protocol.errors import RhumblineError
+from .....core.protocol.quorum import Quorum
+from ...cluster import Fault, bookie_hosts
+from ...seed_run import RunPlan, SeedRun
+from ...workload.workload import Applications
+from ...world.sim_world import SimHost, SimWorld
+from ..races import changes
+from ..swarm import REGIONS, swarm
 
 _SHAPES = (
     # quorum, bookies by region, maximum R

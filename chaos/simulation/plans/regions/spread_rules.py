@@ -6,14 +6,14 @@ Bookies of one region fail together, so replacements in the other one would be a
 
 from random import Random
 
-from ....core.bookie.config import KIB
-from ....core.ledger.config import LedgerConfig
-from ....core.log.policy import FlushPolicy, StreamPolicy
-from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, SimClusterSettings, bookie_hosts
-from ..seed_run import RunPlan
-from ..workload.workload import WriterHabits
-from ..world.sim_world import THREE_REGIONS
+from .....core.bookie.config import KIB
+from .....core.ledger.config import LedgerConfig
+from .....core.log.policy import FlushPolicy, StreamPolicy
+from .....core.protocol.quorum import Quorum
+from ...cluster import Fault, SimClusterSettings, bookie_hosts
+from ...seed_run import RunPlan
+from ...workload.workload import WriterHabits
+from ...world.sim_world import THREE_REGIONS
 
 LASTS_MS = 20_000
 

@@ -8,10 +8,10 @@ Bookies collect garbage all the time: the global store knows none of the ledgers
 from dataclasses import replace
 from random import Random
 
-from ....core.protocol.quorum import Quorum
-from ..cluster import Fault, bookie_hosts
-from ..seed_run import RunPlan
-from .swarm import REGIONS, swarm
+from .....core.protocol.quorum import Quorum
+from ...cluster import Fault, bookie_hosts
+from ...seed_run import RunPlan
+from ..swarm import REGIONS, swarm
 
 REGION = "east"
 

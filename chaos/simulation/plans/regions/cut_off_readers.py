@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
-from ....core.protocol.dlsn import Dlsn
-from ....core.protocol.errors import EndOfStreamError, RhumblineError
-from ....core.protocol.start import LATEST
-from ...checker.history import ReportedEnd
-from ..cluster import Fault, SimClient, SimCluster
-from ..seed_run import RunPlan
-from ..workload.stream_actions import take
-from .recreation import Administrators, RecreationRun, recreation
-from .swarm import LASTS_MS, REGIONS
+from .....core.protocol.dlsn import Dlsn
+from .....core.protocol.errors import EndOfStreamError, RhumblineError
+from .....core.protocol.start import LATEST
+from ....checker.history import ReportedEnd
+from ...cluster import Fault, SimClient, SimCluster
+from ...seed_run import RunPlan
+from ...workload.stream_actions import take
+from ..recreation import Administrators, RecreationRun, recreation
+from ..swarm import LASTS_MS, REGIONS
 
 _READ_S = 4.0
 _READ_BEHIND_THE_END_S = 9.0

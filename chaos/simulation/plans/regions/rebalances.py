@@ -7,10 +7,10 @@ small tolerance. Orders to rebalance are given, replaced, paused and resumed.
 from dataclasses import replace
 from random import Random
 
-from ....core.protocol.quorum import Quorum
-from ..cluster import Fault
-from ..seed_run import RunPlan
-from .swarm import swarm
+from .....core.protocol.quorum import Quorum
+from ...cluster import Fault
+from ...seed_run import RunPlan
+from ..swarm import swarm
 
 _QUORUMS = (Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 2), Quorum(3, 3, 3, 3), Quorum(4, 3, 2, 2))
 

@@ -1,0 +1,1 @@
+"""Plans about regions: their loss, their placement, their metadata and slow members."""
