@@ -14,6 +14,7 @@ PLANS = (
     "r-changes",
     "rebalances",
     "recoveries",
+    "regional",
     "slow-bookies",
     "spread-rules",
 )
@@ -54,6 +55,9 @@ def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) 
     elif plan == "rebalances":
         assert faults(results)["rebalance"] > SEEDS
         assert seen["copies rebalanced"] > SEEDS
+    elif plan == "regional":
+        assert faults(results)["cut-region"] > SEEDS
+        assert seen["segments"] > 2 * SEEDS
     elif plan == "slow-bookies":
         assert faults(results)["slow-disk"] > SEEDS
         assert seen["slow departures"] > 0

@@ -1,8 +1,8 @@
 """The plan ``regional``: the stream is in the metadata store of one region, beside a global store.
 
-The plan is ``swarm`` with a regional store in the region east, whose bookies hold all copies. It is
-often cut off from the global store, in which bookies of the other regions are registered too.
-Bookies collect garbage all the time: the global store knows none of the ledgers.
+The plan is ``swarm`` or ``streams`` with a regional store in the region east, whose bookies hold
+all copies. It is often cut off from the global store, in which bookies of the other regions are
+registered too. Bookies collect garbage all the time: the global store knows none of the ledgers.
 """
 
 from dataclasses import replace
@@ -11,6 +11,7 @@ from random import Random
 from .....core.protocol.quorum import Quorum
 from ...cluster import Fault, bookie_hosts
 from ...seed_run import RunPlan
+from ..streams import streams
 from ..swarm import REGIONS, swarm
 
 REGION = "east"
@@ -20,9 +21,9 @@ _BOOKIES = (5, 1, 1)
 
 
 def regional(seed: int) -> RunPlan:
-    """Return a plan of ``swarm`` whose stream and ledgers are in a regional store."""
+    """Return a plan whose streams and ledgers are in a regional store."""
     random = Random(f"{seed} regional")
-    plan = swarm(seed)
+    plan = random.choice((swarm, streams))(seed)
     hosts = bookie_hosts(REGIONS, _BOOKIES)
     breakable = random.choice(hosts[: _BOOKIES[0]])
     faults = []
