@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..backends.open_store import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.log.close_at_exit import ClosesAtExit
@@ -25,13 +24,10 @@ from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import (
     ClosedError,
     ConfigurationError,
-    MetadataUnavailableError,
-    WrongClusterError,
 )
 from ..core.protocol.extras import needs_extra
 from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
-from ..core.runtime.event_log import EventLog
 from ..core.runtime.home_loop import HomeLoop
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
 from ..core.runtime.runtime import Runtime
@@ -40,20 +36,15 @@ from ..placement.region_aware import RegionAwarePlacement
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
+from .cluster_stores import ClusterStores
 from .namespaces import Namespaces
 from .store_client import StoreClient, StoreClientSettings
-from .store_opening import StoreOpening
 from .system_runtime import system_runtime
 
 if TYPE_CHECKING:
     from ..proxies.client.proxy_client import ProxyClient
 
 METADATA_TIMEOUT_MS = 10_000
-
-GLOBAL_WAIT_MS = 2_000
-"""Time for which a client with a regional store waits for the global one when it is opened."""
-
-_LOG = EventLog(__name__)
 
 
 class Client(ClosesAtExit):
@@ -84,8 +75,6 @@ class Client(ClosesAtExit):
         """
         self.uri = uri
         self.region: Region | None = check_region(region) if region else None
-        self.instance_id = ""
-        """Id of the cluster; "" before the client is open."""
         self.runtime = runtime or system_runtime()
         self._namespace_name = namespace
         self._ledger_config = ledger or LedgerConfig()
@@ -95,18 +84,12 @@ class Client(ClosesAtExit):
         self.placement = RegionAwarePlacement()
         """The choice of bookies, with the counters of its searches."""
         self._moves_data = moves_data
-        self._timeout_ms = metadata_timeout_ms
         self._stale_after_ms = metadata_stale_after_ms
         self._cold_uri = cold
         self._cold: ColdStore | None = None
         self._given_store = store
-        self._regional_uris = {
-            check_region(name): uri for name, uri in (regional_metadata or {}).items()
-        }
-        self._regional: dict[Region, StoreOpening] = {}
-        self._global: StoreClient | None = None
-        self._late_global: StoreOpening | None = None
-        """The global store, if it may be opened after the client."""
+        regional = {check_region(name): uri for name, uri in (regional_metadata or {}).items()}
+        self._stores = ClusterStores(uri, regional, timeout_ms=metadata_timeout_ms)
         self._home: HomeLoop | None = None
         self._shared = LogContext()
         self._closing = AsyncExitStack()
@@ -128,56 +111,16 @@ class Client(ClosesAtExit):
                 self._read_settings,
                 self._stale_after_ms,
             )
-            for region, uri in self._regional_uris.items():
-                regional = self._regional[region] = StoreOpening(
-                    uri, settings, region, timeout_ms=self._timeout_ms, check=self._check_cluster
-                )
-                opening.push_async_callback(regional.aclose)
-            own = self._regional.get(self.region) if self.region is not None else None
-            if own is not None:
-                await own.get()
             if self._cold_uri is not None:
                 self._cold = _open_cold(self._cold_uri)
                 opening.push_async_callback(self._cold.close)
-            await self._open_global(opening, settings, needs_global=own is None)
-            if self._moves_data and self._global is not None:
+            opening.push_async_callback(self._stores.aclose)
+            await self._stores.open(settings, self._given_store)
+            if self._moves_data and self._stores.is_global_open:
                 await self.check_region()
             self._home = HomeLoop()
             self._closing = opening.pop_all()
         return self
-
-    async def _open_global(
-        self, opening: AsyncExitStack, settings: StoreClientSettings, *, needs_global: bool
-    ) -> None:
-        """Open the global store now, or begin to open it if the client is useful without it."""
-        if self._given_store is not None:
-            self._global = await StoreClient.open(self._given_store, settings)
-            self._check_cluster(self._global)
-            opening.push_async_callback(self._global.aclose)
-        elif needs_global:
-            store = await open_store(self.uri, timeout_ms=self._timeout_ms)
-            opening.push_async_callback(store.close)
-            self._global = await StoreClient.open(store, settings)
-            self._check_cluster(self._global)
-            opening.push_async_callback(self._global.aclose)
-        else:
-            late = self._late_global = StoreOpening(
-                self.uri, settings, None, timeout_ms=self._timeout_ms, check=self._check_cluster
-            )
-            opening.push_async_callback(late.aclose)
-            try:
-                self._global = await late.get(min(self._timeout_ms, GLOBAL_WAIT_MS))
-            except MetadataUnavailableError as error:
-                _LOG.warning("global store unavailable", uri=self.uri, error=error)
-
-    def _check_cluster(self, found: StoreClient) -> None:
-        """Raise WrongClusterError if the store belongs to another cluster than the others."""
-        self.instance_id = self.instance_id or found.instance_id
-        if found.instance_id != self.instance_id:
-            raise WrongClusterError(
-                f"{found.store.uri} belongs to cluster {found.instance_id}, but the other metadata "
-                f"stores belong to {self.instance_id}"
-            )
 
     async def _close_at_exit(self) -> None:
         await self.aclose()
@@ -188,6 +131,11 @@ class Client(ClosesAtExit):
         await self._closing.aclose()
 
     @property
+    def instance_id(self) -> str:
+        """Id of the cluster; "" before the client is open."""
+        return self._stores.instance_id
+
+    @property
     def global_store(self) -> StoreClient:
         """The global metadata store, with its bookies and ledgers.
 
@@ -195,13 +143,13 @@ class Client(ClosesAtExit):
         loop than that of ``async with``, and MetadataUnavailableError if the global store could not
         be reached yet.
         """
+        self._check_open()
+        return self._stores.global_store
+
+    def _check_open(self) -> None:
         if self._home is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
         self._home.check("the client")
-        if self._global is None:
-            assert self._late_global is not None
-            self._global = self._late_global.now()
-        return self._global
 
     @property
     def store(self) -> MetadataStore:
@@ -226,18 +174,20 @@ class Client(ClosesAtExit):
     @property
     def reads(self) -> RegionReads | None:
         """The read policy with its counters; None before the client is open."""
-        opened = self._opened_stores()
+        opened = self._stores.opened
         return opened[0].reads if opened else None
 
     @property
     def namespaces(self) -> Namespaces:
         """All namespaces of the cluster, in all of its metadata stores."""
-        return Namespaces(self.runtime, self.region, lambda: self.global_store, self._regional)
+        return Namespaces(
+            self.runtime, self.region, lambda: self.global_store, self._stores.regional
+        )
 
     @property
     def regional_regions(self) -> Sequence[Region]:
         """The regions whose metadata stores are in the settings."""
-        return tuple(self._regional)
+        return tuple(self._stores.regional)
 
     def late_global_store(self) -> MetadataStore:
         """Return the global metadata store as one that is unavailable until it can be opened."""
@@ -252,15 +202,8 @@ class Client(ClosesAtExit):
 
         Raises MetadataUnavailableError.
         """
-        opening = self._regional.get(self.region) if self.region is not None else None
+        opening = None if self.region is None else self._stores.regional.get(self.region)
         return None if opening is None else await opening.get()
-
-    def _opened_stores(self) -> list[StoreClient]:
-        """Return the stores that were opened, the global one first."""
-        if self._global is None and self._late_global is not None:
-            self._global = self._late_global.opened
-        regional = [opening.opened for opening in self._regional.values()]
-        return [found for found in (self._global, *regional) if found is not None]
 
     def statistics(self) -> dict[str, Any]:
         """Return the counters and latencies of this client, by layer and name.
@@ -268,7 +211,7 @@ class Client(ClosesAtExit):
         They remain available after the client was closed. ``ledgers`` and ``reads`` are those of
         the global store, and ``regional`` holds the same by region if there are regional stores.
         """
-        first, *others = self._opened_stores()
+        first, *others = self._stores.opened
         found = {
             "streams": self._shared.statistics(),
             **first.statistics(),
@@ -284,14 +227,12 @@ class Client(ClosesAtExit):
         ``archives`` replaces the client's cold store as the source of archived segments.
         """
         name = name or self._namespace_name
-        if not self._regional:
+        if not self._stores.regional:
             found = self.global_store
             return self._namespace_in(
                 found.store, found.ledgers, name, archives, reads=found.metadata_reads
             )
-        if self._home is None:
-            raise ClosedError("the client is not open: use it with `async with connect(...)`")
-        self._home.check("the client")
+        self._check_open()
         binding = NamespaceBinding(name, self.uri, self.namespaces.find)
         return self._namespace_in(
             BoundStore(binding),
@@ -361,8 +302,8 @@ class Client(ClosesAtExit):
         """
         if self.region is not None:
             return
-        assert self._global is not None
-        found = {info.region for info in await self._global.directory.everything() if info.region}
+        directory = self._stores.global_store.directory
+        found = {info.region for info in await directory.everything() if info.region}
         if len(found) > 1:
             raise ConfigurationError(
                 f"the cluster has bookies in {len(found)} regions ({', '.join(sorted(found))}): "

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from rhumbline.backends.open_store import open_store
-from rhumbline.client import connect as connect_module
+from rhumbline.client import cluster_stores
 from rhumbline.client.connect import Client
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.metadata.cluster_layout import initialise_cluster
@@ -131,12 +131,12 @@ async def test_a_watch_is_set_before_the_store_is_found() -> None:
 async def test_a_region_that_is_cut_off_uses_its_own_namespaces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connect_module, "GLOBAL_WAIT_MS", 50)
+    monkeypatch.setattr(cluster_stores, "GLOBAL_WAIT_MS", 50)
     stores = await Stores().start()
     async with stores.client("west") as client:
         await client.namespaces.create("local", POLICY, EAST)
         await client.namespaces.create("everywhere", POLICY)
-    with recorded_log("rhumbline.client.connect") as log:
+    with recorded_log("rhumbline.client.cluster_stores") as log:
         async with stores.client("east", uri=AWAY) as client:
             assert log.events() == ["global store unavailable"]
             assert await listed(client) == [("local", "east")]
