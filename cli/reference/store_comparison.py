@@ -22,7 +22,8 @@ Generated from `docs/reference/metadata-stores.json`; do not edit. [Choose a met
 store](../how-to/choose-a-metadata-store.md) says which store suits which deployment.
 
 The results were measured by one client process, with all servers on one machine and with fsync.
-Compare the columns with each other, not with other machines. To measure again:
+Compare the columns with each other, not with other machines. The load tells how busy the machine
+was with other work, which raises every latency. To measure again:
 
 ```text
 rhumbline bench metadata --store memory --store sqlite --store zookeeper --store etcd \\
@@ -74,8 +75,8 @@ _LIMITS = {
         "cannot be used: the host's region would take the metadata with it",
     ),
     "zookeeper": (
-        "a response of at most `jute.maxbuffer`, 1 MiB by default, which limits listings; sessions "
-        "of 2 to 20 ticks",
+        "each page of a listing reads the whole list; watches are set one after the other; "
+        "sessions of 2 to 20 ticks",
         "a voting member in each region, with `syncLimit` and `initLimit` of many round trips",
     ),
     "etcd": (
@@ -184,7 +185,9 @@ def _unit(value: float | str | None, unit: str) -> str:
     """Return a value with its unit, or the name of the error with which the store refused."""
     if value is None:
         return "-"
-    return f"`{value}`" if isinstance(value, str) else f"{value:,.4g} {unit}"
+    if isinstance(value, str):
+        return f"`{value}`"
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def _fault_rows(found: dict[str, Any], measured: list[str]) -> Iterator[str]:
