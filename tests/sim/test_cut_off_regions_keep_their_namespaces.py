@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.simulation.cluster import Fault
-from rhumbline.chaos.simulation.plans.regional import REGION, regional
+from rhumbline.chaos.simulation.plans.regions.regional import REGION, regional
 from rhumbline.chaos.simulation.seed_run import TIME_LIMIT_S, RunPlan, SeedRun
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 from rhumbline.core.protocol.quorum import Quorum
