@@ -128,6 +128,8 @@ class BookieObservations:
     """(bookie id, ledger, entry) to the first and last confirmation of a plain add."""
     copied: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first confirmation of an add of a recovery or repair."""
+    listed: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    """(bookie id, ledger, entry) to the first list of the ledger's entries that has the entry."""
     denials: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first response "never had it" to a fencing read."""
     withdrawals: dict[tuple[str, int, int], tuple[float, float]] = field(default_factory=dict)
@@ -141,11 +143,15 @@ class BookieObservations:
     """Token to the bookie ids on whose disks it has ever been durable, and since when."""
 
     def confirmations(self) -> dict[tuple[int, int], dict[str, float]]:
-        """Return, for each (ledger, entry), when each bookie first confirmed an add of it."""
+        """Return, for each (ledger, entry), when each bookie first confirmed that it has it.
+
+        Repair does not copy an entry that a successor lists already: it may have had it from the
+        writer, without that its response was received (rule RPR-10).
+        """
         found: dict[tuple[int, int], dict[str, float]] = {}
         for (bookie, ledger_id, entry_id), (at_ms, _) in self.stored.items():
             found.setdefault((ledger_id, entry_id), {})[bookie] = at_ms
-        for (bookie, ledger_id, entry_id), at_ms in self.copied.items():
+        for (bookie, ledger_id, entry_id), at_ms in (*self.copied.items(), *self.listed.items()):
             bookies = found.setdefault((ledger_id, entry_id), {})
             bookies[bookie] = min(at_ms, bookies.get(bookie, at_ms))
         return found

@@ -7,6 +7,7 @@ bookies, so only what a bookie sent counts as its answer.
 import struct
 
 from ...core.wire import bookkeeper_pb2 as pb
+from ...core.wire.availability import decode as decode_availability
 from ..checker.history import TOKEN
 from ..checker.run_record import BookieObservations
 from .cluster import PORT, SimCluster
@@ -37,6 +38,8 @@ class AnswerRecorder:
         """(connection, transaction id) of a fencing read, to its ledger and entry."""
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         """The same for adds in the v3 format, which only recovery and repair send."""
+        self._listing: dict[tuple[int, int], int] = {}
+        """The same for lists of the entries of a ledger, to the ledger."""
         self._writing_lac: dict[tuple[int, int], tuple[int, int]] = {}
         """The same for explicit LAC writes, to ledger and LAC."""
         cluster.world.network.on_sent = self._on_sent
@@ -52,7 +55,8 @@ class AnswerRecorder:
             if len(data) - at - 4 < size:
                 break
             if data[at + 4] != _V2:
-                self._v3(end, data[at + 4 : at + 4 + size], is_answer)
+                of_kind = self._v3_response if is_answer else self._v3_request
+                of_kind(end, data[at + 4 : at + 4 + size])
             elif data[at + 5] == _ADD:
                 if is_answer:
                     self._on_add_answer(end, data, at)
@@ -87,26 +91,36 @@ class AnswerRecorder:
                 first, _ = observed.withdrawals.get(key, (now_ms, now_ms))
                 observed.withdrawals[key] = (first, now_ms)
 
-    def _v3(self, end: SimTransport, packet: bytes, is_answer: bool) -> None:
-        if not is_answer:
-            request = pb.Request.FromString(packet)
-            read = request.read_request
-            # An unset flag reads as the first enum value, so presence is verified first.
-            if read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER:
-                wanted = read.ledger_id, read.entry_id
-                self._fencing[end.number, request.header.txn_id] = wanted
-            elif request.HasField("add_request"):
-                add = request.add_request
-                self._copying[end.number, request.header.txn_id] = add.ledger_id, add.entry_id
-            elif request.HasField("write_lac_request"):
-                write_lac = request.write_lac_request
-                sent = write_lac.ledger_id, write_lac.lac
-                self._writing_lac[end.number, request.header.txn_id] = sent
-            return
-        if not (self._fencing or self._copying or self._writing_lac):
+    def _on_list(self, end: SimTransport, ledger_id: int, availability: bytes) -> None:
+        bookie, now_ms = self._cluster.bookie_ids[end.node.name], self._loop.now * 1000
+        for first, count in decode_availability(availability).runs():
+            for entry_id in range(first, first + count):
+                self.observed.listed.setdefault((bookie, ledger_id, entry_id), now_ms)
+
+    def _v3_request(self, end: SimTransport, packet: bytes) -> None:
+        request = pb.Request.FromString(packet)
+        transaction = end.number, request.header.txn_id
+        read = request.read_request
+        # An unset flag reads as the first enum value, so presence is verified first.
+        if read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER:
+            self._fencing[transaction] = read.ledger_id, read.entry_id
+        elif request.HasField("add_request"):
+            add = request.add_request
+            self._copying[transaction] = add.ledger_id, add.entry_id
+        elif request.HasField("get_list_of_entries_request"):
+            self._listing[transaction] = request.get_list_of_entries_request.ledger_id
+        elif request.HasField("write_lac_request"):
+            write_lac = request.write_lac_request
+            self._writing_lac[transaction] = write_lac.ledger_id, write_lac.lac
+
+    def _v3_response(self, end: SimTransport, packet: bytes) -> None:
+        if not (self._fencing or self._copying or self._listing or self._writing_lac):
             return
         response = pb.Response.FromString(packet)
         transaction = end.number, response.header.txn_id
+        listing = self._listing.pop(transaction, None)
+        if listing is not None and response.status == pb.EOK:
+            self._on_list(end, listing, response.get_list_of_entries_response.availability)
         copied = self._copying.pop(transaction, None)
         if copied is not None and response.status == pb.EOK:
             key = (self._cluster.bookie_ids[end.node.name], *copied)
