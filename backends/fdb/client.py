@@ -15,7 +15,7 @@ from ...core.protocol.errors import (
     MetadataUnavailableError,
 )
 from .bindings import Bindings, FdbFuture, FdbTransaction
-from .errors import NO_RESPONSE, describe, is_too_large, may_be_committed
+from .errors import CONFLICT, NO_RESPONSE, code_of, describe, is_too_large, may_be_committed
 from .keys import version_of_stamp
 from .reads import Reads
 
@@ -40,6 +40,7 @@ class Transactions:
         self._loop = asyncio.get_running_loop()
         self._committed_version = 0
         self._committed_at = float("-inf")
+        self._current_until = float("-inf")
         self._had_response = False
         self.is_closed = False
 
@@ -96,7 +97,12 @@ class Transactions:
             except self._bindings.error as error:
                 if is_committing and may_be_committed(error):
                     uncertain_results.append(result)
-                await self._recover(transaction, error, deadline, in_doubt=bool(uncertain_results))
+                if is_old and code_of(error) == CONFLICT:
+                    self._current_until = self._loop.time() + READ_VERSION_AGE_S_MAX
+                    transaction = self._begin(deadline)
+                else:
+                    in_doubt = bool(uncertain_results)
+                    await self._recover(transaction, error, deadline, in_doubt=in_doubt)
             is_old = False
 
     async def watch(self, keys: Sequence[bytes], deadline: float) -> list[FdbFuture]:
@@ -161,8 +167,12 @@ class Transactions:
         return Reads(transaction, self.wait, self._bindings.first_at_or_after, is_old=is_old)
 
     def _begins_at_last_commit(self, transaction: FdbTransaction) -> bool:
-        """Let the transaction read at the version of the last commit, if that was recent."""
-        if self._loop.time() - self._committed_at > READ_VERSION_AGE_S_MAX:
+        """Let the transaction read at the version of the last commit, if that was recent.
+
+        Not for a while after a conflict, since others then write the same nodes.
+        """
+        now = self._loop.time()
+        if now - self._committed_at > READ_VERSION_AGE_S_MAX or now < self._current_until:
             return False
         transaction.set_read_version(self._committed_version)
         return True

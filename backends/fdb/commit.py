@@ -7,6 +7,7 @@ commit with unknown outcome is found instead of being repeated. Later transactio
 that are not needed any more.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -119,7 +120,7 @@ class FdbCommits:
             written = await self._transactions.write(
                 with_token, find_committed, deadline, may_be_old=may_be_old
             )
-        except IndeterminateError:
+        except (IndeterminateError, asyncio.CancelledError):
             self._spent += [*spent, token]  # the token may have been written
             raise
         except BaseException:

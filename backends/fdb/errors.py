@@ -20,6 +20,9 @@ is unknown, such as 1021 (commit_unknown_result), 1031 (timed out) and 1039
 (cluster_version_changed).
 """
 
+CONFLICT = 1020
+"""Something that a transaction has read was changed before its commit, which had no effect."""
+
 NO_RESPONSE = "no response from FoundationDB in time"
 
 _TOO_LARGE = (2101, 2102, 2103)

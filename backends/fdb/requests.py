@@ -26,7 +26,7 @@ from ...core.runtime.metadata_store import (
 from ..leases import Owner
 from ..migration_fence import FenceState, decode_fence
 from ..snapshot import with_ancestors
-from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, TransactionPlan
+from ..transaction_plan import SEQUENCE_DIGITS, Node, TransactionPlan
 from .keys import ENDING, FdbKeys, decode_lease, decode_node, encode_node, encode_stamp
 from .mutations import TRANSACTION_BYTES_MAX, Mutations
 
@@ -356,12 +356,8 @@ def counter_mark(parent: str) -> str:
 
 def remove_node(mutations: Mutations, keys: FdbKeys, path: str, owner: str | None) -> None:
     """Remove a node with its sequence counter, ownership mark and watch signal."""
-    mutations.clear(keys.node(path))
-    mutations.clear(keys.counter(path))
-    if owner is not None:
-        mutations.clear(keys.owned(owner, path))
-    _signal(mutations, keys, path)
-    mutations.clear(keys.signal(path))
+    _signal(mutations, keys, (path,))
+    _remove_rows(mutations, keys, path, owner)
 
 
 def _want_parent(wanted: Wanted, keys: FdbKeys, path: str) -> None:
@@ -372,33 +368,34 @@ def _want_parent(wanted: Wanted, keys: FdbKeys, path: str) -> None:
 
 def _mutations_of(keys: FdbKeys, plan: TransactionPlan) -> Mutations:
     mutations = Mutations()
+    _signal(mutations, keys, plan.changes)
     for path, change in plan.changes.items():
         before = plan.node_before(path)
         previous_owner = before.owner if before is not None else None
         if change.data is None:
-            remove_node(mutations, keys, path, previous_owner)
-        else:
-            _put_node(mutations, keys, path, change, change.data, previous_owner)
+            _remove_rows(mutations, keys, path, previous_owner)
+            continue
+        mutations.stamp(keys.node(path), encode_node(change.owner, change.data))
+        if previous_owner is not None and previous_owner != change.owner:
+            mutations.clear(keys.owned(previous_owner, path))
+        if change.owner is not None:
+            mutations.set(keys.owned(change.owner, path), b"")
     return mutations
 
 
-def _put_node(
-    mutations: Mutations,
-    keys: FdbKeys,
-    path: str,
-    change: Change,
-    data: bytes,
-    previous_owner: str | None,
-) -> None:
-    mutations.stamp(keys.node(path), encode_node(change.owner, data))
-    if previous_owner is not None and previous_owner != change.owner:
-        mutations.clear(keys.owned(previous_owner, path))
-    if change.owner is not None:
-        mutations.set(keys.owned(change.owner, path), b"")
-    _signal(mutations, keys, path)
+def _remove_rows(mutations: Mutations, keys: FdbKeys, path: str, owner: str | None) -> None:
+    mutations.clear(keys.node(path))
+    mutations.clear(keys.counter(path))
+    mutations.clear(keys.signal(path))
+    if owner is not None:
+        mutations.clear(keys.owned(owner, path))
 
 
-def _signal(mutations: Mutations, keys: FdbKeys, path: str) -> None:
-    """Write the signals for prefix watches; blind writes never conflict."""
-    for ancestor in ("/", *with_ancestors(path)):
-        mutations.stamp(keys.signal(ancestor), encode_stamp())
+def _signal(mutations: Mutations, keys: FdbKeys, paths: Iterable[str]) -> None:
+    """Write the signals for prefix watches at and above paths; blind writes never conflict."""
+    signalled: set[str] = set()
+    for path in paths:
+        while path not in signalled:
+            signalled.add(path)
+            mutations.stamp(keys.signal(path), encode_stamp())
+            path = parent_of(path)

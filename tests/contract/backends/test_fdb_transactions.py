@@ -54,6 +54,14 @@ def calls() -> st.SearchStrategy[Call]:
 PROGRAMS = st.lists(calls(), max_size=25)
 
 
+def is_readable(call: Call, stamped: set[bytes]) -> bool:
+    """Return whether a range is not empty, and holds no key that the transaction has stamped.
+
+    Such keys stay unreadable until the commit, even if they are written again.
+    """
+    return call.key < call.other and not any(call.key <= each < call.other for each in stamped)
+
+
 class Program:
     """Runs calls one after the other. Stamps appear in results as the number of their commit."""
 
@@ -84,14 +92,12 @@ class Program:
         match call.name:
             case "get" if call.key not in stamped:  # a stamp is unreadable before its commit
                 return ("value", self._readable(transaction.get(key).wait().value))
-            case "range" if not any(call.key <= each < call.other for each in stamped):
-                return self._range(transaction, key, self._prefix + max(call.key, call.other))
+            case "range" if is_readable(call, stamped):
+                return self._range(transaction, key, self._prefix + call.other)
             case "set":
                 transaction.set(key, call.other)
-                stamped.discard(call.key)
             case "clear":
                 transaction.clear(key)
-                stamped.discard(call.key)
             case "stamp":
                 transaction.set_versionstamped_value(key, encode_stamp())
                 stamped.add(call.key)
@@ -156,7 +162,7 @@ def serial(program: list[Call], outcomes: list[Any]) -> bool:
         if result is None:
             return False
         if writes:
-            stamps += any(value == ("stamp", stamps) for value in result.values())
+            stamps += any(each.name == "stamp" for each, _ in done)
             state = {
                 key: value[1] if isinstance(value, tuple) else value
                 for key, value in result.items()
@@ -172,22 +178,19 @@ def _replayed(
     now = dict(state)
     stamped: set[bytes] = set()
     for call, outcome in done:
-        high = max(call.key, call.other)
         match call.name:
             case "set":
                 now[call.key] = call.other
-                stamped.discard(call.key)
             case "clear":
                 now.pop(call.key, None)
-                stamped.discard(call.key)
             case "stamp":
                 now[call.key] = ("stamp", stamps)
                 stamped.add(call.key)
             case "get" if call.key not in stamped:
                 if ("value", now.get(call.key)) != outcome:
                     return None
-            case "range" if not any(call.key <= each < call.other for each in stamped):
-                expected = [(key, now[key]) for key in sorted(now) if call.key <= key < high]
+            case "range" if is_readable(call, stamped):
+                expected = [(key, now[key]) for key in sorted(now) if call.key <= key < call.other]
                 if expected != outcome:
                     return None
     return now

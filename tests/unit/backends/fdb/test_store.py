@@ -229,6 +229,22 @@ def test_a_write_is_never_refused_because_of_an_old_version() -> None:
     with_store(body)
 
 
+def test_handles_that_write_the_same_nodes_soon_read_at_the_current_version() -> None:
+    """A write at an old version meets a conflict once, and not with every further write."""
+
+    async def body(cluster: ModelCluster, store: FdbStore) -> None:
+        other = await opened(cluster)
+        await store.create("/q/n-", sequential=True)
+        for _ in range(30):
+            await other.create("/q/n-", sequential=True)
+            await store.create("/q/n-", sequential=True)
+        assert len(await store.children("/q")) == 61
+        assert cluster.conflicts <= 4
+        await other.close()
+
+    with_store(body)
+
+
 ROUND_TRIP_S = 0.001
 
 
