@@ -156,8 +156,9 @@ class MetadataReads(Protocol):
     ) -> list[str]:
         """Return the names of the direct children after ``after``, at most ``limit``.
 
-        Names are in byte order. One call returns a consistent snapshot; several calls together need
-        not. Raises NoNodeError, MetadataUnavailableError.
+        Names are in byte order. One call returns a consistent snapshot (in FoundationDB only if it
+        takes less than two seconds); several calls together need not. Raises NoNodeError,
+        MetadataUnavailableError.
         """
         ...
 
