@@ -425,3 +425,13 @@ async def test_closed_client_ends_readers_and_writers() -> None:
         await reader.wait(-1, 1_000)
     assert client.statistics()["open_handles"] == 0
     assert all(not pipe.is_open for bookie in world.bookies for pipe in bookie.pipes)
+
+
+async def test_closing_the_client_cancels_its_tasks() -> None:
+    world = World("abc")
+    client = world.client()
+    task = client._context.tasks.spawn(asyncio.sleep(3_600), "a task of the client")
+    await asyncio.sleep(0)
+    await client.aclose()
+    assert task.cancelled()
+    assert asyncio.get_running_loop().time() < 1

@@ -36,6 +36,7 @@ class Placement:
         self, refuses: Callable[[Sequence[int], Sequence[BookieInfo]], bool] = lambda *_: False
     ) -> None:
         self.asked: list[tuple[tuple[int, ...], list[str]]] = []
+        self.rules: list[SpreadRule] = []
         self._refuses = refuses
 
     def new_ensemble(
@@ -60,6 +61,7 @@ class Placement:
         rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         chosen = tuple(failed)
+        self.rules.append(rule)
         self.asked.append((chosen, names([info.bookie for info in candidates])))
         bookies = [info.bookie for info in ensemble]
         others = [info.bookie for info in candidates if info.bookie not in bookies]
@@ -248,3 +250,14 @@ async def test_a_replacement_in_a_used_rack_is_logged(caplog: pytest.LogCaptureF
                 "added": ["e@00000001"],
                 "levels": levels,
             }
+
+
+async def test_rule_of_the_ledger_is_passed_to_every_search() -> None:
+    rule: SpreadRule = {"rack": 2}
+    for everyone in (infos("abc", 3), infos("abc")):
+        placement = Placement(lambda *_: True)
+        with pytest.raises(NotEnoughBookiesError):
+            await choose_replacements(
+                placement, ANY, infos("abc"), 0b001, [everyone], random=Random(1), rule=rule
+            )
+        assert placement.rules == [rule]

@@ -84,3 +84,20 @@ async def test_new_ensembles_avoid_the_bookie_that_is_slow_now() -> None:
         await asyncio.sleep(2)
         for writer in [*writers, *chosen]:
             await writer.close()
+
+
+def test_least_share_is_a_sixteenth_and_a_queue_of_a_mebibyte_halves_it() -> None:
+    idle = MeasuredLoad(2.0, 0, False)
+    assert shares(idle, idle, MeasuredLoad(2.0, 0, True))[2] == 6
+    assert shares(idle, idle, MeasuredLoad(2.0, MIB, False))[2] == 50
+    assert shares(idle, idle, MeasuredLoad(2.0, MIB + 1, False))[2] == 49
+
+
+@pytest.mark.run_by(runner=run_in_world)
+async def test_load_is_known_of_the_bookies_to_which_there_are_links() -> None:
+    world = World("ab")
+    async with world.client() as client:
+        unknown, known = await world.directory.snapshot()
+        pool = client._context.pool
+        pool.link(known.bookie)
+        assert pool.loads([unknown, known], 0.0) == {known.bookie: MeasuredLoad(None, 0, False)}

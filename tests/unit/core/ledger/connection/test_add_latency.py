@@ -56,3 +56,23 @@ def test_shortest_round_trip_is_taken_once() -> None:
     time_adds(latency, [2, 5])
     assert latency.take_lowest_ms() == pytest.approx(2)
     assert latency.take_lowest_ms() == float("inf")
+
+
+def test_samples_count_for_less_than_ten_seconds() -> None:
+    latency = AddLatency()
+    for ended in (1.0, 2.0, 3.0):
+        latency.begin(b"key", ended - 0.5)
+        latency.end(ended)
+    assert latency.recent_ms(10.5) == 500
+    assert latency.recent_ms(11.0) is None, "the first is exactly ten seconds old"
+
+
+def test_an_add_that_waits_counts_only_if_it_waits_longer_than_the_median() -> None:
+    latency = AddLatency()
+    for began, took in ((0.0, 0.125), (1.0, 0.5)):
+        latency.begin(b"key", began)
+        latency.end(began + took)
+    latency.begin(b"key", 2.0)
+    assert latency.recent_ms(2.25) is None
+    assert latency.recent_ms(2.5) is None
+    assert latency.recent_ms(2.75) == 500

@@ -787,3 +787,22 @@ async def test_connection_that_serves_requests_without_a_transport_is_a_bug() ->
     with pytest.raises(InvariantBrokenError, match="requests have no transport") as broken:
         alone.connection._life.take(ConnectionEvent.CONNECT)
     assert broken.value.story.endswith("CONNECTING -> HANDSHAKE by CONNECT")
+
+
+async def test_reads_may_fill_the_bytes_in_flight_to_the_last_one() -> None:
+    alone = Alone(config=LedgerConfig(in_flight_bytes_max=MIB))
+    assert alone.add(0, b"x" * (MIB - len(v2.encode_read(1, 0))))
+    assert alone.connection.send_read(1, 0, Responses())
+    assert alone.connection.in_flight_bytes == MIB
+    assert not alone.connection.send_read(1, 0, Responses())
+    alone.connection.fail(BookieUnavailableError("lost"))
+
+
+async def test_handshake_is_a_measured_round_trip() -> None:
+    alone = Alone(OURS)
+    await pass_ms(40)
+    alone.connect()
+    await pass_ms(5)
+    alone.take(v2.encode_auth(handshake.PLUGIN, handshake.encode_response(OURS, OURS)))
+    assert alone.traffic.latency.take_lowest_ms() == pytest.approx(5)
+    alone.connection.fail(BookieUnavailableError("end"))

@@ -25,3 +25,12 @@ def test_times_before_a_long_silence_are_forgotten() -> None:
     trips.add(EAST, 20.0, 1.0)
     trips.add(EAST, 90.0, 5_000.0)
     assert trips.shortest_ms(EAST) == 90.0
+
+
+def test_a_window_lasts_five_minutes_from_its_first_round_trip() -> None:
+    trips = RegionRoundTrips()
+    trips.add(EAST, 20.0, 300.0)
+    trips.add(EAST, 50.0, 301.0)
+    trips.add(EAST, 60.0, 600.0)
+    trips.add(EAST, 60.0, 601.0)
+    assert trips.shortest_ms(EAST) == 20.0

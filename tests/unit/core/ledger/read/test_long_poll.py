@@ -18,7 +18,7 @@ from rhumbline.core.runtime.primitives.backoff import Backoff
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v3
 from rhumbline.core.wire.entry import Entry, EntryDigest, encode_entry
-from rhumbline.tests.unit.core.ledger.world import run_in_world
+from rhumbline.tests.unit.core.ledger.world import World, run_in_world
 
 pytestmark = pytest.mark.run_by(runner=run_in_world)
 
@@ -362,3 +362,21 @@ async def test_waiting_calls_end_with_the_poll_or_after_their_own_time() -> None
     assert long.done()
     await poll.wait(60)
     assert loop.time() < 1
+
+
+@pytest.mark.parametrize("progress", [0, 1], ids=["no progress", "progress"])
+async def test_pauses_between_polls_grow_only_while_the_lac_stays(progress: int) -> None:
+    world = World("abc")
+    async with world.client() as client:
+        writer = await client.create(Quorum(3, 3, 2, 1))
+        reader = await client.open(writer.ledger_id)
+        await reader._start_poll()
+        first = reader._poll
+        assert first is not None
+        first.end()
+        first.previous -= progress
+        await reader._start_poll()
+        assert reader._poll is not None and reader._poll is not first
+        assert (reader._poll.backoff is first.backoff) is (progress == 0)
+        await reader.aclose()
+        await writer.close()

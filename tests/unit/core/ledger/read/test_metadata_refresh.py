@@ -252,3 +252,16 @@ async def test_closing_a_reader_ends_the_read_that_a_hint_began() -> None:
         assert not [task for task in asyncio.all_tasks() if task.get_name() == name]
         world.come_back()
         await writer.close()
+
+
+async def test_bookies_whose_regions_cannot_be_read_count_as_having_none() -> None:
+    world = SlowWorld()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 1)
+        reader = await other.open(writer.ledger_id)
+        world.leave()
+        view = await reader.view_of(reader.metadata.last_fragment)
+        assert view.quorum == ALL
+        assert view.regions_of(0b111) == []
+        world.come_back()
+        await writer.close()

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.recovery.recovery_life import RecoveryLife
+from rhumbline.core.ledger.recovery.recovery_state import RecoveryState
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import (
     BadVersionError,
@@ -368,3 +370,38 @@ async def test_incomplete_fencing_names_the_bookies() -> None:
         names = ", ".join(writer.metadata.last_fragment.bookies)
         assert str(caught.value) == (f"ledger {writer.ledger_id}: too few of {names} were fenced")
         writer.abandon()
+
+
+@pytest.mark.parametrize("is_adopted", [False, True])
+async def test_recovery_ends_with_its_own_end_or_with_that_of_another(
+    monkeypatch: pytest.MonkeyPatch, is_adopted: bool
+) -> None:
+    states: list[RecoveryState] = []
+
+    class KnownState(RecoveryState):
+        def _forget(self) -> None:
+            super()._forget()
+            if self not in states:
+                states.append(self)
+
+    monkeypatch.setattr("rhumbline.core.ledger.recovery.ledger_recovery.RecoveryState", KnownState)
+    world = World("abc")
+    async with world.client() as client, world.client("b", SHORT) as other:
+        writer = await written(client, 3)
+        if is_adopted:
+            world.ledgers.gate = gate = asyncio.Event()
+            stored = world.ledgers.now(writer.ledger_id)
+            recovering = asyncio.get_running_loop().create_task(other.recover(writer.ledger_id))
+            await asyncio.sleep(0.05)
+            gate.set()
+            gate = world.ledgers.gate = asyncio.Event()
+            await asyncio.sleep(0.05)
+            world.ledgers.set(stored.in_recovery().closed(2, 9))
+            gate.set()
+            await recovering
+        else:
+            await other.recover(writer.ledger_id)
+    [state] = states
+    assert state.machine.state is RecoveryLife.CLOSED
+    event = "ADOPT" if is_adopted else "RECORD"
+    assert f"CLOSED by {event}" in state.machine.story()

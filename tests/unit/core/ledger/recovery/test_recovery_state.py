@@ -82,6 +82,7 @@ def test_doubts_give_up_without_an_operator() -> None:
 def test_another_attempt_forgets_what_the_last_one_found() -> None:
     state = recovery(may_ask=True)
     state.on_fenced(evidence(Verdict.INCOMPLETE, lac=4))
+    assert list(state.silent) == [BOOKIES[1], BOOKIES[2]]
     state.highest_seen = 9
     state.retry(BookieUnavailableError("b1 is away"))
     state.begin()

@@ -10,6 +10,7 @@ from rhumbline.core.ledger.write.under_replication import UnderReplication
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
+    BadVersionError,
     BookieUnavailableError,
     ConfigurationError,
     DeadlineExceededError,
@@ -489,3 +490,67 @@ async def test_store_that_accepts_reads_only_delays_appends_once() -> None:
         ledgers.is_stuck = False
         await until(lambda: len(writer.metadata.fragments) == 2)
         assert await writer.close() == ledgers.now(writer.ledger_id)
+
+
+async def test_timer_is_started_once() -> None:
+    world = World("abc")
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        writer._health.start_timer()
+        timer = writer._health._timer
+        assert timer is not None
+        writer._health.start_timer()
+        assert writer._health._timer is timer
+        await writer.close()
+        writer._health.start_timer()
+        assert writer._health._timer is None, "a writer that has ended probes nothing"
+
+
+async def test_quorum_times_out_after_its_milliseconds() -> None:
+    config = LedgerConfig(quorum_timeout_ms=100_000, request_timeout_ms=600_000)
+    world = World("abc", config)
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        for bookie in world.bookies:
+            bookie.script = hold_adds
+        writer._health.stop()
+        writer.add(b"x", Outcomes())
+        writer._health.stop()
+        await asyncio.sleep(99.95)
+        assert not writer._health._has_quorum_timed_out()
+        await asyncio.sleep(0.1)
+        assert writer._health._has_quorum_timed_out()
+        assert isinstance(writer.failure, DeadlineExceededError)
+
+
+async def test_backlog_of_a_bookie_ends_with_its_last_response() -> None:
+    world = World("abc")
+    async with world.client() as client:
+        writer = await client.create(GEO)
+        done = Outcomes()
+        slow = members(world, writer)[2]
+        slow.script = hold_adds
+        for _ in range(3):
+            writer.add(b"x" * 100, done)
+        await until(lambda: len(done.acked) == 3)
+        assert writer.state.replicas[2].lag_bytes == 300
+        slow.script = None
+        slow.release()
+        await until(lambda: not writer._lag.is_waiting)
+        assert writer.state.replicas[2].lag_bytes == 0
+        await writer.close()
+
+
+async def test_change_is_written_again_if_the_store_refused_it_without_a_newer_version() -> None:
+    world = World("abcabc")
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        done = Outcomes()
+        lost = members(world, writer)[0]
+        lost.go_down()
+        world.ledgers.fail_next("write", BadVersionError("a late write of this process"))
+        writer.add(b"x", done)
+        await until(lambda: done.acked == [0], 1)
+        assert lost not in members(world, writer)
+        assert world.ledgers.writes == 2
+        await writer.close()

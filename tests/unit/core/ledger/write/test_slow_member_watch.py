@@ -7,6 +7,7 @@ import pytest
 
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
+from rhumbline.core.protocol.errors import IndeterminateError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.ledger.world import (
@@ -192,4 +193,32 @@ async def test_leaving_slow_bookies_never_uses_up_the_fragments() -> None:
         assert writer.failure is None
         assert len(writer.metadata.fragments) == 2
         await asyncio.sleep(1)
+        await writer.close()
+
+
+async def test_departure_whose_reply_was_lost_is_reported_with_both_ensembles() -> None:
+    world = World("aabbcc", LedgerConfig(slow_after_ms=2_000))
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        done = Outcomes()
+        await write_for(writer, done, 2)
+        before = writer.metadata.last_fragment.bookies
+        slow = members(world, writer)[1]
+        slow.delay_s = 0.05
+        world.ledgers.fail_next("write", IndeterminateError("no reply"), is_done=True)
+        await write_for(writer, done, 10)
+        [departure] = world.slow_departures
+        assert departure.before == before
+        assert departure.after == writer.metadata.last_fragment.bookies != before
+        slow.delay_s = 0.0
+        await asyncio.sleep(1)
+        await writer.close()
+        assert done.failed == []
+
+
+async def test_members_are_compared_once_a_second() -> None:
+    world = World("abc")
+    async with world.client() as client:
+        writer = await client.create(ALL)
+        assert writer._slow.check(5.0) == 6.0
         await writer.close()
