@@ -1,6 +1,6 @@
 """Policies and descriptions of streams survive the round trip through their messages."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -54,3 +54,6 @@ def test_segments_survive_with_the_decision_of_an_operator_about_their_end() -> 
     )
     known = StreamDescription("s", 900, UNUSUAL, True, Dlsn(2, 0, 0), 3, (segment,))
     assert decode_description(encode_description(known, "eu")) == known
+    for age_ms in (0, 61_000):
+        old = replace(known, metadata_age_ms=age_ms)
+        assert decode_description(encode_description(old, "")) == old

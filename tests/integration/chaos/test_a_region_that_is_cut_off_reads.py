@@ -1,0 +1,43 @@
+"""The short form of `make cut-off-region`, with real processes in networks of their own."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rhumbline.chaos.lab.partition.cut_off_region import CUT_OFF, REGIONS, CutOffRegion
+from rhumbline.chaos.lab.partition.region_networks import RegionNetworks
+from rhumbline.chaos.lab.partition.time_line import draw_time_line
+from rhumbline.tests.support.servers import metadata_servers
+
+CUT_S = 12.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.needs_server("etcd")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None,
+    reason="networks of their own need root and the program ip",
+)
+async def test_readers_that_start_during_the_cut_get_what_has_copies_there(tmp_path: Path) -> None:
+    metadata_servers.etcd()  # installs it
+    networks = RegionNetworks(REGIONS)
+    region = CutOffRegion(networks, tmp_path)
+    was_cut: list[str] = []
+
+    async def work_in_the_region(run: CutOffRegion) -> None:
+        was_cut.append(run.uri(CUT_OFF))
+
+    region.during_cut.append(work_in_the_region)
+    try:
+        result = await region.play(CUT_S, read_every_s=5.0)
+    finally:
+        region.close()
+        networks.close()
+    assert result.faults() == []
+    assert was_cut
+    during = [read for read in result.reads if result.cut_s < read["began"] < result.healed_s]
+    assert min(read["last"] for read in during) > 50
+    assert draw_time_line(result).count("<circle") == len(result.reads)
