@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ _CLIENT_PORT, _PEER_PORT, _BOOKIE_PORT = 2379, 2380, 3181
 _PROCESS_S_MAX = 60.0
 """Time in which a reader or a command must end."""
 
-DuringCut = Callable[["CutOffRegion"], Awaitable[None]]
+DuringCut = Callable[["CutOffRegion"], Coroutine[Any, Any, None]]
 
 
 @dataclass

@@ -22,7 +22,7 @@ class TimeLine(Protocol):
 
 class _Axes:
     def __init__(self, line: TimeLine) -> None:
-        self.seconds = max(read["ended"] for read in line.reads)
+        self.seconds: float = max(read["ended"] for read in line.reads)
         self.records = max(number for _, number in line.acked) + 1
 
     def x(self, second: float) -> float:
@@ -65,15 +65,17 @@ def _ticks(axes: _Axes) -> Iterator[str]:
         yield f'<text x="{axes.x(second):.1f}" y="{y}" text-anchor="middle">{second} s</text>'
     for share in range(5):
         record = axes.records * share / 4
-        y = axes.y(record)
-        yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ccc"/>'
-        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{record:,.0f}</text>'
+        height = axes.y(record)
+        ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height:.1f}" y2="{height:.1f}"'
+        yield f'<line {ends} stroke="#ccc"/>'
+        yield f'<text x="{_LEFT - 8}" y="{height + 4:.1f}" text-anchor="end">{record:,.0f}</text>'
 
 
 def _curve(axes: _Axes, line: Sequence[tuple[float, int]], colour: str) -> Iterator[str]:
     """Yield the line as steps: a value holds until the next one."""
     stride = max(1, len(line) // _POINTS_MAX)
-    points, before = [], 0
+    points: list[tuple[float, int]] = []
+    before = 0
     for index, (second, number) in enumerate(line):
         if index % stride == 0 or index == len(line) - 1 or number - before > 50:
             points += [(second, before), (second, number)]
