@@ -6,7 +6,7 @@ read by batch. Iteration by record switches threads once per batch, not once per
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Self, TypeVar
@@ -258,6 +258,7 @@ def connect(
     ledger: LedgerConfig | None = None,
     writer: WriterConfig | None = None,
     reader: ReaderConfig | None = None,
+    regional_metadata: Mapping[str, str] | None = None,
 ) -> SyncClient:
     """Return a client of the cluster whose metadata is at ``uri``: ``with connect(...) as client``.
 
@@ -265,7 +266,13 @@ def connect(
     """
     return SyncClient(
         lambda: Client(
-            uri, namespace=namespace, region=region, ledger=ledger, writer=writer, reader=reader
+            uri,
+            namespace=namespace,
+            region=region,
+            ledger=ledger,
+            writer=writer,
+            reader=reader,
+            regional_metadata=regional_metadata,
         )
     )
 

@@ -13,7 +13,7 @@ from ..core.bookie.bookie import Bookie
 from ..core.bookie.config import BookieConfig
 from ..core.bookie.identity import IDENTITY_FILE, format_storage, read_identity
 from ..core.metadata.bookie_directory import BookieDirectory
-from ..core.metadata.cluster_layout import ROOT, instance_id
+from ..core.metadata.cluster_layout import ROOT
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.metadata.regional_store import RegionalStore
 from ..core.protocol.bookie_id import BookieId
@@ -45,19 +45,19 @@ async def format_bookie(
     """Format an empty directory as the storage of a new bookie of the cluster in ``store``.
 
     Raises ForeignDataError (not empty, or in use), InvalidArgumentError (invalid name or label),
-    WrongClusterError if ``store`` has no cluster, DiskFailedError, MetadataError.
+    WrongClusterError if ``store`` has no cluster or is a regional one, DiskFailedError,
+    MetadataError.
     """
-    instance = await instance_id(store)
-    disk = PosixDisk(directory)
-    bookies = BookieDirectory(store)
-    try:
+    async with AsyncExitStack() as closing:
+        bookies = BookieDirectory(store)
+        closing.callback(bookies.close)
+        instance = await bookies.global_instance_id()
+        disk = PosixDisk(directory)
+        closing.callback(disk.close)
         with prefixed_errors(directory):
             return await format_storage(
                 disk, system_runtime(), name, region, rack, instance, bookies
             )
-    finally:
-        bookies.close()
-        disk.close()
 
 
 @asynccontextmanager

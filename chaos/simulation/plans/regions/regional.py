@@ -38,11 +38,9 @@ def regional(seed: int) -> RunPlan:
         at_ms = random.randint(1_000, plan.lasts_ms)
         faults.append(Fault("cut-region", REGION, at_ms, random.randint(1_000, 9_000)))
     settings = plan.settings
-    policy = replace(
-        settings.policy,
-        quorum=random.choice(_QUORUMS),
-        roll_ms=random.choice((500, 1_500, 7_200_000)),
-    )
+    policy = replace(settings.policy, quorum=random.choice(_QUORUMS))
+    if plan.run is None:
+        policy = replace(policy, roll_ms=random.choice((500, 1_500, 7_200_000)))
     return replace(
         plan,
         seed=f"{seed} regional",
