@@ -54,7 +54,7 @@ class CutOffResult:
     followed: list[tuple[float, int]] = field(default_factory=list)
     """(time, number of the last record) of each batch that the following reader got."""
     reads: list[dict[str, Any]] = field(default_factory=list)
-    """What each reader that was started reported, with its region."""
+    """The report of each reader that was started, with its region."""
 
     def faults(self) -> list[str]:
         """Return what is wrong; empty if all is well."""

@@ -52,7 +52,7 @@ def draw_time_line(line: TimeLine) -> str:
         *_legend(
             (_ACKED, "acknowledged in east"),
             (_FOLLOWED, "got by the reader in west that follows"),
-            (_READ, "last record of a reader that was started (west; at the end all regions)"),
+            (_READ, "last record of a new reader (in west; at the end in all)"),
         ),
     ]
     return "\n".join([*parts, "</svg>\n"])
