@@ -39,7 +39,7 @@ class RecoveryEvent(Enum):
     RETRY = "bookies or the metadata store did not respond, or the metadata changed"
 
 
-LEDGER_RECOVERY = TransitionTable(
+LEDGER_RECOVERY: TransitionTable[RecoveryLife, RecoveryEvent] = TransitionTable(
     "ledger recovery",
     "A recovery of one ledger, with all its attempts.",
     RecoveryLife.READING,
