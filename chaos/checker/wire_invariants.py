@@ -26,15 +26,25 @@ def nothing_is_added_behind_a_fence(record: RunRecord) -> Iterator[str]:
 @invariant("L10")
 def denied_entries_are_never_confirmed(record: RunRecord) -> Iterator[str]:
     """A bookie that answers a fencing read with "never had it" confirms no plain add of that entry,
-    neither before nor after (rule BKE-2)."""
+    neither before nor after (rule BKE-2). Once a ledger is closed without the bookie for the entry,
+    the response decides nothing, and a bookie that lost the entry may give it (rule BKE-17)."""
     observed = record.observed
     for key, denied_ms in observed.denials.items():
-        if key in observed.stored:
-            bookie, ledger_id, entry_id = key
+        bookie, ledger_id, entry_id = key
+        if key in observed.stored and not _is_closed_without(record, key, denied_ms):
             yield (
                 f"{bookie} denied at {denied_ms:.1f} ms that it ever had ledger {ledger_id} entry "
                 f"{entry_id}, but confirmed an add of it at {observed.stored[key][1]:.1f} ms"
             )
+
+
+def _is_closed_without(record: RunRecord, key: tuple[str, int, int], at_ms: float) -> bool:
+    bookie, ledger_id, entry_id = key
+    earlier = [v.metadata for v in record.ledgers.get(ledger_id, ()) if v.at_ms <= at_ms]
+    metadata = earlier[-1] if earlier else None
+    if metadata is None or metadata.state is not LedgerState.CLOSED:
+        return False
+    return bookie not in Rules(metadata).write_set(entry_id)
 
 
 @invariant("L12")

@@ -43,7 +43,7 @@ from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.recovery import AnswerKind, BookieAnswer, Evidence, Verdict
 from rhumbline.core.protocol.segments import Segment
 
-A, B, C = (BookieId(f"{name}@0000000a") for name in "abc")
+A, B, C, D = (BookieId(f"{name}@0000000a") for name in "abcd")
 MEMBERS = (A, B, C)
 PRODUCER = b"p" * 16
 ENTRIES = 3
@@ -400,7 +400,7 @@ def deleted_ledger_returns_an_entry(record: RunRecord) -> None:
 
 
 def response_of_an_unnamed_bookie_counts(record: RunRecord) -> None:
-    other = BookieId("d@0000000a")
+    other = D
     record.regions[other] = "west"
     stored = record.observed.stored
     for bookie in (B, C):
@@ -427,7 +427,7 @@ def entry_is_denied(record: RunRecord) -> None:
 
 def entry_is_denied_at_last(record: RunRecord) -> None:
     """The first response was given while the metadata did not name the bookie."""
-    other = replace(an_open_ledger(), fragments=(Fragment(0, (B, C, BookieId("d@0000000a"))),))
+    other = replace(an_open_ledger(), fragments=(Fragment(0, (B, C, D)),))
     record.ledgers[5].insert(1, LedgerVersion(115.0, other))
     record.observed.withdrawals[A, 5, 1] = (120.0, 400.0)
 
@@ -448,13 +448,13 @@ def slow_bookies_are_left_too_soon(record: RunRecord) -> None:
 
 
 def slow_bookie_is_left_for_fewer_regions(record: RunRecord) -> None:
-    other = BookieId("d@0000000a")
+    other = D
     record.regions[other] = record.regions[A]
     departure(record, 1.0, (A, B, other))
 
 
 def writer_forgets_the_spread_rule(record: RunRecord) -> None:
-    other = BookieId("d@0000000a")
+    other = D
     record.regions[other] = record.regions[A]
     ruled = replace(an_open_ledger(), custom={SPREAD_KEY: b"region:3"})
     assert len({record.regions[bookie] for bookie in MEMBERS}) == 3
@@ -590,6 +590,26 @@ def test_legal_behaviour_violates_nothing() -> None:
     record.observed.stored[A, 5, ENTRIES] = (290.0, 290.0)  # beyond the end that was recovered
     record.observed.withdrawals[A, 5, ENTRIES] = (400.0, 400.0)
     assert [str(violation) for violation in judge(record)] == []
+
+
+def test_a_bookie_may_deny_an_entry_of_a_ledger_that_is_closed_without_it() -> None:
+    record = a_record()
+    record.observed.denials[A, 5, 1] = 400.0
+    assert violated_ids(record) == {"L10"}
+    record.ledgers[5].append(
+        LedgerVersion(350.0, replace(a_ledger(), fragments=(Fragment(0, (B, C, D)),)))
+    )
+    record.regions[D] = record.regions[A]
+    record.observed.listed.update({(D, 5, entry): 340.0 for entry in range(ENTRIES)})
+    assert violated_ids(record) == set()
+
+
+def test_a_copy_that_a_successor_lists_is_a_confirmation() -> None:
+    record = a_record()
+    response_of_an_unnamed_bookie_counts(record)
+    assert "L20" in violated_ids(record)
+    record.observed.listed[B, 5, 1] = record.observed.listed[C, 5, 1] = 100.0
+    assert "L20" not in violated_ids(record)
 
 
 def test_a_damaged_bookie_may_not_deny_what_it_confirmed_even_when_the_ledger_is_closed() -> None:

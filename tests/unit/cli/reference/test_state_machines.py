@@ -23,12 +23,13 @@ def test_every_table_is_on_the_page() -> None:
     for path in source_tree.product_modules():
         for node in source_tree.parse(path).body:
             if (
-                isinstance(node, ast.Assign)
+                isinstance(node, ast.Assign | ast.AnnAssign)
                 and isinstance(node.value, ast.Call)
                 and ast.unparse(node.value.func) == "TransitionTable"
             ):
                 module = "rhumbline." + ".".join(path.with_suffix("").parts)
-                name = ast.unparse(node.targets[0])
+                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                name = ast.unparse(target)
                 found.append(getattr(importlib.import_module(module), name))
     assert {table.name for table in found} == {table.name for table in TABLES}
     assert len({table.name for table in TABLES}) == len(TABLES)
