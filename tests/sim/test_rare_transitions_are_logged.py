@@ -8,7 +8,7 @@ from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.regions.states import PlacementState
 from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_script
 
-LOST = "east"
+LOST = "west"
 
 
 def lines(run: RegionRun, event: str) -> list[dict[str, Any]]:

@@ -98,11 +98,12 @@ class StreamWorkload(StreamActions):
         self._history.end_queries.append(EndQuery(f"the end in {host.name}", called_ms, end))
 
     async def _open_at_latest(self, host: SimHost, client: SimClient, random: Random) -> None:
-        called_ms = self._history.now_ms()
+        called_ms, stale_reads = self._history.now_ms(), client.metadata_reads.stale_reads
         reader = await client.namespace.open_reader(STREAM, LATEST)
-        self._history.end_queries.append(
-            EndQuery(f"the latest in {host.name}", called_ms, reader.position)
-        )
+        if client.metadata_reads.stale_reads == stale_reads:  # else it may be too low (STR-30)
+            self._history.end_queries.append(
+                EndQuery(f"the latest in {host.name}", called_ms, reader.position)
+            )
         await reader.aclose()
 
     async def _seek(self, host: SimHost, client: SimClient, random: Random) -> None:

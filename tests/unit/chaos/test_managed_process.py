@@ -99,7 +99,7 @@ def test_error_of_a_process_that_dies_has_its_exit_code_and_last_lines(tmp_path:
 
 def test_process_that_is_late_is_killed(tmp_path: Path) -> None:
     process = Shell(tmp_path, "echo reading; exec sleep 600", ready="serving", ready_s_max=0.1)
-    with pytest.raises(UnavailableError, match=r"shell was not ready in 0.1 s:\nreading"):
+    with pytest.raises(UnavailableError, match=r"shell was not ready in 0.1 s:"):
         process.start()
     assert not process.is_running
     assert process.exit_code == -signal.SIGKILL
