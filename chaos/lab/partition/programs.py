@@ -1,8 +1,9 @@
-"""The applications of a region: ``-m ...partition.programs write|read|follow URI REGION ...``.
+"""The applications of a region: ``-m ...partition.programs ROLE URI REGION NAMESPACE ...``.
 
-``write`` appends numbered records until it is killed; ``read`` reads everything that there is and
-ends; ``follow`` reads until it is killed. Each writes JSON lines to standard output. Times are
-those of the machine's monotonic clock, which all processes share.
+The role ``write`` appends numbered records until it is killed; ``read`` reads everything that there
+is and ends; ``follow`` reads until it is killed. Two further arguments are a region and the URI of
+its regional metadata store. Each writes JSON lines to standard output. Times are those of the
+machine's monotonic clock, which all processes share.
 """
 
 import asyncio
@@ -20,8 +21,11 @@ from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.errors import RhumblineError, UnavailableError
 from ....core.protocol.start import EARLIEST
 
+NAMESPACE, LOCAL_NAMESPACE = "default", "local"
 STREAM = "events"
-_APPEND_PAUSE_S = 0.05
+_APPEND_PAUSE_S = {NAMESPACE: 0.05, LOCAL_NAMESPACE: 0.1}
+"""Different, so that the lines of the writers can be told apart in the picture."""
+
 _QUIET_S = 2.0
 """Time without a record after which everything was read."""
 
@@ -32,13 +36,14 @@ def _tell(**fields: Any) -> None:  # noqa: ANN401 - the values of JSON
     print(json.dumps({"at": round(time.monotonic(), 3), **fields}), flush=True)
 
 
-async def _write(client: Client) -> None:
+async def _write(client: Client, pause_s: float) -> None:
     number = 0
     while True:
         try:
             async with client.writer(STREAM) as writer:
                 while True:
                     number = await _append(writer, number)
+                    await asyncio.sleep(pause_s)
         except RhumblineError as error:
             _tell(error=str(error))
             await asyncio.sleep(_RETRY_S)
@@ -47,7 +52,6 @@ async def _write(client: Client) -> None:
 async def _append(writer: StreamWriter, number: int) -> int:
     result = await writer.append(b"%09d" % number)
     _tell(acked=number, regions=list(result.regions))
-    await asyncio.sleep(_APPEND_PAUSE_S)
     return number + 1
 
 
@@ -97,13 +101,16 @@ async def _follow(client: Client) -> None:
             await asyncio.sleep(_RETRY_S)
 
 
-async def main(role: str, uri: str, region: str) -> None:
+async def main(role: str, uri: str, region: str, namespace: str, *store: str) -> None:
     """Open a client and do what the role says."""
     began = time.monotonic()
-    async with Client(uri, region=region) as client:
+    regional = dict([store]) if store else {}
+    async with Client(
+        uri, namespace=namespace, region=region, regional_metadata=regional
+    ) as client:
         _tell(ready=role, opened_s=round(time.monotonic() - began, 3))
         if role == "write":
-            await _write(client)
+            await _write(client, _APPEND_PAUSE_S[namespace])
         elif role == "follow":
             await _follow(client)
         else:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Protocol
 
-_WIDTH, _HEIGHT = 960, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 70, 46
+_WIDTH, _HEIGHT = 960, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 90, 46
 _POINTS_MAX = 600
-_ACKED, _FOLLOWED, _READ = "#1f6fb2", "#c0392b", "#2e8b57"
+_ACKED, _LOCAL, _FOLLOWED, _READ = "#1f6fb2", "#8e44ad", "#c0392b", "#2e8b57"
 
 
 class TimeLine(Protocol):
@@ -18,12 +18,14 @@ class TimeLine(Protocol):
     acked: list[tuple[float, int]]
     followed: list[tuple[float, int]]
     reads: list[dict[str, Any]]
+    local_acked: list[tuple[float, int]]
+    local_reads: list[dict[str, Any]]
 
 
 class _Axes:
     def __init__(self, line: TimeLine) -> None:
-        self.seconds: float = max(read["ended"] for read in line.reads)
-        self.records = max(number for _, number in line.acked) + 1
+        self.seconds: float = max(read["ended"] for read in [*line.reads, *line.local_reads])
+        self.records = max(number for _, number in [*line.acked, *line.local_acked]) + 1
 
     def x(self, second: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * second / self.seconds
@@ -42,17 +44,19 @@ def draw_time_line(line: TimeLine) -> str:
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         f'<rect x="{left:.1f}" y="{_TOP}" width="{width:.1f}" '
         f'height="{_HEIGHT - _TOP - _BOTTOM}" fill="#f7e3df"/>',
-        f'<text x="{_LEFT}" y="22" font-size="16">Records read in a region that is cut off</text>',
+        f'<text x="{_LEFT}" y="22" font-size="16">Records in a region that is cut off</text>',
         f'<text x="{left + 6:.1f}" y="{_TOP + 18}">west is cut off for '
         f"{line.healed_s - line.cut_s:.0f} s</text>",
         *_ticks(axes),
         *_curve(axes, line.acked, _ACKED),
+        *_curve(axes, line.local_acked, _LOCAL),
         *_curve(axes, line.followed, _FOLLOWED),
         *_readers(axes, line),
         *_legend(
             (_ACKED, "acknowledged in east"),
+            (_LOCAL, "acknowledged in west, in a namespace of its own"),
             (_FOLLOWED, "got by the reader in west that follows"),
-            (_READ, "last record of a new reader (in west; at the end in all)"),
+            (_READ, "last record of a new reader of each (in west; at the end in all)"),
         ),
     ]
     return "\n".join([*parts, "</svg>\n"])
@@ -85,14 +89,14 @@ def _curve(axes: _Axes, line: Sequence[tuple[float, int]], colour: str) -> Itera
 
 
 def _readers(axes: _Axes, line: TimeLine) -> Iterator[str]:
-    for read in line.reads:
+    for read in [*line.reads, *line.local_reads]:
         if "last" in read:
             x, y = axes.x(read["ended"]), axes.y(read["last"])
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_READ}"/>'
 
 
 def _legend(*entries: tuple[str, str]) -> Iterator[str]:
-    lefts = (_LEFT, _LEFT + 180, _LEFT + 440)
-    for left, (colour, label) in zip(lefts, entries, strict=True):
-        yield f'<rect x="{left}" y="40" width="18" height="6" fill="{colour}"/>'
-        yield f'<text x="{left + 24}" y="48">{escape(label)}</text>'
+    for number, (colour, label) in enumerate(entries):
+        left, top = _LEFT + 400 * (number % 2), 40 + 20 * (number // 2)
+        yield f'<rect x="{left}" y="{top}" width="18" height="6" fill="{colour}"/>'
+        yield f'<text x="{left + 24}" y="{top + 8}">{escape(label)}</text>'

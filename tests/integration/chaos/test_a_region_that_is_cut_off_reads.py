@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.lab.partition.cut_off_region import CUT_OFF, REGIONS, CutOffRegion
+from rhumbline.chaos.lab.partition.cut_off_region import REGIONS, CutOffRegion
 from rhumbline.chaos.lab.partition.region_networks import RegionNetworks
 from rhumbline.chaos.lab.partition.time_line import draw_time_line
 from rhumbline.core.protocol.errors import ConfigurationError
@@ -23,19 +23,15 @@ async def test_readers_that_start_during_the_cut_get_what_has_copies_there(tmp_p
     except ConfigurationError as error:  # needs root, and a kernel that permits it
         pytest.skip(str(error))
     region = CutOffRegion(networks, tmp_path)
-    was_cut: list[str] = []
-
-    async def work_in_the_region(run: CutOffRegion) -> None:
-        was_cut.append(run.uri(CUT_OFF))
-
-    region.during_cut.append(work_in_the_region)
     try:
         result = await region.play(CUT_S, read_every_s=5.0)
     finally:
         region.close()
         networks.close()
     assert result.faults() == []
-    assert was_cut
     during = [read for read in result.reads if result.cut_s < read["began"] < result.healed_s]
     assert min(read["last"] for read in during) > 50
-    assert draw_time_line(result).count("<circle") == len(result.reads)
+    local = [number for at, number in result.local_acked if result.cut_s < at < result.healed_s]
+    assert len(local) > CUT_S, "the namespace of the region is written during the cut"
+    circles = len(result.reads) + len(result.local_reads)
+    assert draw_time_line(result).count("<circle") == circles
