@@ -103,6 +103,15 @@ class ClusterStores:
             self._global = self._late_global.now()
         return self._global
 
+    async def wait_global(self) -> StoreClient:
+        """Return the global store, and wait for the time-out of the store if it is being opened.
+
+        Raises MetadataUnavailableError if it could not be opened.
+        """
+        if self._global is None and self._late_global is not None:
+            self._global = await self._late_global.get()
+        return self.global_store
+
     @property
     def opened(self) -> list[StoreClient]:
         """The stores that were opened, the global one first."""

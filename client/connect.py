@@ -181,8 +181,16 @@ class Client(ClosesAtExit):
     def namespaces(self) -> Namespaces:
         """All namespaces of the cluster, in all of its metadata stores."""
         return Namespaces(
-            self.runtime, self.region, lambda: self.global_store, self._stores.regional
+            self.runtime,
+            self.region,
+            lambda: self.global_store,
+            self._wait_global,
+            self._stores.regional,
         )
+
+    async def _wait_global(self) -> StoreClient:
+        self._check_open()
+        return await self._stores.wait_global()
 
     @property
     def regional_regions(self) -> Sequence[Region]:

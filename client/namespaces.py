@@ -1,6 +1,6 @@
 """The namespaces of a cluster, in the global metadata store and in the regional ones (STR-29)."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from ..core.log.metadata.paths import namespace_path
@@ -34,29 +34,35 @@ class Namespaces:
         runtime: Runtime,
         region: Region | None,
         open_global: Callable[[], StoreClient],
+        wait_global: Callable[[], Awaitable[StoreClient]],
         regional: Mapping[Region, StoreOpening],
     ) -> None:
-        """``open_global`` returns the client of the global store or raises why there is none."""
+        """``open_global`` returns the client of the global store or raises why there is none.
+
+        ``wait_global`` does the same, and waits if the store is being opened.
+        """
         self._runtime = runtime
         self._region = region
         self._open_global = open_global
+        self._wait_global = wait_global
         self._regional = regional
 
     async def find(self, name: str) -> StoreClient:
         """Return the metadata store of a namespace: the global one if the namespace is unknown.
 
         The store of this process's region is asked first, so that nothing outside the region is
-        needed for its namespaces. Raises MetadataUnavailableError, ConfigurationError if the
-        settings do not contain the store.
+        needed for its namespaces. For others the old metadata of a global store that is out of
+        reach is enough. Raises MetadataUnavailableError, ConfigurationError if the settings do not
+        contain the store.
         """
         if self._region is not None and self._region in self._regional:
             own = await self._regional[self._region].get()
             if await idempotent_writes.read_if_exists(own.store, namespace_path(name)) is not None:
                 return own
-        found = self._open_global()
+        found = await self._wait_global()
         if not self._regional:
             return found
-        reservation = await read_reservation(found.store, name)
+        reservation = await read_reservation(found.metadata_reads, name, stale_ok=True)
         return found if reservation is None else await self.store_of(reservation.region)
 
     async def store_of(self, region: Region) -> StoreClient:

@@ -21,7 +21,7 @@ from ..protocol.errors import (
     NoNodeError,
     NoSuchNamespaceError,
 )
-from ..runtime.metadata_store import Check, Create, MetadataStore, Version
+from ..runtime.metadata_store import Check, Create, MetadataReads, MetadataStore, Version
 from ..runtime.runtime import Runtime
 from .metadata.paths import cancelled_path, namespace_path
 from .metadata.stream_metadata import NamespaceRecord, NamespaceReservation
@@ -91,12 +91,15 @@ async def delete_regional_namespace(
     await idempotent_writes.discard(store, namespace_path(name), value.version)
 
 
-async def read_reservation(store: MetadataStore, name: str) -> NamespaceReservation | None:
+async def read_reservation(
+    store: MetadataReads, name: str, *, stale_ok: bool = False
+) -> NamespaceReservation | None:
     """Return the reservation of a name in the global store; None if there is none.
 
-    Raises MetadataUnavailableError, CorruptionError.
+    With ``stale_ok`` a reservation or a namespace may be old, but None for a name that is not used
+    is not. Raises MetadataUnavailableError, CorruptionError.
     """
-    value = await idempotent_writes.read_if_exists(store, namespace_path(name))
+    value = await idempotent_writes.read_if_exists(store, namespace_path(name), stale_ok=stale_ok)
     return None if value is None else NamespaceReservation.decode(name, value.data)
 
 

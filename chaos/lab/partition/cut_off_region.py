@@ -224,8 +224,7 @@ class CutOffRegion:
         await asyncio.sleep(EDGE_S)
         result.acked = self._times_of("write", "acked")
         result.local_acked = self._times_of("write-local", "acked")
-        for region in REGIONS:
-            await self._read_all(region)
+        await asyncio.gather(*(self._read_all(region) for region in REGIONS))
         result.followed = [(at, got[1]) for at, got in self._times_of("follow", "got")]
         return result
 
@@ -238,8 +237,10 @@ class CutOffRegion:
         """Start a reader of each namespace, and wait for their ends."""
         number = len(self.result.reads)
         await asyncio.gather(
-            self._read(region, f"read-{number}", NAMESPACE, self.result.reads),
-            self._read(region, f"read-local-{number}", LOCAL_NAMESPACE, self.result.local_reads),
+            self._read(region, f"read-{region}-{number}", NAMESPACE, self.result.reads),
+            self._read(
+                region, f"read-local-{region}-{number}", LOCAL_NAMESPACE, self.result.local_reads
+            ),
         )
 
     async def _read(
@@ -259,10 +260,10 @@ class CutOffRegion:
         print(json.dumps(report), flush=True)
 
     def _launch_program(self, region: str, name: str, role: str, namespace: str) -> ManagedProcess:
-        store = [CUT_OFF, self.local_uri] if namespace == LOCAL_NAMESPACE else []
         command = python_command(
-            "chaos.lab.partition.programs", role, self.uri(region), region, namespace, *store
-        )
+            "chaos.lab.partition.programs", role, self.uri(region), region, namespace,
+            CUT_OFF, self.local_uri,
+        )  # fmt: skip
         return self.launch(region, name, command, '"ready"')
 
     def _launch_etcd(

@@ -1,9 +1,9 @@
-"""The applications of a region: ``-m ...partition.programs ROLE URI REGION NAMESPACE ...``.
+"""The applications of a region: ``-m ...partition.programs ROLE URI REGION NAMESPACE OWNER STORE``.
 
 The role ``write`` appends numbered records until it is killed; ``read`` reads everything that there
-is and ends; ``follow`` reads until it is killed. Two further arguments are a region and the URI of
-its regional metadata store. Each writes JSON lines to standard output. Times are those of the
-machine's monotonic clock, which all processes share.
+is and ends; ``follow`` reads until it is killed. STORE is the URI of the regional metadata store of
+the region OWNER. Each writes JSON lines to standard output. Times are those of the machine's
+monotonic clock, which all processes share.
 """
 
 import asyncio
@@ -101,12 +101,11 @@ async def _follow(client: Client) -> None:
             await asyncio.sleep(_RETRY_S)
 
 
-async def main(role: str, uri: str, region: str, namespace: str, *store: str) -> None:
+async def main(role: str, uri: str, region: str, namespace: str, owner: str, store: str) -> None:
     """Open a client and do what the role says."""
     began = time.monotonic()
-    regional = dict([store]) if store else {}
     async with Client(
-        uri, namespace=namespace, region=region, regional_metadata=regional
+        uri, namespace=namespace, region=region, regional_metadata={owner: store}
     ) as client:
         _tell(ready=role, opened_s=round(time.monotonic() - began, 3))
         if role == "write":

@@ -8,12 +8,14 @@ from random import Random
 
 import pytest
 
+from rhumbline.backends.memory import MemoryStore
 from rhumbline.backends.open_store import open_store
-from rhumbline.client import cluster_stores
+from rhumbline.client import cluster_stores, store_opening
 from rhumbline.client.connect import Client
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.metadata.cluster_layout import initialise_cluster
 from rhumbline.core.metadata.join_regional_store import join_regional_store
+from rhumbline.core.metadata.read_only_store import WAIT_MS
 from rhumbline.core.protocol.bookie_id import Region
 from rhumbline.core.protocol.errors import (
     ClosedError,
@@ -23,8 +25,10 @@ from rhumbline.core.protocol.errors import (
     NoSuchNamespaceError,
     WrongClusterError,
 )
+from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
+from rhumbline.tests.support.fakes.regional_store import RegionalStore
 from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
 
 AWAY = "etcd://127.0.0.1:1/"
@@ -55,7 +59,11 @@ class Stores:
 
     @asynccontextmanager
     async def client(
-        self, region: str | None, *known: str, uri: str | None = None
+        self,
+        region: str | None,
+        *known: str,
+        uri: str | None = None,
+        stale_after_ms: int = WAIT_MS,
     ) -> AsyncIterator[Client]:
         """Open a client in a region whose settings contain the stores of ``known`` regions."""
         regional = {name: self.regional[name] for name in known or self.regional}
@@ -64,6 +72,7 @@ class Stores:
             region=region,
             moves_data=False,
             metadata_timeout_ms=1_000,
+            metadata_stale_after_ms=stale_after_ms,
             regional_metadata=regional,
         )
         async with client:
@@ -152,6 +161,34 @@ async def test_a_region_that_is_cut_off_uses_its_own_namespaces(
     with pytest.raises(MetadataUnavailableError):
         async with stores.client("north", uri=AWAY):
             pass
+
+
+async def test_a_region_that_is_cut_off_finds_other_namespaces_in_old_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stores = await Stores().start()
+    async with stores.client("west") as client:
+        await client.namespaces.create("everywhere", POLICY)
+        await client.namespace("everywhere").create_stream("s")
+        await client.namespaces.create("far", POLICY, WEST)
+
+    async def open_cut_off(uri: str, *, timeout_ms: int) -> MetadataStore:
+        found = await open_store(uri, timeout_ms=timeout_ms)
+        if uri != stores.uri:
+            return found
+        assert isinstance(found.current, MemoryStore)
+        store = RegionalStore(found.current.tree)
+        await found.close()
+        store.cut_off()
+        return store
+
+    monkeypatch.setattr(store_opening, "open_store", open_cut_off)
+    monkeypatch.setattr(cluster_stores, "GLOBAL_WAIT_MS", 50)  # it is opened after this time
+    async with stores.client("east", stale_after_ms=200) as client:
+        assert (await client.namespace("everywhere").describe("s")).metadata_age_ms is not None
+        assert (await client.namespaces.find("far")).store_region == "west"
+        with pytest.raises(MetadataUnavailableError):
+            await client.namespaces.find("unknown")
 
 
 async def test_an_unreachable_regional_store_hides_no_namespace() -> None:
