@@ -224,7 +224,8 @@ class CutOffRegion:
         await asyncio.sleep(EDGE_S)
         result.acked = self._times_of("write", "acked")
         result.local_acked = self._times_of("write-local", "acked")
-        await asyncio.gather(*(self._read_all(region) for region in REGIONS))
+        for region in REGIONS:
+            await self._read_all(region)
         result.followed = [(at, got[1]) for at, got in self._times_of("follow", "got")]
         return result
 
@@ -237,10 +238,8 @@ class CutOffRegion:
         """Start a reader of each namespace, and wait for their ends."""
         number = len(self.result.reads)
         await asyncio.gather(
-            self._read(region, f"read-{region}-{number}", NAMESPACE, self.result.reads),
-            self._read(
-                region, f"read-local-{region}-{number}", LOCAL_NAMESPACE, self.result.local_reads
-            ),
+            self._read(region, f"read-{number}", NAMESPACE, self.result.reads),
+            self._read(region, f"read-local-{number}", LOCAL_NAMESPACE, self.result.local_reads),
         )
 
     async def _read(

@@ -27,7 +27,10 @@ _APPEND_PAUSE_S = {NAMESPACE: 0.05, LOCAL_NAMESPACE: 0.1}
 """Different, so that the lines of the writers can be told apart in the picture."""
 
 _QUIET_S = 2.0
-"""Time without a record after which everything was read."""
+"""Time without a record after which everything was read, if the end is not known."""
+
+_RECORD_S_MAX = 30.0
+"""Time without a record after which a reader gives up before an end that is known."""
 
 _RETRY_S = 0.5
 
@@ -80,7 +83,7 @@ async def _read(client: Client, began: float) -> None:
 
 async def _next_payloads(reader: StreamReader, end: Dlsn | None) -> list[int] | None:
     try:
-        async with asyncio.timeout(_QUIET_S):
+        async with asyncio.timeout(_QUIET_S if end is None else _RECORD_S_MAX):
             batch = await reader.next_batch(until=end)
     except (TimeoutError, RhumblineError):
         return None

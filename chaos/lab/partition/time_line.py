@@ -56,7 +56,7 @@ def draw_time_line(line: TimeLine) -> str:
             (_ACKED, "acknowledged in east"),
             (_LOCAL, "acknowledged in west, in a namespace of its own"),
             (_FOLLOWED, "got by the reader in west that follows"),
-            (_READ, "last record of a new reader of each (in west; at the end in all)"),
+            (_READ, "last record of a new reader of either (in west; at the end in all)"),
         ),
     ]
     return "\n".join([*parts, "</svg>\n"])
