@@ -10,7 +10,7 @@ from rhumbline.chaos.lab.partition.time_line import draw_time_line
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.tests.support.servers import metadata_servers
 
-CUT_S = 12.0
+CUT_S = 8.0
 
 
 @pytest.mark.long
