@@ -1,4 +1,4 @@
-"""Counts reads of metadata nodes and reads of entries."""
+"""Counts requests that read metadata and reads of entries."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,6 +18,10 @@ class _CountingStore:
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         self._counter.metadata += 1
         return await self._inner.get(path, stale_ok=stale_ok)
+
+    async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        self._counter.metadata += 1
+        return await self._inner.get_all(paths, stale_ok=stale_ok)
 
 
 class _CountingReader:
@@ -41,13 +45,15 @@ class _CountingLedgers:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._inner, name)
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
-        reader = await self._inner.open(ledger_id, password)
+    async def open(
+        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+    ) -> ReadableLedger:
+        reader = await self._inner.open(ledger_id, password, stale_ok=stale_ok)
         return cast(ReadableLedger, _CountingReader(reader, self._counter))
 
 
 class ReadCounter:
-    """The number of metadata reads and entry reads since ``clear``."""
+    """The number of metadata requests and entry reads since ``clear``."""
 
     def __init__(self) -> None:
         self.metadata = 0
