@@ -106,6 +106,7 @@ async def write_and_sample(
     return count, left, samples
 
 
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS + 240)
 def test_disk_use_stays_flat_without_an_archiver(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path / "cluster", ("a", "a", "a"), environ=SETTINGS) as cluster:
