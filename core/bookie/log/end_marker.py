@@ -90,18 +90,27 @@ def _decode(slot: bytes, name: bytes) -> tuple[int, LogEnd] | None:
     return count, LogEnd(number, end, generation)
 
 
-async def _slots(file: File, name: bytes) -> list[tuple[int, LogEnd]]:
-    data = await file.read(0, 2 * SLOT_BYTES)
+def _slots(data: bytes, name: bytes) -> list[tuple[int, LogEnd]]:
     slots = [_decode(data[at : at + SLOT_BYTES], name) for at in (0, SLOT_BYTES)]
     return [slot for slot in slots if slot is not None]
 
 
 async def _newest_count(file: File, name: bytes) -> int:
-    return max((count for count, _ in await _slots(file, name)), default=0)
+    data = await file.read(0, 2 * SLOT_BYTES)
+    return max((count for count, _ in _slots(data, name)), default=0)
 
 
-async def is_end_marker_lost(disk: Disk) -> bool:
-    """Return True if a used storage has its marker no more, and no crash explains it.
+class FoundMarker(NamedTuple):
+    """The content of the marker's file when a bookie starts."""
+
+    end: LogEnd | None
+    """The newest intact marker of this bookie, None if there is none."""
+    is_lost: bool
+    """True if a storage that was used has its marker no more, and no crash explains it."""
+
+
+async def find_end_marker(disk: Disk, bookie: BookieId) -> FoundMarker:
+    """Read the marker.
 
     A torn write leaves the beginning of a slot, which is always the same. A file that cannot be
     read tells nothing.
@@ -113,21 +122,10 @@ async def is_end_marker_lost(disk: Disk) -> bool:
         finally:
             await file.close()
     except FileNotFoundError:
-        return True
+        return FoundMarker(None, is_lost=True)
     except RhumblineError:
-        return False
+        return FoundMarker(None, is_lost=False)
+    found = _slots(data, bookie.encode("ascii"))
     is_whole = len(data) == 2 * SLOT_BYTES
-    return not is_whole or not any(data.startswith(_MAGIC, at) for at in (0, SLOT_BYTES))
-
-
-async def read_end_marker(disk: Disk, bookie: BookieId) -> LogEnd | None:
-    """Return the newest intact marker of this bookie, None if there is none."""
-    try:
-        file = await disk.open(END_MARKER_PATH)
-        try:
-            found = await _slots(file, bookie.encode("ascii"))
-        finally:
-            await file.close()
-    except (FileNotFoundError, RhumblineError):
-        return None
-    return max(found)[1] if found else None
+    is_lost = not is_whole or not any(data.startswith(_MAGIC, at) for at in (0, SLOT_BYTES))
+    return FoundMarker(max(found)[1] if found else None, is_lost)

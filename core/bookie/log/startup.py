@@ -20,7 +20,7 @@ from ...runtime.disk import File
 from ..index.entry_index import MemoryIndex
 from ..index.index_file import DataFile
 from ..ledger_records import LedgerBytes, LedgerRecords
-from .end_marker import LogEnd, is_end_marker_lost, read_end_marker
+from .end_marker import LogEnd, find_end_marker
 from .file_rows import read_group
 from .file_set import FileSet, file_path
 from .log_file import LogFile
@@ -93,7 +93,7 @@ async def open_files(
     """
     opened = OpenedFiles(LedgerRecords())
     logs = await _find_logs(files, bookie, opened)
-    marker = await read_end_marker(files.disk, bookie)
+    marker, is_lost = await find_end_marker(files.disk, bookie)
     first = _first_to_replay(logs)
     while True:
         states = opened.states = LedgerRecords()
@@ -107,7 +107,6 @@ async def open_files(
         del opened.damages[damages:]
         first -= 1  # the snapshot is unreadable, so the state comes from the log before it
     if logs:
-        is_lost = was_used and await is_end_marker_lost(files.disk)
         _check_newest(opened, logs, marker, boot_id, was_used=was_used, is_lost=is_lost)
     _check_floor(opened, logs)
     await _find_ends(files, opened, logs)

@@ -9,8 +9,7 @@ from rhumbline.core.bookie.log.end_marker import (
     SLOT_BYTES,
     EndMarker,
     LogEnd,
-    is_end_marker_lost,
-    read_end_marker,
+    find_end_marker,
 )
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import DiskFailedError
@@ -22,19 +21,19 @@ ME = BookieId("b1@00000001")
 
 async def test_newest_end_is_read_and_a_torn_write_leaves_the_one_before() -> None:
     disk = MemoryDisk()
-    assert await read_end_marker(disk, ME) is None
+    assert (await find_end_marker(disk, ME)).end is None
     for start in range(2):  # each start of the bookie goes on where the last one ended
         marker = EndMarker(disk, ME)
         await marker.open()
         for end in range(1, 8):
             await marker.write(LogEnd(3, 1_000 * start + end, 77))
-            assert await read_end_marker(disk, ME) == LogEnd(3, 1_000 * start + end, 77)
+            assert (await find_end_marker(disk, ME)).end == LogEnd(3, 1_000 * start + end, 77)
         await marker.aclose()
     intact = bytes(disk.files[END_MARKER_PATH])
     ends = set()
     for at in range(0, 2 * SLOT_BYTES, 5):
         disk.files[END_MARKER_PATH][at] ^= 1
-        found = await read_end_marker(disk, ME)
+        found = (await find_end_marker(disk, ME)).end
         assert found is not None
         ends.add(found.end)
         disk.files[END_MARKER_PATH][:] = intact
@@ -47,7 +46,7 @@ async def test_withdrawn_file_is_marked_by_the_last_write_and_not_by_the_highest
     await marker.open()
     await marker.write(LogEnd(4, 600, 1))
     await marker.write(LogEnd(3, 900, 2), is_durable=True)
-    assert await read_end_marker(disk, ME) == LogEnd(3, 900, 2)
+    assert (await find_end_marker(disk, ME)).end == LogEnd(3, 900, 2)
 
 
 async def test_foreign_truncated_or_zeroed_marker_is_no_evidence() -> None:
@@ -55,10 +54,10 @@ async def test_foreign_truncated_or_zeroed_marker_is_no_evidence() -> None:
     marker = EndMarker(disk, ME)
     await marker.open()
     await marker.write(LogEnd(3, 900, 2))
-    assert await read_end_marker(disk, BookieId("b2@00000002")) is None
+    assert (await find_end_marker(disk, BookieId("b2@00000002"))).end is None
     for content in (b"", b"x" * 700, bytes(1024)):
         disk.files[END_MARKER_PATH] = bytearray(content)
-        assert await read_end_marker(disk, ME) is None
+        assert (await find_end_marker(disk, ME)).end is None
 
 
 async def test_file_has_two_slots_that_are_written_in_turn() -> None:
@@ -91,7 +90,7 @@ async def test_file_has_two_slots_that_are_written_in_turn() -> None:
     await marker.aclose()
     await marker.aclose()
     assert disk.taken() == [("close", END_MARKER_PATH)]
-    assert await read_end_marker(disk, ME) == LogEnd(4, 600, 5)
+    assert (await find_end_marker(disk, ME)).end == LogEnd(4, 600, 5)
     assert disk.taken() == [("read", END_MARKER_PATH, 0, 1_024), ("close", END_MARKER_PATH)]
     again = EndMarker(disk, ME)
     await again.open()
@@ -99,9 +98,9 @@ async def test_file_has_two_slots_that_are_written_in_turn() -> None:
     assert content == slot(4, 4, 5, 700) + slot(3, 4, 5, 600)
     for cut in (1_023, 512):
         del content[cut:]
-        assert await read_end_marker(disk, ME) == LogEnd(4, 700, 5)
+        assert (await find_end_marker(disk, ME)).end == LogEnd(4, 700, 5)
     del content[511:]
-    assert await read_end_marker(disk, ME) is None
+    assert (await find_end_marker(disk, ME)).end is None
 
 
 async def test_marker_that_cannot_be_read_proves_nothing() -> None:
@@ -111,23 +110,22 @@ async def test_marker_that_cannot_be_read_proves_nothing() -> None:
         ) -> RecordingFile:
             raise DiskFailedError(f"{path}: I/O error")
 
-    assert await read_end_marker(FailingDisk(), ME) is None
-    assert not await is_end_marker_lost(FailingDisk())
+    assert await find_end_marker(FailingDisk(), ME) == (None, False)
 
 
 async def test_marker_is_lost_if_no_torn_write_leaves_it_so() -> None:
     disk = MemoryDisk()
-    assert await is_end_marker_lost(disk)
+    assert (await find_end_marker(disk, ME)).is_lost
     marker = EndMarker(disk, ME)
     await marker.open()
-    assert await is_end_marker_lost(disk), "it was never written"
+    assert (await find_end_marker(disk, ME)).is_lost, "it was never written"
     await marker.write(LogEnd(3, 900, 2), is_durable=True)
     intact = bytes(disk.files[END_MARKER_PATH])
-    assert not await is_end_marker_lost(disk)
+    assert not (await find_end_marker(disk, ME)).is_lost
     torn = disk.files[END_MARKER_PATH]
     for at in range(8, SLOT_BYTES, 7):
         torn[SLOT_BYTES + at :] = bytes(SLOT_BYTES - at)
-        assert not await is_end_marker_lost(disk), "the rest of a slot was not written"
+        assert not (await find_end_marker(disk, ME)).is_lost, "the rest of a slot was not written"
     for content in (intact[:-1], b"", bytes(2 * SLOT_BYTES)):
         torn[:] = content
-        assert await is_end_marker_lost(disk)
+        assert (await find_end_marker(disk, ME)).is_lost

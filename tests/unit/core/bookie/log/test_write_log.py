@@ -14,7 +14,7 @@ from rhumbline.core.bookie.ledger_records import (
     limbo_cleared_record,
 )
 from rhumbline.core.bookie.log.commit_group import AddSink, CommitGroup, Outbox
-from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH, LogEnd, read_end_marker
+from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH, LogEnd, find_end_marker
 from rhumbline.core.bookie.log.file_set import FileSet, file_path
 from rhumbline.core.bookie.log.log_file import LogFile
 from rhumbline.core.bookie.log.log_format import (
@@ -167,7 +167,7 @@ async def test_file_begins_with_a_durable_snapshot_before_it_is_used() -> None:
     header = decode_file_header(bytes(world.disk.files[FIRST]), FIRST)
     assert header == FileHeader(LOG_KIND, 11, 1_011, 0, 0, 0, ME)
     assert await world.records_of(11) == [(record, True) for record in world.owner.records]
-    assert await read_end_marker(world.disk, ME) == LogEnd(11, end, 1_011)
+    assert (await find_end_marker(world.disk, ME)).end == LogEnd(11, end, 1_011)
     assert (world.log.number, world.log.durable_end) == (11, 11 << OFFSET_BITS | end)
     assert (world.log.written_bytes, world.log.sync_count) == (end, 0)
     await world.log.aclose()
@@ -233,7 +233,7 @@ async def test_each_group_is_durable_before_it_is_reported() -> None:
         "write",
     ]
     marker = LogEnd(11, world.log.current.end, 1_011)
-    assert await read_end_marker(world.disk, ME) == marker
+    assert (await find_end_marker(world.disk, ME)).end == marker
     await world.log.aclose()
 
 
@@ -309,7 +309,7 @@ async def test_closing_writes_what_waits_and_frees_the_reserved_space() -> None:
         ("write_durable", END_MARKER_PATH, 512),
         ("close", END_MARKER_PATH),
     ]
-    assert await read_end_marker(world.disk, ME) == LogEnd(11, end, 1_011)
+    assert (await find_end_marker(world.disk, ME)).end == LogEnd(11, end, 1_011)
     assert isinstance(world.log.failure, ClosedError)
     world.log.append_state(STATE, outcomes.append)
     world.log.append_state(STATE)
@@ -422,7 +422,7 @@ async def test_without_space_for_another_file_the_old_one_continues_for_a_while(
     assert world.log.current is sealed
     assert world.owner.sealed == []
     assert SECOND not in world.disk.files
-    assert await read_end_marker(world.disk, ME) == LogEnd(11, sealed.end, 1_011)
+    assert (await find_end_marker(world.disk, ME)).end == LogEnd(11, sealed.end, 1_011)
     assert (world.log._roll_at, world.log._roll_at_least) == (end + (1 << 12),) * 2
     numbers = []
     while world.log.current is sealed:
@@ -449,14 +449,14 @@ async def test_open_without_space_leaves_no_file_and_the_marker_of_the_old_one()
     world = await LogWorld().open()
     await world.add_durably()
     previous = world.log.current
-    marker = await read_end_marker(world.disk, ME)
+    marker = (await find_end_marker(world.disk, ME)).end
     again = WriteLog(world.files, world.config, ME, world.owner)
     world.disk.full_paths.add(SECOND)
     with pytest.raises(DiskFullError):
         await again.open(previous)
     assert SECOND not in world.disk.files
     assert again.durable_end == 0
-    assert await read_end_marker(world.disk, ME) == marker
+    assert (await find_end_marker(world.disk, ME)).end == marker
     world.disk.full_paths.clear()
     world.disk.full_paths.add(FIRST)
     again = WriteLog(world.files, world.config, ME, world.owner)
@@ -464,7 +464,7 @@ async def test_open_without_space_leaves_no_file_and_the_marker_of_the_old_one()
         await again.open(previous)  # there is no space for the seal of the old file
     assert file_path(LOG_KIND, 13) not in world.disk.files
     assert again.durable_end == 0
-    assert await read_end_marker(world.disk, ME) == marker
+    assert (await find_end_marker(world.disk, ME)).end == marker
     fresh = LogWorld()
     fresh.disk.full_paths.add(FIRST)
     await fresh.files.prepare()
