@@ -5,7 +5,6 @@ core and proxies run on it in a separate process. Test files that pass fakes to 
 which accept only their declared types, are excluded by name.
 """
 
-import os
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rhumbline.tests.support.processes.plain_commands import run
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
@@ -32,14 +32,9 @@ STAND_INS = [
 ]
 
 
-def run(*command: str, cwd: Path = ROOT) -> str:
-    """Run a command that imports the compiled form; return its output or raise AssertionError."""
-    environment = {**os.environ, "PYTHONPATH": str(COMPILED)}
-    done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
-    return done.stdout
+def run_compiled(*command: str) -> str:
+    """Run a command that imports the compiled form."""
+    return run(*command, cwd=ROOT, python_path=COMPILED)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +43,7 @@ def compiled() -> None:
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.is_file():
         pytest.skip(f"no C headers of this Python: {header}")
-    run("make", "--no-print-directory", "compiled")
+    run_compiled("make", "--no-print-directory", "compiled")
     link = COMPILED / "rhumbline/tests"
     link.unlink(missing_ok=True)
     link.symlink_to(ROOT / "tests")
@@ -57,7 +52,7 @@ def compiled() -> None:
 def test_every_listed_module_is_compiled() -> None:
     modules = source_tree.pyproject()["tool"]["rhumbline"]["compiled"]
     names = ["rhumbline." + name.removesuffix(".py").replace("/", ".") for name in modules]
-    files = run(sys.executable, "-c", _WHERE, *names).split()
+    files = run_compiled(sys.executable, "-c", _WHERE, *names).split()
     assert len(files) == len(names)
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     assert [file for file in files if not file.endswith(suffix)] == []
@@ -70,14 +65,21 @@ def test_simulated_runs_have_the_same_trace(seed: int) -> None:
     command += ["--seed", str(seed), "--quiet"]
     plain = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "no invariant was violated" in plain
-    assert run(*command) == plain
+    assert run_compiled(*command) == plain
 
 
 def test_core_and_proxies_pass_their_unit_tests() -> None:
     left_out = [f"--ignore-glob=*/{name}" for name in STAND_INS]
     tests = [f"tests/unit/{name}" for name in ("core/bookie", "core/ledger", "core/log", "proxies")]
     printed = run(
-        sys.executable, "-m", "pytest", "-q", *left_out, *tests, cwd=COMPILED / "rhumbline"
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *left_out,
+        *tests,
+        python_path=COMPILED,
+        cwd=COMPILED / "rhumbline",
     )
     assert " passed" in printed.splitlines()[-1]
     print(printed.splitlines()[-1])

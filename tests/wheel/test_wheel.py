@@ -1,8 +1,6 @@
 """The wheel, built from a clean copy, works in a bare environment outside of the checkout."""
 
-import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -10,26 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rhumbline.tests.support.processes.plain_commands import run
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def run(*command: str | Path, cwd: Path) -> str:
-    """Run a command and return its output. Raises AssertionError with the output if it fails."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,6 @@ from rhumbline.core.protocol.errors import (
     BadVersionError,
     IndeterminateError,
     MetadataUnavailableError,
-    NoNodeError,
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore, Version
 from rhumbline.tests.support.servers import metadata_servers
@@ -32,6 +32,7 @@ from rhumbline.tests.support.servers.fdb_faults import (
     name_of,
 )
 from rhumbline.tests.support.servers.fdb_servers import FdbCluster
+from rhumbline.tests.support.servers.lost_data import is_without_data
 from rhumbline.tests.support.servers.store_locations import unique_name
 
 TIMEOUT_MS = 5_000
@@ -175,16 +176,7 @@ async def test_a_cluster_of_fdb_that_lost_its_data_is_a_new_store() -> None:
             session = await store.session(4_000)
             await asyncio.to_thread(cluster.lose_data)
 
-            async def is_new() -> bool:
-                try:
-                    await store.get("/n")
-                except MetadataUnavailableError:
-                    return False
-                except NoNodeError:
-                    return True
-                raise AssertionError("a node from before the loss of data")
-
-            await within_a_minute(is_new)
+            await within_a_minute(partial(is_without_data, store, "/n"))
             _, new = await store.create("/n", b"new")
             async with opened(cluster, "erased") as other:
                 assert await other.get("/n") == (b"new", new)

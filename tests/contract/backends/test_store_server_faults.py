@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 
@@ -15,11 +16,11 @@ from rhumbline.core.protocol.errors import (
     ClosedError,
     IndeterminateError,
     MetadataUnavailableError,
-    NoNodeError,
     SessionLostError,
 )
 from rhumbline.tests.support.servers import metadata_servers
 from rhumbline.tests.support.servers.adders import KEYS, Adders
+from rhumbline.tests.support.servers.lost_data import is_without_data
 from rhumbline.tests.support.servers.metadata_servers import Etcd, Server
 from rhumbline.tests.support.servers.server_kinds import KINDS, ServerKind
 
@@ -128,16 +129,9 @@ async def test_a_server_that_lost_its_data_is_a_new_store(kind: ServerKind, serv
         await asyncio.to_thread(server.wait_ready)
         began = time.monotonic()
 
-        async def is_back() -> bool:
-            try:
-                await store.get("/n")
-            except MetadataUnavailableError:
-                return False
-            except NoNodeError:
-                return True
-            raise AssertionError("a node from before the loss of data")
-
-        await eventually(is_back, "the open handle uses the new store")
+        await eventually(
+            partial(is_without_data, store, "/n"), "the open handle uses the new store"
+        )
         print(f"{kind.scheme}: usable {time.monotonic() - began:.2f} s after losing all data")
         await changes.wait_notified("the watch fires after the reconnect")
         async with asyncio.timeout(60):

@@ -1,8 +1,6 @@
 """The package in docs/examples/example-stores: built, installed, checked, and used by a cluster."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 
 from rhumbline.backends.conformance.kit import all_checks
 from rhumbline.coldstore.stores.conformance import CHECKS
+from rhumbline.tests.support.processes.plain_commands import run
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, succeeded
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
@@ -17,22 +16,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 EXAMPLE = ROOT / "docs/examples/example-stores"
 SEGMENT = b"".join(b"record %d\n" % number for number in range(1_000))
-
-
-def run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
-    """Run a command and return its output. Raises AssertionError with the output if it fails."""
-    environment = {**os.environ, "PYTHONPATH": "" if path is None else str(path)}
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_example_passes_every_check_of_the_kits(installed: Path, tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "test_contract.py", tmp_path)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_contract.py"]
-    output = run(*command, cwd=tmp_path, path=installed)
+    output = run(*command, cwd=tmp_path, python_path=installed)
     print(output)
     assert f"{len(all_checks()) + len(CHECKS)} passed in" in output
     assert "skipped" not in output

@@ -28,6 +28,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.runtime.metadata_store import Create, Version
 from rhumbline.tests.support.fakes.fdb_model import AGE_S_MAX, ModelCluster
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.servers.lost_data import is_without_data
 
 
 async def opened(cluster: ModelCluster, timeout_ms: int = 1_000) -> FdbStore:
@@ -465,16 +466,7 @@ def test_a_cluster_that_lost_its_data_is_a_new_store(caplog: pytest.LogCaptureFi
         with pytest.raises(MetadataUnavailableError, match="no longer in FoundationDB"):
             await store.put("/n", b"x")
 
-        async def is_new() -> bool:
-            try:
-                await store.get("/n")
-            except MetadataUnavailableError:
-                return False
-            except NoNodeError:
-                return True
-            raise AssertionError("a node from before the loss of data")
-
-        await eventually(is_new, "the handle uses the new store")
+        await eventually(partial(is_without_data, store, "/n"), "the handle uses the new store")
         await changes.drain()
         _, new = await store.create("/n", b"new")
         await changes.wait_notified("a change in the new store")
