@@ -19,6 +19,7 @@ from ...core.metadata.ledger_store import LedgerStore
 from ...core.metadata.regional_store_records import open_regional_store
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError
+from ...core.runtime.metadata_store import MetadataStore
 from ...regions.repair.progress import (
     IsLeaving,
     RemainingCopies,
@@ -64,11 +65,15 @@ class Cluster:
 async def opened(session: CommandSession) -> AsyncIterator[Cluster]:
     """Open the cluster that the options select."""
     async with cluster_store(session) as store:
-        directory = SteeredDirectory(store)
+        cluster = _cluster_in(store)
         try:
-            yield Cluster(directory, LedgerStore(store), TaskStore(store))
+            yield cluster
         finally:
-            directory.close()
+            cluster.directory.close()
+
+
+def _cluster_in(store: MetadataStore) -> Cluster:
+    return Cluster(SteeredDirectory(store), LedgerStore(store), TaskStore(store))
 
 
 @asynccontextmanager
@@ -87,9 +92,8 @@ async def opened_stores(session: CommandSession) -> AsyncIterator[tuple[Cluster,
                 store = await open_store(uri, timeout_ms=settings.metadata_timeout_ms)
                 closing.push_async_callback(store.close)
                 await open_regional_store(store, region)
-                directory = SteeredDirectory(store)
-                closing.callback(directory.close)
-                clusters.append(Cluster(directory, LedgerStore(store), TaskStore(store)))
+                clusters.append(_cluster_in(store))
+                closing.callback(clusters[-1].directory.close)
         yield tuple(clusters)
 
 
@@ -219,8 +223,7 @@ async def decommission(session: CommandSession, bookie: str, force: bool, no_wai
             return
         for known_by in reversed(knowing):  # the cookie in the global store is the one that counts
             await known_by.directory.delete_cookie(bookie_id)
-        up = [*await cluster.directory.writable(), *await cluster.directory.read_only()]
-        if bookie_id in up:
+        if bookie_id in await cluster.directory.up():
             print_message(
                 f"{bookie_id} is decommissioned; stop its process now, it cannot be restarted"
             )
@@ -244,9 +247,8 @@ async def _drain(
     knowing = await _knowing(clusters, bookie)
     for cluster in knowing:
         await check_there_is_room(cluster, is_leaving, force=force)
-    directory = clusters[0].directory
-    up = [*await directory.writable(), *await directory.read_only()]
-    state = PlacementState.DRAINED if bookie in up else PlacementState.OFFLINE
+    is_up = bookie in await clusters[0].directory.up()
+    state = PlacementState.DRAINED if is_up else PlacementState.OFFLINE
     for cluster in knowing:
         await cluster.set(lambda states: states.with_bookie(bookie, state))
     print_message(f"{bookie} is {state.value}: it gets no new data")

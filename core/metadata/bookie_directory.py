@@ -249,6 +249,10 @@ class BookieDirectory:
         """Return the bookies that are up and read-only, sorted."""
         return await self._bookies(self._paths.read_only)
 
+    async def up(self) -> list[BookieId]:
+        """Return the bookies that are up, the writable ones first."""
+        return [*await self.writable(), *await self.read_only()]
+
     async def all_known(self) -> list[BookieId]:
         """Return every bookie that was formatted and not removed since, up or not, sorted."""
         return await self._bookies(self._paths.cookies)

@@ -332,7 +332,7 @@ class LedgerRepairer:
         """Return all bookies that should have the entry, if none of them is registered; else []."""
         bookies = metadata.fragment_of(entry_id).bookies
         holders = [bookies[index] for index in metadata.quorum_at(entry_id).write_set(entry_id)]
-        up = [*await self._directory.writable(), *await self._directory.read_only()]
+        up = await self._directory.up()
         return [] if any(holder in up for holder in holders) else holders
 
     async def _list(self, bookie: BookieId, ledger_id: int) -> Availability:

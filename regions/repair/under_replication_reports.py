@@ -72,7 +72,7 @@ class UnderReplicationReports:
             self._is_running = False
 
     async def _report_all(self, waiting: dict[int, dict[BookieId, None]]) -> None:
-        up = {*await self._directory.writable(), *await self._directory.read_only()}
+        up = set(await self._directory.up())
         for ledger_id, bookies in waiting.items():
             missing = [bookie for bookie in bookies if bookie in up]
             if missing:
