@@ -65,8 +65,13 @@ class Namespaces:
         reservation = await read_reservation(found.metadata_reads, name, stale_ok=True)
         return found if reservation is None else await self.store_of(reservation.region)
 
-    async def store_of(self, region: Region) -> StoreClient:
-        """Return the store of a region. Raises ConfigurationError, MetadataUnavailableError."""
+    async def store_of(self, region: Region | None) -> StoreClient:
+        """Return the store of a region; None: the global one.
+
+        Raises ConfigurationError, MetadataUnavailableError.
+        """
+        if region is None:
+            return await self._wait_global()
         opening = self._regional.get(region)
         if opening is None:
             known = ", ".join(sorted(self._regional)) or "none"

@@ -95,10 +95,6 @@ class ProxyMembership:
         self._has_left = False
         self._log_limit = LogLimit()
 
-    def new_backoff(self, min_ms: int, max_ms: int) -> Backoff:
-        """Return a backoff with the jitter of this process."""
-        return Backoff(self._runtime.random, min_ms, max_ms)
-
     def members(self, role: str) -> tuple[ProxyMember, ...]:
         """Return the registered proxies of a role as last read, sorted by address."""
         return self._members[role]

@@ -86,36 +86,30 @@ async def running_bookie(
     async with AsyncExitStack() as closing:
         disk = open_disk(directory)
         closing.callback(disk.close)
-        bookies = BookieDirectory(store)
+        ledgers, bookies = LedgerStore(store), BookieDirectory(store)
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime()
         with prefixed_errors(directory):
-            region = (await read_identity(disk)).region
-            regional = None
-            if regional_metadata is not None and region in regional_metadata:
-                regional_store = await open_store(regional_metadata[region])
-                closing.push_async_callback(regional_store.close)
-                regional = await RegionalStore.open(regional_store, region)
-                closing.callback(regional.close)
+            regional = await _regional_store(disk, regional_metadata or {}, closing)
             bookie = await Bookie.open(
                 runtime,
                 disk,
                 config,
-                LedgerStore(store),
+                ledgers,
                 bookies,
                 holder=f"{config.boot_id}/{disk.lock_name}" if config.boot_id else "",
                 regional=regional,
             )
         closing.push_async_callback(bookie.aclose)
-        views = [(LedgerStore(store), bookies)]
+        views = [(ledgers, bookies)]
         if regional is not None:
             views.append((regional.ledgers, regional.directory))
         replicas = {}
-        for ledgers, directory_of_store in views:
-            reads = ReplicaReads(runtime, ledgers, directory_of_store, bookie.region)
+        for view in views:
+            reads = ReplicaReads(runtime, *view, bookie.region)
             closing.push_async_callback(reads.aclose)
-            replicas[ledgers.number] = reads
+            replicas[view[0].number] = reads
         bookie.scrubber.fetch = ReplicaReadsOfStores(replicas).fetch
 
         def statistics() -> dict[str, Any]:
@@ -136,6 +130,20 @@ async def running_bookie(
             await _publish_status_address(store, bookie.bookie_id, host, status_port)
         await bookie.serve(host, port)
         yield bookie
+
+
+async def _regional_store(
+    disk: PosixDisk, uris: Mapping[str, str], closing: AsyncExitStack
+) -> RegionalStore | None:
+    """Open the metadata store of the bookie's region, until ``closing``; None if it has none."""
+    region = (await read_identity(disk)).region
+    if region not in uris:
+        return None
+    store = await open_store(uris[region])
+    closing.push_async_callback(store.close)
+    regional = await RegionalStore.open(store, region)
+    closing.callback(regional.close)
+    return regional
 
 
 async def status_address(store: MetadataStore, bookie: BookieId) -> tuple[str, int] | None:

@@ -159,12 +159,12 @@ async def _recorded_limbo(client: Client, bookie: BookieId) -> str:
 
 
 async def _namespaces(client: Client) -> AsyncIterator[Finding]:
-    names = [name async for name, _ in client.namespaces.all()]
-    if not names:
+    found = [listed async for listed in client.namespaces.all()]
+    if not found:
         yield Finding("namespaces", "warning", "none exists; see `rhumbline namespace create`")
-    for name in names:
+    for name, region in found:
         try:
-            store = await client.namespaces.find(name)
+            store = await client.namespaces.store_of(region)
             policy = await client.namespace_of(store, name).policy()
         except (ConfigurationError, NoSuchNamespaceError, UnavailableError) as error:
             yield Finding(f"namespace {name}", "warning", f"cannot be examined: {error}")
@@ -196,7 +196,7 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
     stores = {"global": client.global_store}
     async for name, region in client.namespaces.all():
         try:
-            store = await client.namespaces.find(name)
+            store = await client.namespaces.store_of(region)
             namespace = client.namespace_of(store, name)
             default = await namespace.policy()
         except (ConfigurationError, NoSuchNamespaceError, UnavailableError):

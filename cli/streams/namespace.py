@@ -89,7 +89,8 @@ async def ls(session: CommandSession) -> None:
         async for name, region in client.namespaces.all():
             row = {"namespace": name, "store": region or "global", "quorum": None, "regions": None}
             try:
-                known = await client.namespace(name).policy()
+                store = await client.namespaces.store_of(region)
+                known = await client.namespace_of(store, name).policy()
             except (ConfigurationError, UnavailableError, NoSuchNamespaceError) as error:
                 if region is None:
                     raise

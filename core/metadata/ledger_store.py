@@ -179,10 +179,8 @@ class LedgerStore:
         """
         path = self._paths.ledger(ledger_id)
         try:
-            if stale_ok:
-                value = await self._reads.get(path, stale_ok=True)
-            else:
-                value = await self._store.get(path)
+            reads = self._reads if stale_ok else self._store
+            value = await reads.get(path, stale_ok=stale_ok)
         except NoNodeError as error:
             raise NoSuchLedgerError(f"ledger {ledger_id} does not exist") from error
         return ledger_metadata.decode(ledger_id, value.data), value.version

@@ -127,8 +127,9 @@ class Administration:
 
     async def get_owner(self, request: pb.GetOwnerRequest) -> pb.GetOwnerResponse:
         """Return the owner of a stream. Raises MetadataUnavailableError, NotOwnerError."""
-        claim = await self._claims_in(request.namespace).owner(request.namespace, request.stream)
-        home = await self._claims_in(request.namespace).home(request.namespace, request.stream)
+        claims = self._claims_in(request.namespace)
+        claim = await claims.owner(request.namespace, request.stream)
+        home = await claims.home(request.namespace, request.stream)
         store = await self._stores.of(request.namespace)
         best = store.routing.preferred(stream_key(request.namespace, request.stream), home)
         return pb.GetOwnerResponse(

@@ -93,7 +93,7 @@ class ProxyService:
         self._stopping = asyncio.Event()
         self._calls: dict[asyncio.Event, None] = {}
         if WRITE in roles:
-            self.writes = WriteProxy(namespaces, stores, config)
+            self.writes = WriteProxy(namespaces, stores, config, runtime.random)
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
         admin = Administration(namespaces, stores, self.writes)

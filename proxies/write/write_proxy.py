@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from random import Random
 
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
@@ -28,6 +29,7 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.runtime.event_log import EventLog, LogLimit
+from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all
@@ -105,8 +107,11 @@ class WriteProxy:
         namespaces: Callable[[str], Namespace],
         stores: ProxyStores,
         config: ProxyConfig,
+        random: Random,
     ) -> None:
+        """``random`` is for the jitter of pauses."""
         self.is_stopping = False
+        self._random = random
         self._namespaces = namespaces
         self._stores = stores
         self._address = stores.first.membership.own_member.address
@@ -265,7 +270,7 @@ class WriteProxy:
         stream.home = await store.claims.home(stream.namespace, stream.name)
         stream.claim = await self._acquire_claim(stream, store, stream.home)
         namespace = self._namespaces(stream.namespace)
-        backoff = store.membership.new_backoff(_RETRY_MS_MIN, _RETRY_MS_MAX)
+        backoff = Backoff(self._random, _RETRY_MS_MIN, _RETRY_MS_MAX)
         while True:
             try:
                 writer = await namespace.open_writer(stream.name)

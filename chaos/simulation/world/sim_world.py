@@ -103,7 +103,7 @@ class SimHost:
         return self.world.metadata.client()
 
     def global_metadata(self) -> SimMetadataStore:
-        """Return a handle to the global store, beside which ``metadata`` is a regional one."""
+        """Return a handle to the global store; ``metadata`` is then that of a region."""
         assert self.world.global_metadata is not None
         return self.world.global_metadata.client()
 

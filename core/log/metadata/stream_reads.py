@@ -199,8 +199,8 @@ class StreamReads:
         """Return the policy of a stream, its own or that of the namespace."""
         if record.policy is not None:
             return record.policy
-        data = (await self._namespace()).data
-        return NamespaceRecord.decode(self.namespace, data).policy
+        namespace, _ = await self._namespace()
+        return namespace.policy
 
     async def names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Return a page of names that begin with ``prefix`` and follow ``after``, in order."""
@@ -230,14 +230,13 @@ class StreamReads:
         """
         return self._reads.watch(self.paths(stream).head, callback)
 
-    async def _namespace(self) -> Value:
-        """Return the node of the namespace, which is in this store. Raises NoSuchNamespaceError."""
+    async def _namespace(self) -> tuple[NamespaceRecord, Value]:
+        """Return the namespace and its node in this store. Raises NoSuchNamespaceError."""
         try:
             value = await self._get(namespace_path(self.namespace))
         except NoNodeError as error:
             raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first") from error
-        NamespaceRecord.decode(self.namespace, value.data)
-        return value
+        return NamespaceRecord.decode(self.namespace, value.data), value
 
     async def _get(self, path: str) -> Value:
         return await self._reads.get(path, stale_ok=self._stale_ok)

@@ -72,7 +72,7 @@ class StreamStore(StreamReads):
             Create(paths.head, StreamHead().encode()),
         ]
         for _ in range(CONTENTION_MAX):
-            data, version = await self._namespace()
+            _, (data, version) = await self._namespace()
             try:
                 if version == doubtful:
                     await self._store.put(namespace, data, expect=version)

@@ -55,7 +55,8 @@ class Proxy:
         log = self.world.log
         stores = ProxyStores([ProxyStore(log.store, self.membership)])
         self.claims = stores.first.claims
-        self.writes = WriteProxy(lambda _: log.open_namespace(), stores, self.config)
+        random = log.runtime.random
+        self.writes = WriteProxy(lambda _: log.open_namespace(), stores, self.config, random)
 
     async def crash(self) -> None:
         """Crash: no notice is sent, and the session ends when its TTL has expired."""
