@@ -58,7 +58,7 @@ async def open_without_following(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> M
     another application) and CorruptionError.
     """
     if timeout_ms < 1:
-        raise ConfigurationError(f"time-out {timeout_ms} ms is below 1 ms")
+        raise ConfigurationError(f"timeout {timeout_ms} ms is below 1 ms")
     parsed = parse_uri(uri)
     opener = _OPENERS.find(parsed.scheme)
     if opener is None:

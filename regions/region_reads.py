@@ -81,8 +81,8 @@ class ReadSettings:
     sink_ms_min: int = setting(
         1_000,
         "Time for which a slow or failed replica is asked after all others, the first time. It "
-        "doubles with each consecutive time, up to ``sink_ms_max``, and has a jitter of half of "
-        "itself.",
+        "doubles with each consecutive failure, up to ``sink_ms_max``, with a jitter of up to half "
+        "of it in either direction.",
         low=0,
         not_above="sink_ms_max",
     )

@@ -14,7 +14,7 @@ from .bench_options import whole_number
 def placement(seeds: int, bookies: int, repetitions: int) -> None:
     """Count ensembles whose write sets share a rack needlessly, and measure the time of a choice.
 
-    No process and no disk takes part. Times are CPU milliseconds of one choice of placement.
+    Starts no processes and uses no disk. Times are CPU milliseconds of one choice of placement.
     """
     click.echo(format_table(list(measure_shared_racks(seeds))))
     click.echo()

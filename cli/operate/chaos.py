@@ -139,7 +139,7 @@ def run(
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @_output
 def report(folder: Path, output: str) -> int:
-    """Write report.html and junit.xml again from the outcomes in FOLDER, and print the table."""
+    """Regenerate report.html and junit.xml from the outcomes in FOLDER, and print the table."""
     outcomes = load_folder(folder)
     if not outcomes:
         raise ConfigurationError(f"{folder}: no outcomes; `rhumbline chaos run` writes them")

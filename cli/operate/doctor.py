@@ -217,7 +217,7 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
     if late:
         first = max(late, key=lambda one: one.overdue_ms)
         detail = (
-            f"{wants}; the oldest byte that should be gone is {show_ms(first.overdue_ms)} "
+            f"{wants}; the oldest data that should be gone is {show_ms(first.overdue_ms)} "
             f"overdue: {first.stream}, segment {first.data.lssn}, by "
             f"{first.data.reason}"
         )

@@ -153,8 +153,8 @@ async def _change(
 @session_options
 @runs
 async def pause(session: CommandSession) -> None:
-    """Stop after the copy that is moving now. Safe to repeat."""
-    text = "rebalancing pauses after the copy that is moving now"
+    """Stop after the copy that is being moved. Safe to repeat."""
+    text = "rebalancing pauses after the copy that is being moved"
     await _change(session, RebalanceStatus.RUNNING, RebalanceStatus.PAUSED, text)
 
 

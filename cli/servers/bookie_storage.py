@@ -38,7 +38,7 @@ async def verify(session: CommandSession, directory: Path) -> None:
     """Read every byte of a stopped bookie's DIRECTORY and verify every checksum.
 
     Changes nothing. Exits with 1 if anything is damaged. Each index file is compared with its data
-    file. A damaged or missing index file is built again at the next start.
+    file. A damaged or missing index file is rebuilt at the next start.
     """
     found = await _verified(session, directory)
     record = {
@@ -120,7 +120,7 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
 @session_options
 @runs
 async def rebuild_index(session: CommandSession, directory: Path) -> None:
-    """Remove the index files in a stopped bookie's DIRECTORY and build them again."""
+    """Remove the index files in a stopped bookie's DIRECTORY and rebuild them."""
     started = time.monotonic()
     with ProgressBar() as progress:
         async with opened_storage(

@@ -59,7 +59,7 @@ async def dev(
     cluster if they run in the same working directory, or with --config DIRECTORY/rhumbline.toml.
     """
     if waits and stops:
-        raise click.UsageError("--wait and --stop exclude each other")
+        raise click.UsageError("--wait and --stop are mutually exclusive")
     if waits:
         await _wait_until_ready(directory, timeout_ms)
     elif stops:

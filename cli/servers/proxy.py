@@ -107,7 +107,7 @@ async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterat
                 yield direct.namespace()
             return
         if session.loaded.sources.get("cluster.metadata") == "option":
-            raise ConfigurationError("--via and --metadata exclude each other")
+            raise ConfigurationError("--via and --metadata are mutually exclusive")
         client = connect_proxies(
             via, namespace=session.settings.cluster.namespace, tracer=telemetry.tracer
         )

@@ -103,7 +103,7 @@ async def release(session: CommandSession, stream: str) -> None:
 @session_options
 @runs
 async def home(session: CommandSession, stream: str, home_region: str) -> None:
-    """Set the region whose write proxies should serve a stream. The present owner releases it."""
+    """Set the region whose write proxies should serve a stream. The current owner releases it."""
     from ...proxies.write.claims import Claims
 
     async with session.client(moves_data=False) as client:

@@ -70,7 +70,7 @@ def _region_of_store(
     if not region_local:
         return None if store is None else check_region(store)
     if store not in (None, own):
-        raise click.UsageError(f"--store {store} and --region-local exclude each other")
+        raise click.UsageError(f"--store {store} and --region-local are mutually exclusive")
     if not own:
         raise ConfigurationError("--region-local needs the region of this process: set --region")
     return check_region(own)

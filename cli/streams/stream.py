@@ -219,7 +219,7 @@ async def tail(
 async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
     """Hide all records below DLSN from readers.
 
-    `stream untruncate` takes it back until the grace period of the policy (purge grace) has passed.
+    `stream untruncate` can undo this until the grace period of the policy (purge grace) has passed.
     """
     position = Dlsn.parse(dlsn)
     async with session.namespace(moves_data=False) as namespace:

@@ -78,4 +78,4 @@ async def _copy_part(cold: ColdStore, manifest: Manifest, part: Part, stream: st
     if hashlib.sha256(data).hexdigest() != part.sha256:
         raise CorruptionError(f"{source}: the SHA-256 differs from that in the manifest")
     if not await put_object(cold, target, data) and await cold.get(target) != data:
-        raise CorruptionError(f"{target}: the part is there with other content")
+        raise CorruptionError(f"{target}: the part already exists with different content")

@@ -61,7 +61,7 @@ async def check_name_is_free(streams: StreamStore, stream: str) -> None:
     except NoSuchStreamError:
         return
     if not record.is_deleting or head.is_deleting:
-        raise StreamExistsError(f"stream {stream} exists already")
+        raise StreamExistsError(f"stream {stream} already exists")
 
 
 async def restore_stream(
@@ -96,7 +96,7 @@ async def restore_stream(
     record, version = await streams.record(first.stream)
     head, head_version = await streams.head(first.stream)
     if record != restoring or head.is_deleting:
-        raise StreamExistsError(f"stream {first.stream} exists already")
+        raise StreamExistsError(f"stream {first.stream} already exists")
     paths = streams.paths(first.stream)
     txid = 0
     for manifest in manifests:

@@ -200,7 +200,7 @@ class S3ColdStore:
 
 
 class _ExistsError(RhumblineError):
-    """Internal: the key of a conditional PUT exists already."""
+    """Internal: the key of a conditional PUT already exists."""
 
     code = "s3-exists"
 

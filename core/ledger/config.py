@@ -25,14 +25,14 @@ class LedgerConfig:
     )
     request_timeout_ms: int = setting(
         5_000,
-        "Time-out of an add or a read at one bookie.",
+        "Timeout of an add or a read at one bookie.",
         low=1,
         high=10 * _MINUTE_MS,
         draws=(300, 1000, 5000),
     )
     backoff_ms_min: int = setting(
         50,
-        "First pause after a failed connection or metadata call; it doubles.",
+        "First pause after a failed connection or metadata call; each further one doubles.",
         low=1,
         high=_MINUTE_MS,
         not_above="backoff_ms_max",
@@ -126,13 +126,14 @@ class LedgerConfig:
     )
     slow_excess_ms_min: int = setting(
         10,
-        "How much longer than the median of its ensemble a slow bookie takes at least.",
+        "Minimum time by which a slow bookie exceeds the median of its ensemble.",
         low=1,
         high=_MINUTE_MS,
     )
     slow_hold_ms: int = setting(
         60_000,
-        "Shortest time between two slow bookies that one ledger writer leaves; it doubles.",
+        "Shortest time after a ledger writer left a slow bookie until it leaves another one; it "
+        "doubles each time.",
         low=1,
         high=_HOUR_MS,
     )
@@ -157,7 +158,8 @@ class LedgerConfig:
     )
     recovery_window_bytes: int = setting(
         16 * _MIB,
-        "Maximum bytes of such entries, estimated from the last entry read; at least one entry.",
+        "Maximum bytes of the entries that a recovery reads ahead, estimated from the last entry "
+        "read. At least one entry is read ahead.",
         low=1,
         high=1024 * _MIB,
     )

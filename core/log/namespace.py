@@ -66,7 +66,7 @@ async def create_namespace(
         except NoSuchNamespaceError as elsewhere:
             raise NamespaceExistsError(str(elsewhere)) from None
         if found.token != token:
-            raise NamespaceExistsError(f"namespace {name} exists already") from error
+            raise NamespaceExistsError(f"namespace {name} already exists") from error
 
 
 async def list_namespaces(

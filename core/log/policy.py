@@ -124,7 +124,7 @@ class StreamPolicy:
     purge_grace_ms: int = setting(
         _HOUR_MS,
         "Time between the truncation of a segment and the deletion of its ledger. A mistaken "
-        "truncation can be taken back during that time (stream untruncate).",
+        "truncation can be undone during that time (stream untruncate).",
         low=0,
         high=_MS_MAX,
     )

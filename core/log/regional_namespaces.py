@@ -60,7 +60,7 @@ async def create_regional_namespace(
             if value is not None:
                 if NamespaceRecord.decode(name, value.data).token == record.token:
                     return
-                raise NamespaceExistsError(f"namespace {name} exists already") from error
+                raise NamespaceExistsError(f"namespace {name} already exists") from error
             if await idempotent_writes.read_if_exists(regional, cancelled) is not None:
                 await idempotent_writes.discard(store, path, version)  # its deletion has begun
     raise MetadataUnavailableError(
@@ -119,5 +119,5 @@ async def _reserve(
         found = NamespaceReservation.decode(name, value.data)
         if found is None or found.region != region:
             where = "the global metadata store" if found is None else f"region {found.region}"
-            raise NamespaceExistsError(f"namespace {name} exists already, in {where}") from error
+            raise NamespaceExistsError(f"namespace {name} already exists, in {where}") from error
         return found, value.version

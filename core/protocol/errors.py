@@ -10,7 +10,7 @@ attributes say the same to programs:
   or the network), ``us`` (a bug, or damaged local state).
 
 An operation whose outcome is unknown (it may have been carried out) raises an
-``UnknownOutcomeError`` and never a plain time-out: a blind retry could carry it out twice.
+``UnknownOutcomeError`` and never a plain timeout: a blind retry could carry it out twice.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -110,7 +110,7 @@ class NoSuchNamespaceError(RefusedError):
 
 
 class NamespaceExistsError(RefusedError):
-    """A namespace of this name exists already.
+    """A namespace of this name already exists.
 
     Use the existing namespace, or choose another name.
     """
@@ -128,7 +128,7 @@ class NoSuchStreamError(RefusedError):
 
 
 class StreamExistsError(RefusedError):
-    """A stream of this name exists already.
+    """A stream of this name already exists.
 
     Open the existing stream, or choose another name.
     """
@@ -146,7 +146,7 @@ class NoSuchSubscriptionError(RefusedError):
 
 
 class DuplicateRecordError(RefusedError):
-    """The producer's sequence number is in the stream already: an earlier attempt succeeded.
+    """The producer's sequence number is already in the stream: an earlier attempt succeeded.
 
     Treat the record as appended; do not send it again.
     """
@@ -292,7 +292,7 @@ class NoSuchObjectError(RefusedError):
 
 
 class TruncatedError(RefusedError):
-    """The position is below the start of the stream: its records were deleted.
+    """The position is below the start of the stream: its records were truncated.
 
     Continue at ``first_active``; the records before it can no longer be read.
     """
@@ -433,7 +433,7 @@ class DiskFailedError(UnavailableError):
 class UnknownStateError(UnavailableError):
     """The bookie can neither confirm nor deny now (limbo, damaged log, other incarnation).
 
-    Count the response as no answer; ask other bookies, and retry later.
+    The response proves nothing: ask other bookies, and retry later.
     """
 
     code = "unknown-state"
@@ -542,7 +542,7 @@ class NoNodeError(MetadataError):
 
 
 class NodeExistsError(MetadataError):
-    """The node exists already.
+    """The node already exists.
 
     Read the node and decide whether its value will do.
     """

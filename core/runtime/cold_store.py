@@ -50,7 +50,7 @@ class ColdStore(Protocol):
         ...
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Create the object. Return False if the key exists already, whatever its content."""
+        """Create the object. Return False if the key already exists, whatever its content."""
         ...
 
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:

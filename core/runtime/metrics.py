@@ -346,7 +346,7 @@ CATALOGUE = (
         "repair.retention.overdue_ms",
         MetricType.GAUGE,
         "ms",
-        "Age of the oldest byte that should have been gone when the last pass was over.",
+        "Time for which the oldest overdue data has been overdue, as of the last pass.",
     ),
     Metric("repair.retention.pass_ms", MetricType.GAUGE, "ms", "Duration of the last pass."),
     Metric("repair.stuck", MetricType.GAUGE, "{ledger}", "Ledgers that could not be repaired yet."),

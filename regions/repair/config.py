@@ -16,8 +16,8 @@ class RepairConfig:
 
     lost_after_ms: int = setting(
         300_000,
-        "Time after which a bookie that is not registered counts as lost, and its copies are made "
-        "again elsewhere. `region offline` and `node decommission` declare bookies lost "
+        "Time after which a bookie that is not registered counts as lost, and its copies are "
+        "re-created elsewhere. `region offline` and `node decommission` declare bookies lost "
         "immediately.",
         low=1,
     )
@@ -35,8 +35,8 @@ class RepairConfig:
     )
     recovery_grace_ms: int = setting(
         30_000,
-        "Time after which repair recovers a ledger that stays in recovery. Its writer is fenced "
-        "already.",
+        "Time after which repair recovers a ledger that stays in recovery. Its writer is already "
+        "fenced.",
         low=1,
     )
     worker_count: int = setting(
@@ -48,7 +48,7 @@ class RepairConfig:
     retry_ms_min: int = setting(
         1_000,
         "Pause before the first retry of a ledger whose repair is stuck. It doubles with each "
-        "retry up to ``retry_ms_max``, and has a jitter of half of itself.",
+        "retry up to ``retry_ms_max``, with a jitter of up to half of it in either direction.",
         low=1,
         not_above="retry_ms_max",
     )

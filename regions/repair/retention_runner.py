@@ -39,7 +39,7 @@ class RetentionCounts:
     failures: int = 0
     """Streams for which a pass failed."""
     overdue_ms: int = 0
-    """Age of the oldest byte that should have been gone when the last pass was over."""
+    """Time for which the oldest overdue data was overdue at the end of the last pass."""
     pass_ms: int = 0
     """Duration of the last pass."""
 

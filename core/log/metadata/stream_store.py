@@ -93,7 +93,7 @@ class StreamStore(StreamReads):
             if version == doubtful:
                 continue
             text = " and is being deleted" if found.is_deleting else ""
-            raise StreamExistsError(f"stream {stream} exists already{text}")
+            raise StreamExistsError(f"stream {stream} already exists{text}")
         raise MetadataUnavailableError(
             f"stream {stream}: creation not confirmed after {CONTENTION_MAX} attempts"
         )
