@@ -89,7 +89,7 @@ async def ls(session: CommandSession, directory: Path) -> None:
 async def dump(session: CommandSession, directory: Path, ledger: int | None) -> None:
     """Print the header of every entry in a stopped bookie's DIRECTORY, in file order.
 
-    An entry that is stored in several places is printed once for each. Unreadable regions are
+    An entry that is stored in several places is printed once for each. Unreadable parts are
     reported on stderr; `verify` explains them.
     """
     is_json = session.output == "json"

@@ -87,7 +87,7 @@ class LedgerContext:
         return [info for info in candidates if info.bookie not in avoided]
 
     def fast(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
-        """Returns the healthy candidates that no writer left lately because they were slow."""
+        """Returns the healthy candidates that no writer left recently because they were slow."""
         avoided = dict.fromkeys(self.pool.slow_lately())
         return [info for info in self.healthy(candidates) if info.bookie not in avoided]
 

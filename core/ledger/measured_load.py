@@ -21,7 +21,7 @@ class MeasuredLoad(NamedTuple):
     queued_bytes: int
     """Bytes of requests that the bookie has not answered yet."""
     was_left: bool
-    """True if a writer of this process left the bookie lately because it was slow."""
+    """True if a writer of this process left the bookie recently because it was slow."""
 
 
 def shares_percent(loads: Mapping[BookieId, MeasuredLoad]) -> dict[BookieId, int]:

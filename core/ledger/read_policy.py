@@ -17,7 +17,7 @@ class ReadKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaChoice:
-    """A replica that may be read. ``has_failed``: it failed lately and is tried last."""
+    """A replica that may be read. ``has_failed``: it failed recently and is tried last."""
 
     index: int
     bookie: BookieId

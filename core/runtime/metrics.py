@@ -123,7 +123,7 @@ CATALOGUE = (
         "Entries that a bookie in limbo lacks and that no other replica provides now.",
     ),
     Metric(
-        "bookie.damages", MetricType.GAUGE, "{damage}", "Damaged regions in the bookie's files."
+        "bookie.damages", MetricType.GAUGE, "{damage}", "Damaged parts of the bookie's files."
     ),
     Metric(
         "bookie.sealed_logs",
@@ -307,19 +307,19 @@ CATALOGUE = (
         "repair.rebalance.moved_copies",
         MetricType.COUNTER,
         "{copy}",
-        "Copies moved for the present order to rebalance.",
+        "Copies moved for the current order to rebalance.",
     ),
     Metric(
         "repair.rebalance.moved_bytes",
         MetricType.COUNTER,
         "By",
-        "Approximate bytes moved for the present order to rebalance.",
+        "Approximate bytes moved for the current order to rebalance.",
     ),
     Metric(
         "repair.rebalance.left_bytes",
         MetricType.GAUGE,
         "By",
-        "Approximate bytes that the present round of rebalancing still has to move.",
+        "Approximate bytes that the current round of rebalancing still has to move.",
     ),
     Metric("repair.retention.passes", MetricType.COUNTER, "{pass}", "Passes over all streams."),
     Metric("repair.retention.streams", MetricType.GAUGE, "{stream}", "Streams of the last pass."),
@@ -417,7 +417,7 @@ CATALOGUE = (
         "client.metadata.stale_age_ms",
         MetricType.GAUGE,
         "ms",
-        "Time since the metadata store last confirmed what readers use; 0 in reach.",
+        "Time since the metadata store last confirmed what readers use; 0 if it responds.",
     ),
     Metric(
         "client.metadata.stale_reads",
@@ -429,7 +429,7 @@ CATALOGUE = (
         "client.metadata.remembered",
         MetricType.GAUGE,
         "{value}",
-        "Values that readers can use if the metadata store is out of reach.",
+        "Values that readers can use if the metadata store does not respond.",
     ),
     Metric(
         "client.placement.searches",
@@ -447,7 +447,7 @@ CATALOGUE = (
         "client.placement.crowded.{level}",
         MetricType.COUNTER,
         "{ensemble}",
-        "Chosen ensembles in which a write set lies in fewer zones, racks or hosts than there are.",
+        "Chosen ensembles in which a write set lies in fewer zones, racks or hosts than exist.",
     ),
     Metric(
         "client.reads.questions", MetricType.COUNTER, "{request}", "Read requests sent to bookies."
