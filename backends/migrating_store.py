@@ -4,7 +4,7 @@ The calls of a store that was replaced raise StoreFencedError and change nothing
 opens the successor and repeats the call there. It sets its watches in the successor and fires them;
 its sessions are lost, as after an expiry, since their ephemeral nodes are not copied. The handle
 also watches the fence, so that an idle process follows too. While a migration switches between the
-stores, calls wait up to their time-out and then raise MetadataUnavailableError.
+stores, calls wait up to their timeout and then raise MetadataUnavailableError.
 """
 
 import asyncio

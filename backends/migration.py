@@ -5,7 +5,7 @@
    refused and left unchanged.
 2. Copy the whole source in passes, until a pass finds few changes.
 3. Close the source's fence. Metadata cannot be written from now on, for at most ``pause_ms_max``
-   (appends and reads of open streams continue). After a time-out the source is opened again.
+   (appends and reads of open streams continue). After a timeout the source is opened again.
 4. Run the last pass, then compare every node and the numbers of the next sequential children.
 5. Open the target's fence with a new epoch. This single write commits the migration; open handles
    switch to the target by themselves.

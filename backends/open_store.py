@@ -26,7 +26,7 @@ from .migration_fence import MovableStore
 from .uri import StoreUri, parse_uri
 
 TIMEOUT_MS = 10_000
-"""Default time-out of one call, in milliseconds."""
+"""Default timeout of one call, in milliseconds."""
 
 _trees: dict[str, MemoryTree] = {}
 
@@ -112,7 +112,7 @@ async def _open_fdb(uri: StoreUri, timeout_ms: int) -> MovableStore:
 
 
 MetadataStoreOpener = Callable[[StoreUri, int], Awaitable[MovableStore]]
-"""Opens a store by its URI with a time-out of each call in milliseconds; a plug-in provides one."""
+"""Opens a store by its URI with a timeout of each call in milliseconds; a plug-in provides one."""
 
 _OPENERS: OpenerTable[MetadataStoreOpener] = OpenerTable(
     "metadata store",

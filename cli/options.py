@@ -44,7 +44,7 @@ class CommandSession:
         if region not in known:
             raise ConfigurationError(
                 f"region {region} has no metadata store in the settings: set "
-                f"cluster.regional_metadata (regions that are there: "
+                f"cluster.regional_metadata (configured regions: "
                 f"{', '.join(sorted(known)) or 'none'})"
             )
         return known[region]

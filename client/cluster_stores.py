@@ -104,7 +104,7 @@ class ClusterStores:
         return self._global
 
     async def wait_global(self) -> StoreClient:
-        """Return the global store, and wait for the time-out of the store if it is being opened.
+        """Return the global store, and wait for the timeout of the store if it is being opened.
 
         Raises MetadataUnavailableError if it could not be opened.
         """

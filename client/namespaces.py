@@ -77,7 +77,7 @@ class Namespaces:
             known = ", ".join(sorted(self._regional)) or "none"
             raise ConfigurationError(
                 f"the metadata store of region {region} is not in the settings: add it to "
-                f"cluster.regional_metadata (regions that are there: {known})"
+                f"cluster.regional_metadata (configured regions: {known})"
             )
         return await opening.get()
 

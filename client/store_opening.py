@@ -47,7 +47,7 @@ class StoreOpening:
     async def get(self, timeout_ms: int | None = None) -> StoreClient:
         """Return the client, opening the store if necessary.
 
-        Waits for at most ``timeout_ms``, by default the time-out of the store. Raises
+        Waits for at most ``timeout_ms``, by default the timeout of the store. Raises
         MetadataUnavailableError, and ConfigurationError or WrongClusterError if the store is not
         the expected one.
         """

@@ -1,4 +1,4 @@
-"""Calls to etcd: choice of the server, time-outs, and the meaning of failures.
+"""Calls to etcd: choice of the server, timeouts, and the meaning of failures.
 
 There is one channel per server; the current server is used until a call to it fails, then the next
 one. A read is repeated until its deadline. A write is sent once, on a connected channel. A failure
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer", bound=Message)
 Stream = grpc.aio.StreamStreamCall[Any, Any]
 
 ATTEMPT_MS_MAX = 1_000
-"""Time-out of one attempt to connect to a server or to read from it, before the next is tried."""
+"""Timeout of one attempt to connect to a server or to read from it, before the next is tried."""
 
 _PAUSE_MS_MIN = 25
 _PAUSE_MS_MAX = 500

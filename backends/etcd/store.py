@@ -3,7 +3,7 @@
 Options: ``tls=yes`` (with the system's certificate authorities), ``tls_ca``, ``tls_cert``,
 ``tls_key`` (PEM files) and ``auth_file`` (a file with one line "user:password").
 
-Session TTLs are rounded up to whole seconds; etcd's minimum is about 1.5 election time-outs.
+Session TTLs are rounded up to whole seconds; etcd's minimum is about 1.5 election timeouts.
 """
 
 import asyncio

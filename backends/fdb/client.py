@@ -108,7 +108,7 @@ class Transactions:
     async def watch(self, keys: Sequence[bytes], deadline: float) -> list[FdbFuture]:
         """Watch keys for changes of their current values. Raises MetadataUnavailableError.
 
-        The transaction has no time-out of its own, since that would end the watches too.
+        The transaction has no timeout of its own, since that would end the watches too.
         """
         if self.is_closed:
             raise ClosedError("the FoundationDB store is closed")
@@ -188,7 +188,7 @@ class Transactions:
     def _begin(self, deadline: float) -> FdbTransaction:
         """Begin a transaction that ends at the deadline even if it is retried.
 
-        ``on_error`` keeps the transaction's time-out and doubles the pauses between attempts.
+        ``on_error`` keeps the transaction's timeout and doubles the pauses between attempts.
         """
         if self.is_closed:
             raise ClosedError("the FoundationDB store is closed")

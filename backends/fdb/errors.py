@@ -63,7 +63,7 @@ def tls_hint(cluster: str, *, has_certificate: bool) -> str:
     """Return what is wrong if a cluster's connection string and this process disagree about TLS.
 
     ``cluster`` is the content of the cluster file. The result is empty if they agree. FoundationDB
-    reports nothing but time-outs in this case.
+    reports nothing but timeouts in this case.
     """
     lines = [line.strip() for line in cluster.splitlines()]
     addresses = ",".join(line for line in lines if line and not line.startswith("#"))

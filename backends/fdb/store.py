@@ -12,7 +12,7 @@ FDB_TLS_CERTIFICATE_FILE and FDB_TLS_KEY_FILE from the environment; FDB_TLS_PASS
 FDB_TLS_VERIFY_PEERS hold in both cases.
 
 Commits write tokens (see ``.commit``) instead of using FoundationDB's automatic idempotency, which
-is experimental in 7.3 and leaves the outcome of a time-out unknown as well.
+is experimental in 7.3 and leaves the outcome of a timeout unknown as well.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
 async def _readable(uri: StoreUri, options: Mapping[str, str], name: str) -> Path | None:
     """Return the file that an option names. Raises ConfigurationError if it cannot be read.
 
-    FoundationDB itself would report a time-out.
+    FoundationDB itself would report a timeout.
     """
     if name not in options:
         return None

@@ -124,7 +124,7 @@ class Database:
                 self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 break
             except sqlite3.OperationalError as error:
-                # The busy time-out does not apply if several processes set the mode of a new file.
+                # The busy timeout does not apply if several processes set the mode of a new file.
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 self._wait_at_most(deadline)

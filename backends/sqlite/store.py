@@ -191,10 +191,10 @@ class SqliteStore(StoreBase):
             raise MetadataUnavailableError(self._late("no result")) from None
 
     def _late(self, what: str) -> str:
-        return f"{self.uri}: {what} within the time-out of {self.timeout_ms} ms"
+        return f"{self.uri}: {what} within the timeout of {self.timeout_ms} ms"
 
     async def _wait_for_job(self, job: "Future[T]") -> T:
-        """Wait for a job for at most 1.5 time-outs, in case the disk hangs."""
+        """Wait for a job for at most 1.5 timeouts, in case the disk hangs."""
         async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
             answer = asyncio.wrap_future(job)
             answer.add_done_callback(_retrieve)

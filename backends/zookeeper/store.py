@@ -65,7 +65,7 @@ SEQUENCE_RAISES_PER_S_MIN = 500
 """Lowest rate at which a sequence number is raised, for the deadline of ``load``."""
 
 CONNECTION_SESSION_MS_MAX = 6_000
-"""Session time-out of the connection for plain calls; bounds the detection of hanging servers."""
+"""Session timeout of the connection for plain calls; bounds the detection of hanging servers."""
 
 _OPTIONS = ("tls_ca", "tls_cert", "tls_key", "auth_file")
 

@@ -224,7 +224,7 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
         is_late = first.overdue_ms > first.policy.purge_grace_ms + _LATE_MS
     for where, store in stores.items() if wanting or late else ():
         if await TaskStore(store.store).auditor() is None:
-            detail += "; no repair process runs, which deletes it: start `rhumbline repair run`"
+            detail += "; no repair process is running to delete it: start `rhumbline repair run`"
             detail += "" if where == "global" else f" in region {where}"
             is_late = True
     if with_archive and not has_cold_store:

@@ -114,7 +114,7 @@ async def migrate(
         )
         if abort:
             await migration.abort()
-            print_message(f"{source} is in use; the copies in {target} are to be ignored")
+            print_message(f"{source} is in use; ignore the copies in {target}")
             return
         outcome = await migration.run()
     _report(outcome, source, target, session.output)

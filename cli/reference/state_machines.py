@@ -28,7 +28,7 @@ _HEAD = """\
 # State machines
 
 Generated from the program; do not edit. Each machine is one table in the code: a state and an event
-determine the next state, and a pair without a row is impossible. If it occurs all the same, the
+determine the next state, and a pair without a row is impossible. If it occurs nevertheless, the
 component raises `InvariantBrokenError`, which carries the machine's last transitions.
 """
 

@@ -22,7 +22,7 @@ Generated from `docs/reference/metadata-stores.json`; do not edit. [Choose a met
 store](../how-to/choose-a-metadata-store.md) says which store suits which deployment.
 
 The results were measured by one client process, with all servers on one machine and with fsync.
-Compare the columns with each other, not with other machines. The load tells how busy the machine
+Compare the columns with each other, not with other machines. The load shows how busy the machine
 was with other work, which raises every latency. To measure again:
 
 ```text

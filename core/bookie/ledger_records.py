@@ -1,11 +1,11 @@
-"""The state of ledgers beside their entries, journaled as state records in the write log.
+"""The state of ledgers apart from their entries, journaled as state records in the write log.
 
 A ledger's record holds its whole state (master key, fence, explicit LAC), so it can be applied any
 number of times. A fence is never removed (rule BKE-11), the key is the first one seen, and the LAC
 never falls, whatever the order of records.
 
-A new log file begins with a snapshot of all state. It is taken in pieces while adds go on: a change
-meanwhile is also in a later record.
+A new log file begins with a snapshot of all state. It is taken in pieces while adds continue: a
+change meanwhile is also in a later record.
 """
 
 import struct

@@ -15,7 +15,7 @@ class BookieState(Enum):
 
     STARTING = "Opens its storage, registers and claims it. Connections are closed at once."
     WRITABLE = "Accepts all adds."
-    READ_ONLY = "Refuses plain adds: little free disk space, or by command."
+    READ_ONLY = "Refuses plain adds: little disk space is free, or an operator ordered it."
     FULL = "Refuses recovery adds too: the disk space that is reserved for them is used up."
     FAILED = "Only serves reads until it is started again."
     CLOSING = "Accepts no adds; adds that it accepted before are written and acknowledged."

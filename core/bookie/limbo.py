@@ -1,6 +1,6 @@
 """Limbo: the state of ledgers for which this bookie may have lost acknowledged data (rule BKE-16).
 
-Limbo begins when a file is missing or has an unreadable region, or when the operating system went
+Limbo begins when a file is missing or has an unreadable part, or when the operating system went
 down and the last group is damaged (an honest disk tore an unacknowledged write; another disk may
 have lost more). While a ledger is in limbo, the entries that are found are served, "never had it"
 becomes "unknown", and plain adds are refused, because a fence may be among the lost records (bugs

@@ -1,8 +1,8 @@
 """The guard of a bookie's starts: it detects an older copy of the storage (rule BKE-25).
 
 ``check`` compares the directory with the record in the metadata store, ``limbo_reason`` adds what
-the replay found, and ``claim`` makes the directory the only current one. Two things tell a copy
-from the same start: the end marker is another file there than the one that the bookie wrote, and
+the replay found, and ``claim`` makes the directory the only current one. Two things reveal a
+copy from the same start: its end marker is another file than the one that the bookie wrote, and
 its log ends before the end that ``record`` writes from time to time.
 """
 

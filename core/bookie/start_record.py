@@ -1,8 +1,8 @@
-"""The record of a bookie's starts in the metadata store, which tells an older copy of its storage.
+"""The record of a bookie's starts in the metadata store, which reveals older copies of its storage.
 
-Each start draws a token and puts it into the identity file and then, by compare-and-set, into this
-record, before the bookie serves anything (rule BKE-25). A directory whose token is not the recorded
-one misses what a later start has acknowledged.
+Each start generates a token and puts it into the identity file and then, by compare-and-set, into
+this record, before the bookie serves anything (rule BKE-25). A directory whose token is not the
+recorded one lacks what a later start has acknowledged.
 """
 
 import json

@@ -88,7 +88,7 @@ class Storage:
         self.sorted: dict[int, SortedFile] = {}
         """Sorted files by number; those with older entries come first."""
         self.damaged_indexes: dict[int, None] = {}
-        """Numbers of the data files whose index files must be built again."""
+        """Numbers of the data files whose index files must be rebuilt."""
         self.data_files: dict[int, DataFile] = {}
         """The data files that do not change, by number, except those with a damaged header."""
         self.on_maintenance_due: Callable[[], None] = lambda: None
@@ -420,7 +420,7 @@ class Storage:
             await self.index_files.remove([number])
 
     async def rebuild_indexes(self, pause: Pause = yield_now) -> None:
-        """Builds the damaged index files again from their data files. One call at a time.
+        """Rebuilds the damaged index files from their data files. One call at a time.
 
         If a data file is damaged too, entries may be lost that nothing names any more, so limbo
         begins. Raises DiskFullError, DiskFailedError; a repeated call continues.

@@ -203,7 +203,7 @@ class Namespace:
     async def truncate(self, name: str, position: Dlsn) -> Dlsn:
         """Hide all records below ``position`` from readers and return the resulting start.
 
-        The start does not move back, so a repeat is safe. ``untruncate`` takes a truncation back
+        The start does not move back, so a repeat is safe. ``untruncate`` undoes a truncation
         until ``purge_grace_ms`` of the policy has passed (rule STR-21). Raises NoSuchStreamError,
         and InvalidArgumentError if the segment of the position does not exist yet.
         """
@@ -326,7 +326,7 @@ class Namespace:
     async def take_over(self, name: str, confirm: ConfirmEnd | None = None) -> None:
         """Take the stream from its writer and complete its segments, without writing a record.
 
-        If the end of a ledger cannot be proven, ``confirm`` is awaited with what was found, and the
+        If the end of a ledger cannot be proven, ``confirm`` is awaited with the findings, and the
         ledger is closed at its provable end with the record that it returns (rule REC-19). Without
         ``confirm`` the call then raises RecoveryIncompleteError, as ``open_writer`` does.
         """

@@ -60,7 +60,7 @@ def is_as_spread(
     """Return whether ``target`` may take the place of a member without bringing copies together.
 
     At each level no write set then has more other members in the domain of ``target`` than in that
-    of the present member. So no write set lies in fewer domains than before (rule PLC-28).
+    of the current member. So no write set lies in fewer domains than before (rule PLC-28).
     """
     e = quorum.ensemble_size
     for start in range(e if e > quorum.write_quorum else 1):

@@ -24,7 +24,7 @@ ENSEMBLE_SIZE_MAX = 64
 class Quorum:
     """The four numbers of a ledger: E bookies, WQ copies, AQ acknowledgements from R regions.
 
-    R, ``min_regions`` here, is called ``min_regions_for_durability`` in the field. Raises
+    R, ``min_regions`` here, is the setting ``min_regions_for_durability``. Raises
     IllegalQuorumError unless 1 <= R <= AQ <= WQ <= E <= ENSEMBLE_SIZE_MAX.
     """
 

@@ -122,9 +122,7 @@ CATALOGUE = (
         "{entry}",
         "Entries that a bookie in limbo lacks and that no other replica provides now.",
     ),
-    Metric(
-        "bookie.damages", MetricType.GAUGE, "{damage}", "Damaged parts of the bookie's files."
-    ),
+    Metric("bookie.damages", MetricType.GAUGE, "{damage}", "Damaged parts of the bookie's files."),
     Metric(
         "bookie.sealed_logs",
         MetricType.GAUGE,

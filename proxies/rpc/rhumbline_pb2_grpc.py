@@ -168,7 +168,7 @@ class RhumblineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UntruncateStream(self, request, context):
-        """Takes a truncation back, as far as the records were not purged. Safe to repeat.
+        """Undoes a truncation, as far as the records were not purged. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -190,7 +190,7 @@ class RhumblineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetHomeRegion(self, request, context):
-        """Sets the region whose write proxies should serve a stream. The present owner keeps the stream
+        """Sets the region whose write proxies should serve a stream. The current owner keeps the stream
         until it releases it, stops or is lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

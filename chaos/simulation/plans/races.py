@@ -3,7 +3,7 @@
 Within a few seconds writers take over from each other, recoveries race with running writers,
 ensembles change and bookies restart, partly by faults that ledger events trigger. ``swarm``
 searches for unexpected combinations; these plans stress the rules of the ledger protocol: delays
-differ between hosts, time-outs are short, and ensembles are small or striped.
+differ between hosts, timeouts are short, and ensembles are small or striped.
 """
 
 from dataclasses import replace

@@ -38,7 +38,7 @@ from .process import PROCESS, SimProcess, in_world
 T = TypeVar("T")
 
 TIMEOUT_MS = 3000
-"""Time-out of one call."""
+"""Timeout of one call."""
 
 LATE_S_MAX = 15.0
 """Maximum delay of a late request; its sender has timed out long before."""

@@ -20,7 +20,7 @@ GAP_BYTES_MAX = 4096
 def run_from(
     first: Location, following: Callable[[int], Location | None], count_max: int, bytes_max: int
 ) -> list[Location]:
-    """Return ``first`` and the locations ``following(1)``, ``following(2)``, ... close behind it.
+    """Return ``first`` and the locations ``following(1)``, ``following(2)``, ... close after it.
 
     The run has at most ``count_max`` entries and ``bytes_max`` bytes. It never crosses files, whose
     positions are far apart.

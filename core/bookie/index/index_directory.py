@@ -1,7 +1,7 @@
 """The directory ``index`` of a bookie: one index file for each data file that does not change.
 
 An index file gets its name when it is durable, by renaming a file with the suffix ``.new``. All of
-them can be built again from the data files, so any of them may be removed while the bookie is down.
+them can be rebuilt from the data files, so any of them may be removed while the bookie is down.
 """
 
 from collections.abc import Container, Iterable
@@ -61,7 +61,7 @@ class IndexDirectory:
         try:
             found = await read_index_file(file, kind, number, self._bookie)
         except RhumblineError:
-            found = None  # it cannot be read, so it is built again
+            found = None  # it cannot be read, so it is rebuilt
         if found is None:
             await file.close()
         return found

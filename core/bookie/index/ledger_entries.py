@@ -37,7 +37,7 @@ class LedgerEntries:
         return not ids or ids[-1] - ids[0] + 1 == len(ids)
 
     def put(self, entry_id: int, position: int, length: int) -> None:
-        """Adds or replaces a row. Appending is fast; an insertion moves the rows behind it."""
+        """Adds or replaces a row. Appending is fast; an insertion moves the rows after it."""
         if entry_id > self.last:
             self.ids.append(entry_id)
             self.positions.append(position)

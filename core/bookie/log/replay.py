@@ -32,7 +32,7 @@ OnGroup = Callable[[int, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A region of a file that was written once and cannot be read."""
+    """A part of a file that was written once and cannot be read."""
 
     number: int
     start: int

@@ -68,7 +68,7 @@ class OpenedFiles:
         return not self.damages and not self.states.limbo.is_active
 
     def add_damage(self, number: int, start: int, end: int, reason: str) -> None:
-        """Records a damaged region, or a missing file (``start`` 0)."""
+        """Records a damaged part of a file, or a missing file (``start`` 0)."""
         self.damages.append(Damage(number, start, end, reason))
 
 
@@ -198,7 +198,7 @@ async def _replay_log(
 
 
 async def _read_seal(file: File, header: FileHeader, scan: FileScan, states: LedgerRecords) -> None:
-    """Applies the seal, which lies behind the end that the next file's header names, if any."""
+    """Applies the seal, which lies after the end that the next file's header names, if any."""
     head = decode_group_header(await file.read(scan.end, GROUP_HEADER_BYTES))
     if head is not None and (head.generation, head.number) == (
         header.generation,

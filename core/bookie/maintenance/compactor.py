@@ -14,7 +14,7 @@ verified copy in another file.
 
 Each entry is parsed once and then handled as part of an array; its bytes are copied together with
 their record header. Memory is limited: the file is sorted slice by slice, and each entry takes 20
-bytes beside the slice. The work pauses about every millisecond (duty_cycle.py).
+bytes in addition to the slice. The work pauses about every millisecond (duty_cycle.py).
 """
 
 from array import array

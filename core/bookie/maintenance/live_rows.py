@@ -1,6 +1,6 @@
 """The live rows of a file: its entries that are not provably garbage, in the order of the file.
 
-An entry is garbage if its ledger was deleted, or if a later copy of it stands in the same file.
+An entry is garbage if its ledger was deleted, or if the same file holds a later copy of it.
 Both follow from verified bytes. The index is not asked: what it does not name may exist all the
 same.
 """

@@ -104,7 +104,7 @@ class Maintenance:
             )
 
     async def _write_indexes(self) -> None:
-        """Writes the index files of newly sealed logs, and builds damaged ones again."""
+        """Writes the index files of newly sealed logs, and rebuilds damaged ones."""
         storage = self._storage
         self._indexing.begin()
         if storage.index.sealed_tiers:

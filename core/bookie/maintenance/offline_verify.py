@@ -130,7 +130,7 @@ async def _verify_index(
 ) -> bool:
     """Compares an index file with its data file; returns False if there is no index file.
 
-    A missing index file is not damage: a start builds it again, as it does with a damaged one.
+    A missing index file is not damage: a start rebuilds it, as it does with a damaged one.
     """
     if number not in await directory.numbers():
         return False
@@ -203,7 +203,7 @@ def _summary(
 async def dump_storage(disk: Disk, on_entry: Callable[[StoredEntry], None]) -> list[Damage]:
     """Calls ``on_entry`` for every entry in the files, in file order, including replaced ones.
 
-    Returns the unreadable regions, including an unfinished end. Raises ForeignDataError,
+    Returns the unreadable parts, including an unfinished end. Raises ForeignDataError,
     CorruptionError (damaged identity), DiskFailedError.
     """
     await read_identity(disk)

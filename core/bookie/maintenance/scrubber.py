@@ -1,12 +1,12 @@
 """The scrubber: a slow scan of all sealed files that verifies and repairs them (rule BKE-23).
 
 Index files are verified too. One that is damaged or missing is reported to the storage, which
-builds it again from its data file.
+rebuilds it from its data file.
 
-For a damaged region, the scrubber finds the entries that the index locates in it. Entries that are
+For a damaged part, the scrubber finds the entries that the index locates in it. Entries that are
 still readable one by one are written to the log again. The others are fetched from a replica (by
 ``fetch``, which verifies them), written to the log and read back. Then nothing needs the damaged
-region any more. Until then, reads of an unreadable entry fail with "unknown".
+part any more. Until then, reads of an unreadable entry fail with "unknown".
 """
 
 import asyncio
@@ -147,14 +147,14 @@ class Scrubber:
         return True
 
     async def _rows_in(self, number: int, damages: list[Damage]) -> list[IndexedEntry]:
-        """Return the rows of a file that lie in the damaged regions."""
+        """Return the rows of a file that lie in the damaged parts."""
         index = self._storage.index
         file, tier = index.files.get(number), index.sealed_tiers.get(number)
         if file is not None:
             try:
                 columns = await file.columns()
             except RhumblineError:
-                return []  # the index file is built again; the next scrub retries
+                return []  # the index file is rebuilt; the next scrub retries
         else:
             columns = [] if tier is None else list(tier.columns())
         found: list[IndexedEntry] = []

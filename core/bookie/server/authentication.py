@@ -1,4 +1,4 @@
-"""The AUTH handshake: a Rhumbline client names the bookie id that it wants (rule BKE-5)."""
+"""The AUTH handshake: a Rhumbline client names the bookie id that it expects (rule BKE-5)."""
 
 from typing import NamedTuple
 

@@ -47,7 +47,7 @@ class BatchReading:
     """A read of consecutive entries, up to a missing one, a full response, or ``_BATCH_MS_MAX``.
 
     Without the time limit, a client with a shorter timeout would close the connection and repeat
-    the same request for ever.
+    the same request forever.
     """
 
     __slots__ = ("op", "service")

@@ -1,6 +1,6 @@
 """Limits on partial frames: their bytes over all connections, and the time to complete a frame.
 
-A peer that sends the beginning of a frame and then nothing would occupy memory for ever. A slow
+A peer that sends the beginning of a frame and then nothing would occupy memory forever. A slow
 peer is accepted as long as each of its frames is complete in time.
 """
 

@@ -7,7 +7,7 @@ own number.
 
 Invariants:
 
-1. Every accepted request completes exactly once: by the bookie's response, by a time-out, or by the
+1. Every accepted request completes exactly once: by the bookie's response, by a timeout, or by the
    loss of the connection (then as unavailable). It never completes inside the call that sent it.
 2. Pending bytes and requests are bounded. Requests above the bound are refused.
 3. One timer per connection checks for requests that timed out. None runs while it is idle.
@@ -46,7 +46,7 @@ _KEY = struct.Struct(">qq")
 _LARGE_BYTES_MIN = 128 << 10
 """Frames of at least this size are received in place. For smaller ones a copy costs less."""
 _LATE_MAX = 10_000  # adds that one tick times out at most
-_TICKS = 4  # timer ticks per request time-out
+_TICKS = 4  # timer ticks per request timeout
 _LIFETIME = _TICKS + 1  # ticks until a request times out: it is sent between two ticks
 _HANDSHAKE, _READY, _LOST = ConnectionState.HANDSHAKE, ConnectionState.READY, ConnectionState.LOST
 
@@ -187,7 +187,7 @@ class BookieConnection:
     ) -> bool:
         """Sends a v3 request under the next number; returns False if there is no room.
 
-        ``extra_ms`` is added to the request time-out (the time-out of a long poll). The error
+        ``extra_ms`` is added to the request timeout (the timeout of a long poll). The error
         passed to ``on_response`` comes from the transport only; the caller evaluates the status in
         the response.
         """
@@ -447,7 +447,7 @@ class BookieConnection:
         self._epoch += 1
         late = self._take_late()
         if late and self._epoch - self._received_epoch > _TICKS:
-            # Nothing was received for a whole time-out: a dead peer, or a path that drops packets.
+            # Nothing was received for a whole timeout: a dead peer, or a path that drops packets.
             self.fail(BookieUnavailableError(f"{self.bookie} is silent"))
         error = DeadlineExceededError(f"{self.bookie} did not respond in time")
         for pending in late:

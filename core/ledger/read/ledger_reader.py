@@ -256,7 +256,7 @@ class LedgerReader:
     async def wait(self, beyond: int, timeout_ms: int) -> list[Entry]:
         """Waits until an entry above ``beyond`` is confirmed.
 
-        Returns entries from ``beyond + 1`` on. Returns [] at the time-out, or if the ledger is
+        Returns entries from ``beyond + 1`` on. Returns [] at the timeout, or if the ledger is
         closed (``is_closed``) and ends at or before ``beyond``. Raises like ``read``.
         """
         loop = asyncio.get_running_loop()

@@ -21,7 +21,7 @@ from ..read_policy import ReadKind, ReplicaChoice
 from .speculative_request import ReplicaSequence
 
 POLL_MS = 10_000
-"""Time-out of one poll at a bookie, in milliseconds."""
+"""Timeout of one poll at a bookie, in milliseconds."""
 
 _PAUSE_MS_MIN = 20  # pauses after polls that ended early without a higher LAC
 _PAUSE_MS_MAX = 500

@@ -10,7 +10,7 @@ from ...runtime.tasks import Tasks, wait_until_done
 WAIT_MS_MAX = 500
 """Longest wait of ledger reads for one refresh, in milliseconds.
 
-It is longer than a round trip between continents, and far shorter than the time-outs of a metadata
+It is longer than a round trip between continents, and far shorter than the timeouts of a metadata
 store that is unavailable.
 """
 

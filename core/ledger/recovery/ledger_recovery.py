@@ -67,9 +67,9 @@ async def recover_ledger(
     password, IllegalQuorumError if ``min_regions`` is below 1, and at the deadline
     RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
 
-    ``confirm``: for operators only (rule REC-19). If the end cannot be proven, it is awaited with
-    what was found, and the ledger is closed at the provable end with the record that it returns. It
-    raises to give up, and may be called again with other findings.
+    ``confirm``: for operators only (rule REC-19). If the end cannot be proven, it is called with
+    the findings and awaited, and the ledger is closed at the provable end with the record that
+    it returns. It raises to give up, and may be called again with other findings.
     """
     now = asyncio.get_running_loop().time
     state = RecoveryState(ledger_id, may_ask=confirm is not None, now=now)

@@ -264,8 +264,8 @@ class EnsembleChanger:
     ) -> tuple[BookieId, ...]:
         """Returns an ensemble without the slow bookie that is otherwise at least as good.
 
-        The other bookie is nearer now than the slow one is slow, since a path may be slow instead
-        of the bookie. Raises NotEnoughBookiesError if there is none.
+        The other bookie must respond much faster now than the slow one, since a path may be slow
+        instead of the bookie. Raises NotEnoughBookiesError if there is none.
         """
         view = self._state.view
         fast = self._context.fast(candidates)

@@ -257,7 +257,7 @@ class LedgerWriter:
     # --- responses ------------------------------------------------------------------------------
 
     def on_added(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
-        """Takes a response, a time-out or a lost connection. Called once per send."""
+        """Takes a response, a timeout or a lost connection. Called once per send."""
         if op.trace is not None:
             op.trace.on_response(replica, error)
         if replica.last_entry_id is not None:

@@ -122,7 +122,7 @@ class ReplicaHealth:
         return True
 
     def start_timer(self) -> None:
-        """Starts the timer for probes and the quorum time-out, unless it runs."""
+        """Starts the timer for probes and the quorum timeout, unless it runs."""
         if self._timer is None and self._state.failure is None:
             self._timer = self._loop.call_later(self._probe_backoff.next_s(), self._on_timer)
 

@@ -27,7 +27,7 @@ class WriterEvent(Enum):
     """The events in the life of a ledger writer."""
 
     CHANGE = "bookies should be replaced, or another R was requested"
-    FREEZE = "the change begins behind the LAC, which must not move until it is decided"
+    FREEZE = "the change begins after the LAC, which must not move until it is decided"
     INSTALL = "the stored metadata was adopted: this change, or one made by another process"
     THAW = "the compare-and-set is decided"
     SETTLE = "no change is wanted any more"

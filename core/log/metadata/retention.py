@@ -1,6 +1,6 @@
 """Retention: truncates old segments, purges them later, and deletes archived ledgers.
 
-Truncation hides records from readers immediately, and can be taken back until the purge begins.
+Truncation hides records from readers immediately, and can be undone until the purge begins.
 Purging deletes the ledgers after a grace period. The order of a purge makes every crash harmless,
 keeps an untruncation from reaching into it, and gives readers a typed error (rule STR-21):
 
@@ -136,9 +136,9 @@ class Retention:
     async def _start_by_age(
         self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
     ) -> Dlsn:
-        """Return the position behind the segments that are too old; FIRST_DLSN if there is none.
+        """Return the position after the segments that are too old; FIRST_DLSN if there is none.
 
-        Without such a segment the result is not the present start: a truncation that is taken back
+        Without such a segment the result is not the current start: a truncation that is undone
         while this pass runs must not be repeated by it.
         """
         wanted = FIRST_DLSN
@@ -232,7 +232,7 @@ class Retention:
     async def _begin_purge(
         self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
     ) -> StreamRecord:
-        """Move ``purging_lssn`` behind marked segments whose grace period has ended."""
+        """Move ``purging_lssn`` past marked segments whose grace period has ended."""
         grace_ms = policy.purge_grace_ms
         if record.oldest.lssn >= record.marked_lssn or not record.has_grace_ended(now_ms, grace_ms):
             return record

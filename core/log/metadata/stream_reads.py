@@ -1,7 +1,7 @@
 """Reads the metadata of streams; it has no method that changes anything.
 
 Readers of streams use it with ``stale_ok``: they may then see old metadata (rules STR-28 and
-STR-30). Whoever concludes something from what is missing, or from the end of a stream, reads it
+STR-30). Callers that conclude anything from what is missing, or from the end of a stream, read it
 again through ``confirmed``.
 """
 
