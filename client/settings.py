@@ -89,7 +89,7 @@ class ServeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """Export of metrics and traces by OpenTelemetry. Requires rhumbline[otel]."""
+    """Export of metrics and traces through OpenTelemetry. Requires rhumbline[otel]."""
 
     otlp_endpoint: str = setting(
         "",
