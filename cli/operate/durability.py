@@ -1,20 +1,37 @@
-"""``rhumbline durability``: the live data that the loss of regions would put at risk."""
+"""``rhumbline durability``: the live copies of all data, and what one more failure would do."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from ...client.units import show_bytes
-from ...core.metadata.bookie_directory import BookieDirectory
+from ...client.units import show_bytes, show_count
 from ...core.metadata.ledger_store import LedgerStore
-from ...core.protocol.errors import InvalidArgumentError
-from ...regions.durability import Exposure, exposures
+from ...regions.durability.cluster_survey import read_cluster, read_index
+from ...regions.durability.copy_states import ClusterCopies
+from ...regions.durability.crowded_entries import CrowdedEntries
+from ...regions.durability.judgement import CopyVerdict
+from ...regions.durability.ledger_index import LedgerIndex
+from ...regions.durability.losses import lost_bookies
+from ...regions.durability.report import (
+    CLOSED,
+    OPEN,
+    DurabilityReport,
+    StreamDurability,
+    as_document,
+    tally,
+)
+from ...regions.steered_directory import SteeredDirectory
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import print_rows
+from ..output import print_record, print_rows
 
-_STREAMS_SHOWN = 20
+_CAUSES_SHOWN = 5
+_WITHOUT_COPY = (CopyVerdict.UNAVAILABLE, CopyVerdict.LOST)
+
+WhatIf = tuple[tuple[str, ...], DurabilityReport]
+"""What is lost, and what holds then."""
 
 
 @click.command()
@@ -22,68 +39,197 @@ _STREAMS_SHOWN = 20
     "--lose",
     "lost",
     multiple=True,
-    help="Region to lose; repeat it for several regions lost at once.",
+    metavar="WHAT",
+    help="What if this is lost for good: a region, or zone:Z, rack:R, host:H or bookie:B. Repeat "
+    "it for several losses at once.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 3 if any data is at risk.")
+@click.option("--streams", "with_streams", is_flag=True, help="Also list every stream.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with 3 if acknowledged data is at risk now, or if the loss may lose some.",
+)
 @session_options
 @runs
-async def durability(session: CommandSession, lost: tuple[str, ...], strict: bool) -> None:
-    """Show the data that the loss of a region puts at risk, from the metadata of all ledgers.
+async def durability(
+    session: CommandSession, lost: tuple[str, ...], with_streams: bool, strict: bool
+) -> None:
+    """Show the live copies of all ledgers, and what one more failure would do to them.
 
-    Without --lose, each region is evaluated separately. The last columns count the entries whose
-    copies lie in fewer zones, racks or hosts than they could, and all entries by the R
-    (min_regions_for_durability) under which they were written, as their ledgers record it.
+    Copies count if their bookies are registered and not in limbo. Ledgers that are being written
+    are included. Without --lose, the loss of each region is evaluated separately.
     """
     async with cluster_store(session) as store:
-        directory, ledgers = BookieDirectory(store), LedgerStore(store)
-        known = sorted(
-            {
-                region
-                for bookie in await directory.all_known()
-                if (region := await directory.region_of(bookie)) is not None
-            }
-        )
-        unknown = [name for name in lost if name not in known]
-        if unknown:
-            regions = ", ".join(known) or "none"
-            raise InvalidArgumentError(
-                f"no bookie is in region {unknown[0]}; the regions are: {regions}"
+        directory = SteeredDirectory(store)
+        try:
+            index = await read_index(LedgerStore(store))
+            cluster = await read_cluster(directory, index.bookies())
+            crowded = CrowdedEntries(await directory.snapshot())
+        finally:
+            directory.close()
+    for group in index.groups():
+        crowded.add(group)
+    now = tally(index, cluster, every_stream=with_streams)
+    what_if = [
+        (names, _after(index, cluster, names))
+        for names in ([lost] if lost else [(name,) for name in _regions(cluster)])
+    ]
+    if session.output == "json":
+        print_record(_document(now, what_if, crowded.counts, with_streams), session.output)
+    else:
+        _print_tables(now, what_if, crowded.counts, with_streams)
+    reasons = faults(now, what_if)
+    if strict and reasons:
+        raise UnsafeError("; ".join(reasons))
+
+
+def faults(now: DurabilityReport, what_if: Sequence[WhatIf]) -> list[str]:
+    """Return why the data is not safe, now or after the losses; empty if it is safe."""
+    found = []
+    if now.ledgers_unreadable:
+        damaged = show_count(now.ledgers_unreadable, "ledger")
+        found.append(f"nothing is known about {damaged} with damaged metadata")
+    if now.ledgers_at_risk():
+        counts = [
+            f"{number} {verdict.key.replace('_', ' ')}"
+            for verdict in CopyVerdict
+            if verdict.is_at_risk and (number := now.ledgers_with([verdict]))
+        ]
+        at_risk = show_count(now.ledgers_at_risk(), "ledger")
+        text = f"{at_risk} ({now.ledgers_at_risk(OPEN)} open) at risk now: {', '.join(counts)}"
+        causes = sorted(now.causes.items(), key=lambda item: -item[1][1])
+        shown = [f"{bookie} is {state.value}" for bookie, (state, _) in causes[:_CAUSES_SHOWN]]
+        more = len(causes) - len(shown)
+        found.append(text + "".join(f", {one}" for one in shown) + (f", {more} more" * (more > 0)))
+    for names, report in what_if:
+        if _losses(report) != _losses(now):
+            ledgers = show_count(report.ledgers_that_may_lose(), "ledger")
+            gone = report.ledgers_with(_WITHOUT_COPY)
+            found.append(
+                f"the loss of {', '.join(names)} may lose entries of {ledgers}, "
+                f"{gone} of which would have no live copy"
             )
-        sets = [lost] if lost else [(name,) for name in known]
-        found = list(zip(sets, await exposures(ledgers, directory, sets), strict=True))
-        directory.close()
-    rows = [_row(names, exposure, session.output) for names, exposure in found]
-    print_rows(rows, session.output, empty="no region is known")
-    if strict and any(
-        exposure.ledgers_at_risk or exposure.ledgers_unreadable for _, exposure in found
-    ):
-        raise UnsafeError(
-            "the loss of these regions would lose acknowledged entries or make them unreadable"
-        )
+    return found
 
 
-def _row(lost: tuple[str, ...], found: Exposure, output: str) -> dict[str, Any]:
-    streams = list(found.streams_at_risk)
-    row: dict[str, Any] = {
-        "lost": list(lost),
-        "streams_at_risk": len(streams),
-        "ledgers_at_risk": found.ledgers_at_risk,
-        "ledgers_unreadable": found.ledgers_unreadable,
-        "entries_at_risk": found.entries_at_risk,
-        "entries_lost": found.entries_lost,
-        "ends_undecidable": found.ledgers_undecidable,
-        "bytes_at_risk": found.bytes_at_risk,
-        "entries_crowded": dict(found.entries_crowded),
-        "entries_by_r": {f"R={r}": found.entries_by_r[r] for r in sorted(found.entries_by_r)},
+def _losses(report: DurabilityReport) -> tuple[int, int]:
+    return report.ledgers_that_may_lose(), report.ledgers_with(_WITHOUT_COPY)
+
+
+def _regions(cluster: ClusterCopies) -> list[str]:
+    return sorted({str(m.path[0]) for m in cluster.members.values() if m.path[0] is not None})
+
+
+def _after(index: LedgerIndex, cluster: ClusterCopies, names: Sequence[str]) -> DurabilityReport:
+    lost = frozenset(bookie for name in names for bookie in lost_bookies(cluster, name))
+    return tally(index, cluster.without(lost))
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _document(
+    now: DurabilityReport,
+    what_if: Sequence[WhatIf],
+    crowded: Mapping[str, int],
+    with_streams: bool,
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "now": {
+            **as_document(now),
+            "bookies": {state.value: number for state, number in now.bookies.items()},
+            "streams_at_risk": now.streams_at_risk(),
+            "causes": [
+                {"bookie": bookie, "state": state.value, "ledgers": number}
+                for bookie, (state, number) in now.causes.items()
+            ],
+            "entries_crowded": dict(crowded),
+            "entries_by_r": {str(r): now.entries_by_r[r] for r in sorted(now.entries_by_r)},
+        },
+        "what_if": [
+            {
+                "lost": list(names),
+                **as_document(report),
+                "streams_that_may_lose": report.streams_that_may_lose(),
+            }
+            for names, report in what_if
+        ],
     }
-    if output == "json":
-        totals = {
-            "streams": len(found.streams),
-            "ledgers": found.ledgers,
-            "entries": found.entries,
+    if with_streams:
+        document["streams"] = [
+            {"stream": name, **_stream(now.streams[name])} for name in sorted(now.streams)
+        ]
+    return document
+
+
+def _stream(stream: StreamDurability) -> dict[str, Any]:
+    return {
+        "verdict": stream.worst.key,
+        "ledgers": stream.ledgers,
+        "ledgers_at_risk": stream.at_risk,
+        "one_bookie_from_loss": stream.one_bookie_from_loss,
+        "writes_blocked": stream.is_blocked,
+        "one_bookie_from_blocking": stream.is_one_bookie_from_blocking,
+    }
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _print_tables(
+    now: DurabilityReport,
+    what_if: Sequence[WhatIf],
+    crowded: Mapping[str, int],
+    with_streams: bool,
+) -> None:
+    states = [f"{number} {state.value}" for state, number in now.bookies.items() if number]
+    click.echo(f"bookies: {', '.join(states) or 'none'}")
+    rows = [
+        {"ledgers": state, "all": now.ledgers_with(CopyVerdict, state)}
+        | {verdict.key.replace("_", " "): number for verdict, number in now.ledgers[state].items()}
+        | {"blocked": now.writes_blocked if state == OPEN else 0}
+        for state in (OPEN, CLOSED)
+    ]
+    print_rows(rows, "table", empty="")
+    click.echo("\n".join(faults(now, ()) or ["nothing is at risk now"]))
+    spread = {f"R={r}": now.entries_by_r[r] for r in sorted(now.entries_by_r)}
+    shown = ", ".join(f"{name}: {number}" for name, number in spread.items()) or "none"
+    click.echo(f"entries by R: {shown}")
+    if any(crowded.values()):
+        levels = ", ".join(f"{level}: {number}" for level, number in crowded.items() if number)
+        click.echo(f"entries with copies that could be spread better, by level: {levels}")
+    click.echo()
+    failures = [
+        {
+            "one failure of a": level,
+            "takes the last copies of": sum(now.one_failure_from_loss[level].values()),
+            "of which open": now.one_failure_from_loss[level][OPEN],
+            "blocks writes of": now.one_failure_from_blocking[level],
         }
-        return row | {"of": totals, "streams_named": streams[:_STREAMS_SHOWN]}
-    return {key.replace("_", " "): value for key, value in row.items()} | {
-        "bytes at risk": show_bytes(found.bytes_at_risk),
-        "of entries": found.entries,
+        for level in now.levels
+    ]
+    print_rows(failures, "table", empty="")
+    click.echo()
+    print_rows([_what_if_row(*one) for one in what_if], "table", empty="no region is known")
+    if with_streams:
+        click.echo()
+        streams = [
+            {"stream": name}
+            | {key.replace("_", " "): value for key, value in _stream(now.streams[name]).items()}
+            for name in sorted(now.streams)
+        ]
+        print_rows(streams, "table", empty="no stream has a ledger")
+
+
+def _what_if_row(names: tuple[str, ...], report: DurabilityReport) -> dict[str, Any]:
+    lost = [verdict for verdict in CopyVerdict if verdict.may_lose]
+    return {
+        "after losing": list(names),
+        "ledgers that may lose": report.ledgers_that_may_lose(),
+        "entries": report.entries_that_may_be_lost(),
+        "without copy": report.entries_without_copy(),
+        "bytes": show_bytes(sum(report.bytes[verdict] for verdict in lost)),
+        "ends undecidable": report.ends_undecidable,
+        "writes blocked": report.writes_blocked,
+        "streams": len(report.streams_that_may_lose()),
     }

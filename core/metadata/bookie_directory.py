@@ -365,7 +365,10 @@ class BookieDirectory:
         because no client can connect to it. Its region is the recorded one, not the one in the
         registration.
         """
-        bookies = await self.writable()
+        return await self.locations(await self.writable())
+
+    async def locations(self, bookies: Sequence[BookieId]) -> list[BookieInfo]:
+        """Return the registered ones among ``bookies`` as placement sees them, in their order."""
         found: list[BookieInfo] = []
         for start in range(0, len(bookies), _READS_AT_ONCE):
             works = [self._info(bookie) for bookie in bookies[start : start + _READS_AT_ONCE]]
@@ -464,6 +467,15 @@ class BookieDirectory:
     async def read_start(self, bookie: BookieId) -> Value | None:
         """Return the record of the bookie's starts; None before the first one."""
         return await idempotent_writes.read_if_exists(self._store, self._paths.start(bookie))
+
+    async def read_starts(self, bookies: Sequence[BookieId]) -> dict[BookieId, Value]:
+        """Return the records of the starts of these bookies, without those that have none."""
+        found: dict[BookieId, Value] = {}
+        for start in range(0, len(bookies), _READS_AT_ONCE):
+            some = bookies[start : start + _READS_AT_ONCE]
+            values = await self._store.get_all([self._paths.start(bookie) for bookie in some])
+            found |= {b: value for b, value in zip(some, values, strict=True) if value is not None}
+        return found
 
     async def write_start(self, bookie: BookieId, data: bytes, expect: Version | None) -> Version:
         """Replace the record of the bookie's starts, or create it if ``expect`` is None.

@@ -284,13 +284,65 @@ CATALOGUE = (
         "repair.entries_at_risk.{region}",
         MetricType.GAUGE,
         "{entry}",
-        "Entries that the loss of the region would destroy or make unreadable.",
+        "Entries of which no live copy is certain to be left if the region is lost now.",
     ),
     Metric(
         "repair.streams_at_risk.{region}",
         MetricType.GAUGE,
         "{stream}",
-        "Streams with entries at risk in the region.",
+        "Streams with such entries.",
+    ),
+    Metric(
+        "repair.durability.known",
+        MetricType.GAUGE,
+        "1",
+        "1 if the durability is known: the process audits, and neither the ledgers nor the "
+        "bookies' states that it has read are old. Otherwise the other durability metrics are "
+        "absent.",
+    ),
+    Metric(
+        "repair.durability.age",
+        MetricType.GAUGE,
+        "s",
+        "Time since all ledgers, or the states of the bookies, were read, whichever is longer ago.",
+    ),
+    Metric(
+        "repair.durability.ledgers.{verdict}.{state}",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Ledgers by the verdict on their copies (whole, reduced, at_risk, doubtful, unavailable, "
+        "lost) and by state (open, closed).",
+    ),
+    Metric(
+        "repair.durability.one_failure_from_loss.{level}.{state}",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Ledgers with entries whose live copies all lie in one bookie, host, rack, zone or region.",
+    ),
+    Metric(
+        "repair.durability.one_failure_from_blocking.{level}",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Open ledgers that the failure of one bookie, host, rack, zone or region would make "
+        "unwritable.",
+    ),
+    Metric(
+        "repair.durability.writes_blocked",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Open ledgers that cannot be written now, with any bookies that are up.",
+    ),
+    Metric(
+        "repair.durability.streams_at_risk",
+        MetricType.GAUGE,
+        "{stream}",
+        "Streams with a ledger that is at risk, doubtful, unavailable or lost.",
+    ),
+    Metric(
+        "repair.durability.bookies.{state}",
+        MetricType.GAUGE,
+        "{bookie}",
+        "Bookies by the state of their copies: up, draining, limbo, down, lost, decommissioned.",
     ),
     Metric("repair.mended.ledgers", MetricType.COUNTER, "{ledger}", "Ledgers repaired."),
     Metric(

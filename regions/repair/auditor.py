@@ -8,7 +8,7 @@ whole entry lists of its bookies, never by first and last entry alone.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...core.ledger.client import LedgerClient
 from ...core.log.metadata.ledger_policies import LedgerPolicies
@@ -23,7 +23,7 @@ from ...core.runtime.metadata_store import Version
 from ...core.runtime.runtime import Runtime
 from ...placement.ensemble_improvement import indices_to_move
 from ...placement.spread.spread_improvement import move_to_spread
-from ..durability import Exposure, ExposureTally, views_of
+from ..durability.monitor import DurabilityMonitor
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
@@ -55,8 +55,6 @@ class AuditCounts:
     last_unreadable: str = ""
     fragile: int = 0
     """Fragments in which one bookie is in every set that can acknowledge."""
-    at_risk: dict[str, Exposure] = field(default_factory=dict)
-    """Data that would not be safe if the region were lost, by region."""
 
 
 class Auditor:
@@ -71,10 +69,12 @@ class Auditor:
         tasks: TaskStore,
         orphans: OrphanLedgers,
         policies: LedgerPolicies,
+        durability: DurabilityMonitor,
         *,
         config: RepairConfig,
     ) -> None:
         self.counts = AuditCounts()
+        self._durability = durability
         self._runtime = runtime
         self._client = client
         self._ledgers = ledgers
@@ -106,9 +106,7 @@ class Auditor:
             tasks_added=self.counts.tasks_added,
             lists_compared=self.counts.lists_compared,
         )
-        known = [*liveness.candidates, *liveness.present.values()]
-        regions = sorted({info.region for info in known if info.region is not None})
-        tallies = [ExposureTally([region]) for region in regions]
+        self._durability.begin_scan()
 
         def on_unreadable(error: CorruptionError) -> None:
             counts.unreadable += 1
@@ -116,9 +114,10 @@ class Auditor:
 
         async for metadata, version in all_ledgers(self._ledgers, on_unreadable):
             monitor.note_members(metadata.bookies(), liveness)
-            await self._audit_ledger(metadata, version, liveness, counts, tallies)
-        counts.at_risk = {tally.lost[0]: tally.found for tally in tallies}
+            await self._audit_ledger(metadata, version, liveness, counts)
         self.counts = counts
+        self._durability.end_scan(counts.unreadable)
+        await self._durability.refresh(liveness.lost)
 
     def _expire_verified(self, liveness: Liveness) -> None:
         """Forget the complete ledgers of bookies that came back, since they may lack entries."""
@@ -152,13 +151,11 @@ class Auditor:
         version: Version,
         liveness: Liveness,
         counts: AuditCounts,
-        tallies: list[ExposureTally],
     ) -> None:
         if await self._orphans.remove(metadata):
             return
-        views = await views_of(metadata, self._directory)
-        for tally in tallies:
-            tally.add(metadata, views)
+        self._durability.note(metadata, version)
+        views = await self._views_of(metadata)
         counts.ledgers += 1
         counts.region_violations += sum(1 for view in views if not view.is_legal())
         counts.fragile += sum(1 for view in views if view.is_legal() and view.is_fragile())
@@ -174,6 +171,14 @@ class Auditor:
             counts.tasks_added += is_new
             if is_new:
                 _LOG.info("repair needed", ledger=metadata.ledger_id, reason=reason)
+
+    async def _views_of(self, metadata: LedgerMetadata) -> list[QuorumView]:
+        """Return the quorum view of each fragment. Raises MetadataUnavailableError."""
+        views = []
+        for fragment in metadata.fragments:
+            regions = [await self._directory.region_of(bookie) for bookie in fragment.bookies]
+            views.append(QuorumView(metadata.quorum_at(fragment.first_entry_id), regions))
+        return views
 
     # --- checks --------------------------------------------------------------------------------
 

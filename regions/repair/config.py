@@ -57,6 +57,19 @@ class RepairConfig:
         "Maximum pause, before jitter, before a retry of a ledger whose repair is stuck.",
         low=1,
     )
+    durability_interval_ms: int = setting(
+        10_000,
+        "Interval at which the auditing process reads the states of the bookies and computes the "
+        "durability metrics again. It also does so soon after a bookie registered, disappeared or "
+        "changed state.",
+        low=1,
+    )
+    durability_stale_after_ms: int = setting(
+        300_000,
+        "Age of the last complete audit, or of the last reading of the bookies' states, at which "
+        "the durability metrics become unknown. Raise it if an audit takes minutes.",
+        low=1,
+    )
     retention_interval_ms: int = setting(
         60_000,
         "Interval between passes of retention over all streams, in the auditing process: "

@@ -10,7 +10,7 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import in_regions
 from ...core.protocol.quorum import Quorum
 from ...placement.layouts import best_layouts
-from ..durability import entry_counts
+from ..durability.ledger_layout import entry_counts
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
 from .entry_ranges import estimate_bytes

@@ -5,7 +5,7 @@ process ends, the others take over its role and its tasks.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from ...core.ledger.client import LedgerClient
 from ...core.log.metadata.ledger_policies import LedgerPolicies
 from ...core.log.namespace import Namespace
 from ...core.metadata.ledger_store import LedgerStore
+from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
 from ...core.protocol.placement import PlacementPolicy
 from ...core.runtime.event_log import EventLog, LogLimit
@@ -22,6 +23,7 @@ from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
+from ..durability.monitor import DurabilityMonitor
 from ..rebalance.order_store import OrderStore
 from ..rebalance.round import RebalanceParts
 from ..rebalance.runner import RebalanceRunner
@@ -83,6 +85,11 @@ class RepairService:
         ledgers = LedgerStore(store)
         self._liveness_monitor = LivenessMonitor(directory, self.config.lost_after_ms)
         self._orphans = OrphanLedgers(store, client)
+        self._durability = DurabilityMonitor(
+            directory,
+            interval_ms=self.config.durability_interval_ms,
+            stale_after_ms=self.config.durability_stale_after_ms,
+        )
         self._auditor = Auditor(
             runtime,
             client,
@@ -91,6 +98,7 @@ class RepairService:
             self.tasks,
             self._orphans,
             LedgerPolicies(store),
+            self._durability,
             config=self.config,
         )
         self._repairer = LedgerRepairer(
@@ -131,6 +139,7 @@ class RepairService:
     def statistics(self) -> dict[str, Any]:
         """Return counters for metrics."""
         counts = self._auditor.counts
+        entries_at_risk, streams_at_risk = self._durability.region_losses()
         return {
             "auditor": self.is_auditor,
             "working": self.is_working,
@@ -142,8 +151,9 @@ class RepairService:
             "unreadable_ledgers": counts.unreadable,
             "unreferenced_removed": self._orphans.removed_count,
             "fragile_fragments": counts.fragile,
-            "entries_at_risk": {r: e.entries_at_risk for r, e in counts.at_risk.items()},
-            "streams_at_risk": {r: len(e.streams_at_risk) for r, e in counts.at_risk.items()},
+            "entries_at_risk": entries_at_risk,
+            "streams_at_risk": streams_at_risk,
+            "durability": self._durability.statistics(),
             "mended": asdict(self._repairer.counts),
             "rebalance": self._rebalance.statistics(),
             "retention": self._retention.statistics(),
@@ -167,6 +177,9 @@ class RepairService:
             owner = f"repair-{self._runtime.random_bytes(8).hex()}"
             try:
                 session_tasks.spawn(self._audit(session, owner), "audit")
+                session_tasks.spawn(
+                    self._durability.run(lambda: self.is_auditor, self._given_up), "durability"
+                )
                 session_tasks.spawn(
                     self._rebalance.run(session, owner, lambda: self.is_auditor), "rebalance"
                 )
@@ -202,7 +215,12 @@ class RepairService:
             _LOG.info("auditor elected", owner=owner)
         elif self.is_auditor and not is_auditor:
             _LOG.info("auditor role ended", owner=owner)
+            self._durability.forget()
         self.is_auditor = is_auditor
+
+    async def _given_up(self) -> Mapping[BookieId, None]:
+        """Return the bookies that count as lost now (rule RPR-4)."""
+        return (await self._liveness_monitor.snapshot()).lost
 
     async def _audit(self, session: Session, owner: str) -> None:
         watches = [

@@ -8,7 +8,9 @@ from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.regions.durability import Exposure, exposures
+from rhumbline.regions.durability.cluster_survey import read_cluster, read_index
+from rhumbline.regions.durability.losses import lost_bookies
+from rhumbline.regions.durability.report import DurabilityReport, tally
 from rhumbline.regions.repair.entry_ranges import settled_ranges
 from rhumbline.regions.repair.progress import RemainingCopies, count_remaining
 from rhumbline.regions.repair.task_store import TaskStore
@@ -143,25 +145,34 @@ def test_exposure_counts_entries_at_risk_by_region() -> None:
     async def script(run: RegionRun) -> None:
         await run.acks(200, 30)
         await asyncio.sleep(5)
-        found: list[Exposure] = []
+        found: list[DurabilityReport] = []
 
         async def ask(host: object) -> None:
             async with run.cluster.client(run.operator) as client:
-                losses = [["east"], ["east", "north"], ["east", "north", "west"]]
-                ledgers = LedgerStore(client.store)
-                found.extend(await exposures(ledgers, client.directory, losses))
+                index = await read_index(LedgerStore(client.store))
+                cluster = await read_cluster(client.directory, index.bookies())
+                for names in ((), ("east",), ("east", "north"), ("east", "north", "west")):
+                    lost = [bookie for name in names for bookie in lost_bookies(cluster, name)]
+                    found.append(tally(index, cluster.without(lost)))
 
         await run.as_operator(ask)
-        one, two, three = found
-        assert one.entries > 0
-        assert one.entries_at_risk == one.entries_lost == one.ledgers_at_risk == 0
-        assert two.entries_at_risk == two.entries, "any two regions can acknowledge alone"
-        assert two.entries_lost == 0, "the third region also has a copy"
-        assert three.entries_lost == three.entries
-        assert list(two.streams_at_risk) == ["sim/stream"]
+        now, one, two, three = found
+        entries = sum(now.entries.values())
+        assert entries > 0
+        assert now.ledgers_at_risk() == now.writes_blocked == 0
+        assert one.entries_that_may_be_lost() == one.ledgers_that_may_lose() == 0
+        assert two.entries_that_may_be_lost() == entries, "any two regions can acknowledge alone"
+        assert two.entries_without_copy() == 0, "the third region also has a copy"
+        assert three.entries_without_copy() == entries
+        assert two.streams_that_may_lose() == ["sim/stream"]
         audits = [service.statistics() for service in run.repairs.values()]
         [auditor] = [audit for audit in audits if audit["auditor"]]
         assert auditor["entries_at_risk"] == {"east": 0, "north": 0, "west": 0}
+        assert auditor["durability"]["known"]
+        assert auditor["durability"]["ledgers"]["whole"]["open"] >= 1
+        for service in run.repairs.values():
+            if not service.is_auditor:
+                assert service.statistics()["durability"] == {"known": False}
 
     run_script(script, plan("exposure"))
 

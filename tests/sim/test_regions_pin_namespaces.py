@@ -8,7 +8,7 @@ from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.errors import NotEnoughBookiesError
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.regions.durability import stream_of
+from rhumbline.regions.durability.ledger_layout import stream_of
 from rhumbline.regions.states import PlacementState
 from rhumbline.tests.support.simulation.region_run import FIVE_REGIONS, RegionRun, plan, run_script
 

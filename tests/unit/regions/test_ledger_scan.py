@@ -9,12 +9,16 @@ from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
-from rhumbline.core.protocol.bookie_id import Region, check_bookie_id
+from rhumbline.core.protocol.bookie_id import BookieId, Region, check_bookie_id
 from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from rhumbline.core.runtime.metadata_store import Value
-from rhumbline.regions.durability import exposures
+from rhumbline.core.wire.registration import Registration
+from rhumbline.regions.durability.cluster_survey import read_cluster, read_index
+from rhumbline.regions.durability.judgement import CopyVerdict
+from rhumbline.regions.durability.report import tally
 from rhumbline.regions.ledger_scan import AT_ONCE, all_ledgers
+from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.ledger_numbers import create
 
@@ -59,17 +63,25 @@ async def fill(store: MemoryStore) -> None:
 
 async def test_one_scan_serves_all_losses_and_reads_concurrently() -> None:
     tree = MemoryTree()
-    await fill(MemoryStore(tree))
+    near = MemoryStore(tree)
+    await fill(near)
+    session = await near.session(1_000_000)
+    registering = BookieDirectory(near)
+    for bookie in BOOKIES:
+        await registering.register(session, Registration(bookie, "host", 1))
     store = FarStore(tree)
-    directory = BookieDirectory(store)
+    directory = SteeredDirectory(store)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    found = await exposures(LedgerStore(store), directory, [["a"], ["b"], ["a", "b"]])
+    index = await read_index(LedgerStore(store))
+    cluster = await read_cluster(directory, index.bookies())
     assert loop.time() - began < 2 * COUNT * ROUND_TRIP_S / AT_ONCE
-    assert store.reads < COUNT + 10, "each ledger once, and the bookies' regions"
+    assert store.reads < COUNT + 20, "each ledger once, and the bookies"
     assert store.at_once_max == AT_ONCE
-    assert [exposure.ledgers for exposure in found] == [COUNT] * 3
-    assert [exposure.entries_at_risk for exposure in found] == [0, 0, 10 * COUNT]
+    losses: list[tuple[BookieId, ...]] = [BOOKIES[:1], BOOKIES[1:2], BOOKIES[:2]]
+    found = [tally(index, cluster.without(lost)) for lost in losses]
+    assert [report.ledgers_with(CopyVerdict) for report in found] == [COUNT] * 3
+    assert [report.entries_that_may_be_lost() for report in found] == [0, 0, 10 * COUNT]
     directory.close()
 
 
@@ -89,10 +101,8 @@ async def test_damaged_metadata_is_counted_and_does_not_stop_the_scan() -> None:
     store = MemoryStore(MemoryTree())
     await fill(store)
     await store.put(Paths().ledger(5), b"not a ledger's metadata")
-    directory = BookieDirectory(store)
-    [found] = await exposures(LedgerStore(store), directory, [["a", "b"]])
-    assert (found.ledgers, found.ledgers_unreadable) == (COUNT - 1, 1)
+    index = await read_index(LedgerStore(store))
+    assert (len(index), index.unreadable) == (COUNT - 1, 1)
     with pytest.raises(CorruptionError, match="ledger 5"):
         async for _ in all_ledgers(LedgerStore(store)):
             pass
-    directory.close()

@@ -8,7 +8,7 @@ from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire.availability import Availability, Group, decode, encode, runs_of
-from rhumbline.regions.durability import entry_counts
+from rhumbline.regions.durability.ledger_layout import entry_counts
 from rhumbline.regions.repair.entry_ranges import (
     EntryRange,
     estimate_bytes,

@@ -1,0 +1,238 @@
+"""Sums the judgements of all ledgers up: the durability report (rule PLC-23). Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...core.protocol.bookie_id import BookieId
+from .copy_states import BOOKIE_LEVEL, ClusterCopies, CopyState
+from .judgement import CopyVerdict, Judgement, absent_members, judge
+from .ledger_index import LayoutGroup, LedgerIndex
+
+OPEN = "open"
+CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class StreamDurability:
+    """The ledgers of one stream."""
+
+    ledgers: int = 0
+    worst: CopyVerdict = CopyVerdict.WHOLE
+    at_risk: int = 0
+    """Ledgers at risk, or worse."""
+    one_bookie_from_loss: int = 0
+    """Ledgers of which some entries have only one live copy."""
+    is_blocked: bool = False
+    """True if its open segment cannot be written."""
+    is_one_bookie_from_blocking: bool = False
+
+
+def _by_verdict() -> dict[CopyVerdict, int]:
+    return dict.fromkeys(CopyVerdict, 0)
+
+
+@dataclass(slots=True)
+class DurabilityReport:
+    """The durability of all ledgers, for one state of the cluster.
+
+    A ledger is counted by its worst entry. Entries of open last fragments are not counted, because
+    only their writers know the number; their ledgers are.
+    """
+
+    levels: tuple[str, ...]
+    """The levels of failures: those at which bookies have labels."""
+    bookies: dict[CopyState, int]
+    """Bookies by state; decommissioned ones only if a ledger names them."""
+    ledgers: dict[str, dict[CopyVerdict, int]] = field(
+        default_factory=lambda: {OPEN: _by_verdict(), CLOSED: _by_verdict()}
+    )
+    """Ledgers by OPEN or CLOSED, and by verdict."""
+    ledgers_unreadable: int = 0
+    """Ledgers whose metadata is damaged, so that nothing is known about them."""
+    entries: dict[CopyVerdict, int] = field(default_factory=_by_verdict)
+    bytes: dict[CopyVerdict, int] = field(default_factory=_by_verdict)
+    """Approximate payload bytes of closed ledgers."""
+    entries_by_r: dict[int, int] = field(default_factory=dict)
+    """All entries by the R (``min_regions_for_durability``) that their ledgers record for them."""
+    one_failure_from_loss: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By level, and by OPEN or CLOSED: ledgers with entries whose live copies one failure takes."""
+    one_failure_from_blocking: dict[str, int] = field(default_factory=dict)
+    """By level: open ledgers that one failure makes unwritable."""
+    writes_blocked: int = 0
+    """Open ledgers that cannot be written now, with any bookies that are up."""
+    ends_undecidable: int = 0
+    """Open ledgers whose end cannot be found without the copies that are not live."""
+    streams: dict[str, StreamDurability] = field(default_factory=dict)
+    """``namespace/stream``: those that are not well, or all (see ``tally``)."""
+    causes: dict[BookieId, tuple[CopyState, int]] = field(default_factory=dict)
+    """Bookies without which ledgers are at risk: their states and the number of ledgers."""
+
+    def ledgers_with(self, verdicts: Iterable[CopyVerdict], state: str = "") -> int:
+        """Return the number of ledgers with one of the verdicts: OPEN, CLOSED, or both."""
+        wanted = list(verdicts)
+        return sum(
+            count[verdict]
+            for name, count in self.ledgers.items()
+            if state in ("", name)
+            for verdict in wanted
+        )
+
+    def ledgers_at_risk(self, state: str = "") -> int:
+        """Return the number of ledgers at risk or worse."""
+        return self.ledgers_with([v for v in CopyVerdict if v.is_at_risk], state)
+
+    def ledgers_that_may_lose(self) -> int:
+        """Return the number of ledgers with entries of which no live copy is certain."""
+        return self.ledgers_with([v for v in CopyVerdict if v.may_lose])
+
+    def entries_that_may_be_lost(self) -> int:
+        """Return the number of counted entries of which no live copy is certain."""
+        return sum(count for verdict, count in self.entries.items() if verdict.may_lose)
+
+    def entries_without_copy(self) -> int:
+        """Return the number of counted entries without a live copy."""
+        return self.entries[CopyVerdict.UNAVAILABLE] + self.entries[CopyVerdict.LOST]
+
+    def streams_at_risk(self) -> list[str]:
+        """Return the streams with a ledger at risk, in order of their names."""
+        return sorted(name for name, stream in self.streams.items() if stream.worst.is_at_risk)
+
+    def streams_that_may_lose(self) -> list[str]:
+        """Return the streams with entries of which no live copy is certain, by name."""
+        return sorted(name for name, stream in self.streams.items() if stream.worst.may_lose)
+
+
+class Judge:
+    """Judges groups, and remembers the judgements until a bookie that they depend on changes."""
+
+    def __init__(self, cluster: ClusterCopies) -> None:
+        self.cluster = cluster
+        self._known: dict[LayoutGroup, Judgement] = {}
+
+    def judge(self, group: LayoutGroup) -> Judgement:
+        """Return the judgement of the ledgers of a group."""
+        known = self._known.get(group)
+        if known is None:
+            known = self._known[group] = judge(group.layout, self.cluster)
+        return known
+
+    def update(self, cluster: ClusterCopies, groups: Iterable[LayoutGroup]) -> None:
+        """Replace the state of the cluster, and forget what may differ in it.
+
+        ``groups`` are all that there are; others are forgotten too.
+        """
+        changed = cluster.changed_since(self.cluster)
+        self.cluster = cluster
+        kept: dict[LayoutGroup, Judgement] = {}
+        for group in groups:
+            judgement = self._known.get(group)
+            if judgement is not None and not (changed and _depends(group, changed)):
+                kept[group] = judgement
+        self._known = kept
+
+
+def _depends(group: LayoutGroup, changed: frozenset[BookieId]) -> bool:
+    """Return whether a judgement may change; any bookie may replace a member of an open ledger."""
+    layout = group.layout
+    return layout.is_open or any(not changed.isdisjoint(part.bookies) for part in layout.parts)
+
+
+class Tally:
+    """Sums up the groups of an index."""
+
+    def __init__(self, judge: Judge, *, every_stream: bool = False) -> None:
+        """``every_stream``: report also on streams that are well."""
+        self._judge = judge
+        self._every_stream = every_stream
+        levels = judge.cluster.levels
+        counts = dict.fromkeys(CopyState, 0)
+        for member in judge.cluster.members.values():
+            counts[member.state] += 1
+        self.report = DurabilityReport(levels, counts)
+        self.report.one_failure_from_loss = {level: {OPEN: 0, CLOSED: 0} for level in levels}
+        self.report.one_failure_from_blocking = dict.fromkeys(levels, 0)
+
+    def add(self, group: LayoutGroup) -> None:
+        """Count the ledgers of a group."""
+        report, layout = self.report, group.layout
+        found = self._judge.judge(group)
+        state = OPEN if layout.is_open else CLOSED
+        report.ledgers[state][found.worst] += group.ledgers
+        for level in found.loss_levels:
+            report.one_failure_from_loss[level][state] += group.ledgers
+        for level in found.block_levels:
+            report.one_failure_from_blocking[level] += group.ledgers
+        report.writes_blocked += group.ledgers if found.is_blocked else 0
+        report.ends_undecidable += group.ledgers if found.is_end_undecidable else 0
+        self._add_entries(group, found)
+        if found.worst.is_at_risk:
+            for bookie, its_state in absent_members(layout, self._judge.cluster).items():
+                known = report.causes.get(bookie, (its_state, 0))[1]
+                report.causes[bookie] = its_state, known + group.ledgers
+        if self._every_stream or _is_worth_a_row(found):
+            self._add_streams(group, found)
+
+    def _add_entries(self, group: LayoutGroup, found: Judgement) -> None:
+        report = self.report
+        total = sum(group.entries)
+        for verdict, count in zip(found.verdicts, group.entries, strict=True):
+            report.entries[verdict] += count
+            if total:
+                report.bytes[verdict] += group.length * count // total
+        position = 0
+        for part in group.layout.parts:
+            count = sum(group.entries[position : position + part.turns])
+            position += part.turns
+            if count:
+                r = part.quorum.min_regions
+                report.entries_by_r[r] = report.entries_by_r.get(r, 0) + count
+
+    def _add_streams(self, group: LayoutGroup, found: Judgement) -> None:
+        for name, count in group.streams.items():
+            if name is None:
+                continue
+            stream = self.report.streams.setdefault(name, StreamDurability())
+            stream.ledgers += count
+            stream.worst = max(stream.worst, found.worst)
+            stream.at_risk += count if found.worst.is_at_risk else 0
+            stream.one_bookie_from_loss += count if BOOKIE_LEVEL in found.loss_levels else 0
+            stream.is_blocked |= found.is_blocked
+            stream.is_one_bookie_from_blocking |= BOOKIE_LEVEL in found.block_levels
+
+
+def _is_worth_a_row(found: Judgement) -> bool:
+    return (
+        found.worst.is_at_risk
+        or found.is_blocked
+        or BOOKIE_LEVEL in found.loss_levels
+        or BOOKIE_LEVEL in found.block_levels
+    )
+
+
+def tally(
+    index: LedgerIndex, cluster: ClusterCopies, *, every_stream: bool = False
+) -> DurabilityReport:
+    """Return the report on all ledgers of an index."""
+    sums = Tally(Judge(cluster), every_stream=every_stream)
+    for group in index.groups():
+        sums.add(group)
+    sums.report.ledgers_unreadable = index.unreadable
+    return sums.report
+
+
+def as_document(report: DurabilityReport) -> dict[str, object]:
+    """Return the numbers as JSON values, with stable keys; without streams and causes."""
+    return {
+        "ledgers": {state: _named(counts) for state, counts in report.ledgers.items()},
+        "ledgers_unreadable": report.ledgers_unreadable,
+        "entries": _named(report.entries),
+        "bytes": _named(report.bytes),
+        "one_failure_from_loss": report.one_failure_from_loss,
+        "one_failure_from_blocking": report.one_failure_from_blocking,
+        "writes_blocked": report.writes_blocked,
+        "ends_undecidable": report.ends_undecidable,
+    }
+
+
+def _named(counts: Mapping[CopyVerdict, int]) -> dict[str, int]:
+    return {verdict.key: counts[verdict] for verdict in CopyVerdict}
