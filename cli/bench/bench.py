@@ -29,6 +29,7 @@ from ...bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, s
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError
 from ..output import format_table
+from .bench_durability import durability
 from .bench_metadata import metadata
 from .bench_options import Command, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw
@@ -428,5 +429,5 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-for _command in (*REGION_BENCHMARKS, placement, metadata):
+for _command in (*REGION_BENCHMARKS, placement, metadata, durability):
     bench.add_command(_command)

@@ -19,6 +19,7 @@ from ...regions.durability.report import (
     DurabilityReport,
     StreamDurability,
     as_document,
+    entries_by_r,
     tally,
 )
 from ...regions.steered_directory import SteeredDirectory
@@ -31,7 +32,7 @@ _CAUSES_SHOWN = 5
 _WITHOUT_COPY = (CopyVerdict.UNAVAILABLE, CopyVerdict.LOST)
 
 WhatIf = tuple[tuple[str, ...], DurabilityReport]
-"""What is lost, and what holds then."""
+"""The losses, and the report after them."""
 
 
 @click.command()
@@ -69,15 +70,16 @@ async def durability(
             directory.close()
     for group in index.groups():
         crowded.add(group)
+    by_r = entries_by_r(index.groups())
     now = tally(index, cluster, every_stream=with_streams)
     what_if = [
         (names, _after(index, cluster, names))
         for names in ([lost] if lost else [(name,) for name in _regions(cluster)])
     ]
     if session.output == "json":
-        print_record(_document(now, what_if, crowded.counts, with_streams), session.output)
+        print_record(_document(now, what_if, crowded.counts, by_r, with_streams), session.output)
     else:
-        _print_tables(now, what_if, crowded.counts, with_streams)
+        _print_tables(now, what_if, crowded.counts, by_r, with_streams)
     reasons = faults(now, what_if)
     if strict and reasons:
         raise UnsafeError("; ".join(reasons))
@@ -132,6 +134,7 @@ def _document(
     now: DurabilityReport,
     what_if: Sequence[WhatIf],
     crowded: Mapping[str, int],
+    by_r: Mapping[int, int],
     with_streams: bool,
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
@@ -144,7 +147,7 @@ def _document(
                 for bookie, (state, number) in now.causes.items()
             ],
             "entries_crowded": dict(crowded),
-            "entries_by_r": {str(r): now.entries_by_r[r] for r in sorted(now.entries_by_r)},
+            "entries_by_r": {str(r): count for r, count in by_r.items()},
         },
         "what_if": [
             {
@@ -180,6 +183,7 @@ def _print_tables(
     now: DurabilityReport,
     what_if: Sequence[WhatIf],
     crowded: Mapping[str, int],
+    by_r: Mapping[int, int],
     with_streams: bool,
 ) -> None:
     states = [f"{number} {state.value}" for state, number in now.bookies.items() if number]
@@ -192,8 +196,7 @@ def _print_tables(
     ]
     print_rows(rows, "table", empty="")
     click.echo("\n".join(faults(now, ()) or ["nothing is at risk now"]))
-    spread = {f"R={r}": now.entries_by_r[r] for r in sorted(now.entries_by_r)}
-    shown = ", ".join(f"{name}: {number}" for name, number in spread.items()) or "none"
+    shown = ", ".join(f"R={r}: {number}" for r, number in by_r.items()) or "none"
     click.echo(f"entries by R: {shown}")
     if any(crowded.values()):
         levels = ", ".join(f"{level}: {number}" for level, number in crowded.items() if number)

@@ -4,7 +4,7 @@ A copy is *live* if its bookie is registered and proves what it says. Copies on 
 come back, or have gone.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -17,7 +17,7 @@ BOOKIE_LEVEL = "bookie"
 """The failure of one bookie, the smallest one."""
 
 FAILURE_LEVELS = (BOOKIE_LEVEL, *reversed(LEVELS))
-"""What may fail at once, the smallest first."""
+"""The levels of failures, the smallest first."""
 
 
 class CopyState(Enum):
@@ -82,6 +82,13 @@ class Member(NamedTuple):
 
 _UNKNOWN = Member(CopyState.DECOMMISSIONED, (None,) * len(LEVELS))
 
+LIVE, MAY_RETURN, GONE = 2, 1, 0
+
+CopyKind = tuple[int, str | None]
+"""LIVE, MAY_RETURN or GONE, and the region: all that most decisions depend on."""
+
+_GONE: CopyKind = (GONE, None)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterCopies:
@@ -90,8 +97,15 @@ class ClusterCopies:
     members: Mapping[BookieId, Member]
     levels: tuple[str, ...] = field(init=False)
     """The ``FAILURE_LEVELS`` at which bookies have labels."""
+    kinds: Mapping[BookieId, CopyKind] = field(init=False, compare=False)
+    """The kind of the copies on each member."""
+    spares: Mapping[str, Mapping[object, tuple[BookieId, ...]]] = field(init=False, compare=False)
+    """The bookies that may join an ensemble, by level and domain (or bookie)."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "spares", _by_domain(self.members))
+        kinds = {bookie: _kind(member) for bookie, member in self.members.items()}
+        object.__setattr__(self, "kinds", kinds)
         labelled = [
             level
             for depth, level in enumerate(LEVELS)
@@ -104,11 +118,19 @@ class ClusterCopies:
         """Return the member; one that is not known counts as decommissioned."""
         return self.members.get(bookie, _UNKNOWN)
 
-    def spares(self, allowed: Collection[str]) -> Iterator[tuple[BookieId, Member]]:
-        """Yield the bookies of the allowed regions (all if empty) that may join an ensemble."""
-        for bookie, member in self.members.items():
-            if member.accepts_ledgers and (not allowed or member.path[0] in allowed):
-                yield bookie, member
+    def kinds_of(self, bookies: Iterable[BookieId]) -> tuple[CopyKind, ...]:
+        """Return the kind of the copies on each of some bookies."""
+        kinds = self.kinds
+        return tuple([kinds.get(bookie, _GONE) for bookie in bookies])
+
+    def domain_of(self, bookie: BookieId, level: str) -> object:
+        """Return the domain of a level that a bookie lies in; at the lowest level itself."""
+        return bookie if level == BOOKIE_LEVEL else self.of(bookie).domain(level)
+
+    def is_spare_in(self, bookie: BookieId, region: object) -> bool:
+        """Return whether a bookie is one of the spares of a region, which is given as a domain."""
+        member = self.members.get(bookie)
+        return member is not None and member.accepts_ledgers and member.path[:1] == region
 
     def without(self, lost: Collection[BookieId]) -> "ClusterCopies":
         """Return the cluster in which these bookies are lost for good."""
@@ -123,3 +145,19 @@ class ClusterCopies:
         """Return the bookies that are not what they were."""
         known = {**before.members, **self.members}
         return frozenset(bookie for bookie in known if self.of(bookie) != before.of(bookie))
+
+
+def _by_domain(
+    members: Mapping[BookieId, Member],
+) -> dict[str, dict[object, tuple[BookieId, ...]]]:
+    found: dict[str, dict[object, tuple[BookieId, ...]]] = {level: {} for level in FAILURE_LEVELS}
+    for bookie, member in members.items():
+        for level in FAILURE_LEVELS if member.accepts_ledgers else ():
+            domain = bookie if level == BOOKIE_LEVEL else member.domain(level)
+            found[level][domain] = (*found[level].get(domain, ()), bookie)
+    return found
+
+
+def _kind(member: Member) -> CopyKind:
+    state = member.state
+    return (LIVE if state.is_live else MAY_RETURN if state.may_return else GONE), member.path[0]

@@ -6,15 +6,26 @@ Pure: the verdict follows from the ledger's layout and the states of the bookies
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.ledger_metadata import LedgerState
-from ...core.protocol.placement import Path
-from ...core.protocol.quorum import QuorumView
-from .copy_states import BOOKIE_LEVEL, ClusterCopies, CopyState, Member
-from .ledger_layout import LedgerLayout, Part
-from .write_blocking import Replacement
+from ...core.protocol.placement import LEVELS, Path
+from ...core.protocol.quorum import Quorum, QuorumView
+from .copy_states import (
+    BOOKIE_LEVEL,
+    LIVE,
+    MAY_RETURN,
+    ClusterCopies,
+    CopyKind,
+    CopyState,
+    Member,
+)
+from .ledger_layout import LayoutPart, LedgerLayout
+from .write_blocking import can_be_replaced
+
+_REGION = LEVELS[0]
 
 
 class CopyVerdict(IntEnum):
@@ -51,7 +62,7 @@ class CopyVerdict(IntEnum):
 
 
 class Judgement(NamedTuple):
-    """What is known about the ledgers of one layout."""
+    """The verdicts on the ledgers of one layout."""
 
     verdicts: tuple[CopyVerdict, ...]
     """By part and write set, one part after the other; WHOLE for a write set without entries."""
@@ -73,123 +84,141 @@ def judge(layout: LedgerLayout, cluster: ClusterCopies) -> Judgement:
     loss: dict[str, None] = {}
     is_end_undecidable = False
     for part in layout.parts:
-        copies = _PartCopies(part, cluster)
-        found = [copies.verdict(turn) for turn in range(len(copies.view.full_masks))]
-        verdicts += found
-        worst = max(worst, *found)
-        if len(loss) < len(cluster.levels):
-            for level in copies.loss_levels(cluster.levels):
-                loss[level] = None
-        if part.is_open and copies.is_end_undecidable():
-            is_end_undecidable = True
+        found = _judge_kinds(part.quorum, part.used, cluster.kinds_of(part.bookies))
+        verdicts += found.verdicts
+        worst = max(worst, found.worst)
+        for live in found.in_one_region:
+            members = [m for i, m in enumerate(part.bookies) if live >> i & 1]
+            loss |= dict.fromkeys(_common_levels([cluster.of(m) for m in members], cluster.levels))
+        is_end_undecidable |= part.is_open and found.is_end_undecidable
     is_blocked, block_levels = _judge_writes(layout, cluster)
     if layout.state is LedgerState.IN_RECOVERY and is_end_undecidable:
         is_blocked, block_levels = True, ()
+    loss_levels = tuple(level for level in cluster.levels if level in loss) if loss else ()
     return Judgement(
-        tuple(verdicts),
-        worst,
-        tuple(level for level in cluster.levels if level in loss),
-        is_blocked,
-        block_levels,
-        is_end_undecidable,
+        tuple(verdicts), worst, loss_levels, is_blocked, block_levels, is_end_undecidable
     )
 
 
-class _PartCopies:
-    """The copies of one part, as bit masks of ensemble indices."""
+class _KindsJudgement(NamedTuple):
+    """The part of a judgement that follows from the kinds of the copies alone."""
 
-    def __init__(self, part: Part, cluster: ClusterCopies) -> None:
-        self._used = part.used
-        self._members = [cluster.of(bookie) for bookie in part.bookies]
-        self.view = QuorumView(part.quorum, [member.path[0] for member in self._members])
-        self._live = _mask(member.state.is_live for member in self._members)
-        self._may_return = _mask(member.state.may_return for member in self._members)
+    verdicts: tuple[CopyVerdict, ...]
+    worst: CopyVerdict
+    in_one_region: tuple[int, ...]
+    """The live copies of each write set, as bit masks, that all lie in one region."""
+    is_end_undecidable: bool
 
-    def verdict(self, turn: int) -> CopyVerdict:
-        """Return the verdict of a write set."""
-        full = self.view.full_masks[turn]
-        if not self._used >> turn & 1:
-            return CopyVerdict.WHOLE
-        live = full & self._live
-        if not live:
-            is_lost = not full & self._may_return
-            return CopyVerdict.LOST if is_lost else CopyVerdict.UNAVAILABLE
-        if live != full and self.view.could_ack(full & ~live):
-            return CopyVerdict.DOUBTFUL
-        if not self.view.is_acked(live):
-            return CopyVerdict.AT_RISK
-        return CopyVerdict.WHOLE if live == full else CopyVerdict.REDUCED
 
-    def loss_levels(self, levels: Sequence[str]) -> Iterator[str]:
-        """Yield the levels at which one domain holds all live copies of some entries."""
-        found: dict[str, None] = {}
-        for turn, full in enumerate(self.view.full_masks):
-            live = full & self._live
-            if not live or not self._used >> turn & 1:
-                continue
-            if live.bit_count() == 1:
-                yield from levels
-                return
-            members = [m for index, m in enumerate(self._members) if live >> index & 1]
-            for level in levels:
-                if level != BOOKIE_LEVEL and len({m.domain(level) for m in members}) == 1:
-                    found[level] = None
-        yield from found
+@lru_cache(maxsize=50_000)
+def _judge_kinds(quorum: Quorum, used: int, kinds: tuple[CopyKind, ...]) -> _KindsJudgement:
+    """Judge a part. Cached, because few of the possible combinations occur."""
+    regions = [region for _, region in kinds]
+    view = QuorumView(quorum, regions)
+    live = _mask(kind == LIVE for kind, _ in kinds)
+    may_return = _mask(kind == MAY_RETURN for kind, _ in kinds)
+    verdicts = []
+    in_one_region: dict[int, None] = {}
+    for turn, full in enumerate(view.full_masks):
+        if not used >> turn & 1:
+            verdicts.append(CopyVerdict.WHOLE)
+            continue
+        verdicts.append(_verdict(view, full, full & live, full & may_return))
+        if len({region for i, region in enumerate(regions) if full & live & 1 << i}) == 1:
+            in_one_region[full & live] = None
+    return _KindsJudgement(
+        tuple(verdicts),
+        max(verdicts, default=CopyVerdict.WHOLE),
+        tuple(in_one_region),
+        any(view.could_ack(full & ~live) for full in view.full_masks),
+    )
 
-    def is_end_undecidable(self) -> bool:
-        """Return whether fencing the live copies leaves others that could acknowledge."""
-        return any(self.view.could_ack(full & ~self._live) for full in self.view.full_masks)
+
+def _verdict(view: QuorumView, full: int, live: int, may_return: int) -> CopyVerdict:
+    """Return the verdict of a write set, from bit masks of its members."""
+    if not live:
+        return CopyVerdict.UNAVAILABLE if may_return else CopyVerdict.LOST
+    if live != full and view.could_ack(full & ~live):
+        return CopyVerdict.DOUBTFUL
+    if not view.is_acked(live):
+        return CopyVerdict.AT_RISK
+    return CopyVerdict.WHOLE if live == full else CopyVerdict.REDUCED
+
+
+def _common_levels(members: Sequence[Member], levels: Sequence[str]) -> Sequence[str]:
+    """Return the levels at which all members lie in one domain."""
+    if len(members) == 1:
+        return levels
+    return [
+        level
+        for level in levels
+        if level != BOOKIE_LEVEL and len({member.domain(level) for member in members}) == 1
+    ]
 
 
 class _Writes:
-    """Whether entries can be acknowledged in the last fragment of an open ledger."""
+    """Decides if entries can be acknowledged in the last fragment of an open ledger."""
 
-    def __init__(self, layout: LedgerLayout, part: Part, cluster: ClusterCopies) -> None:
-        self._layout = layout
+    def __init__(self, layout: LedgerLayout, part: LayoutPart, cluster: ClusterCopies) -> None:
+        self._allowed = layout.allowed
+        self._rule = layout.rule
         self._part = part
         self._cluster = cluster
         self._members = [cluster.of(bookie) for bookie in part.bookies]
-        self._view = QuorumView(part.quorum, [member.path[0] for member in self._members])
+        self._paths = tuple(m.path if layout.rule else _region_only(m) for m in self._members)
+        self._view = QuorumView(part.quorum, [path[0] for path in self._paths])
         self._able = _mask(_accepts(member) for member in self._members)
-
-    def needs_no_replacement(self) -> bool:
-        """Return whether the members that accept adds satisfy P."""
-        return all(self._view.is_acked(full & self._able) for full in self._view.full_masks)
 
     def are_possible(self, level: str = "", failed: object = None) -> bool:
         """Return whether writes go on after the failure of a domain, or of a bookie."""
         able = self._able
-        for index, member in enumerate(self._members):
-            if level and able >> index & 1 and self._domain(index, member, level) == failed:
-                able &= ~(1 << index)
-        if all(self._view.is_acked(full & able) for full in self._view.full_masks):
+        if level:
+            for index, bookie in enumerate(self._part.bookies):
+                if able >> index & 1 and self._cluster.domain_of(bookie, level) == failed:
+                    able &= ~(1 << index)
+        if self._suffice(able):
             return True
-        spare: Counter[Path] = Counter()
-        for bookie, member in self._cluster.spares(self._layout.allowed):
-            has_failed = level != "" and failed == (
-                bookie if level == BOOKIE_LEVEL else member.domain(level)
-            )
-            if bookie not in self._part.bookies and not has_failed:
-                spare[member.path if self._layout.rule else (member.path[0], None, None, None)] += 1
-        paths = [member.path for member in self._members]
-        return Replacement(self._part.quorum, paths, able, spare, self._layout.rule).exists()
+        spare = tuple(sorted(self._spare(level, failed).items(), key=str))
+        return can_be_replaced(self._part.quorum, self._paths, able, spare, self._rule)
 
     def blocking_levels(self) -> Iterator[str]:
         """Yield the levels at which the failure of one domain blocks writes."""
-        needs_spares = not self.needs_no_replacement()
+        if all(self._suffice(self._able & ~self._in(path[0])) for path in self._paths):
+            return  # no failure within a region does more
+        needs_spares = not self._suffice(self._able)
         for level in self._cluster.levels:
             domains: dict[object, None] = {}
-            for index, member in enumerate(self._members):
+            for index, bookie in enumerate(self._part.bookies):
                 if self._able >> index & 1:
-                    domains[self._domain(index, member, level)] = None
+                    domains[self._cluster.domain_of(bookie, level)] = None
             if needs_spares:
-                for bookie, member in self._cluster.spares(self._layout.allowed):
-                    domains[bookie if level == BOOKIE_LEVEL else member.domain(level)] = None
+                domains |= dict.fromkeys(self._cluster.spares[level])
             if not all(self.are_possible(level, domain) for domain in domains):
                 yield level
 
-    def _domain(self, index: int, member: Member, level: str) -> object:
-        return self._part.bookies[index] if level == BOOKIE_LEVEL else member.domain(level)
+    def _suffice(self, able: int) -> bool:
+        return all(self._view.is_acked(full & able) for full in self._view.full_masks)
+
+    def _in(self, region: str | None) -> int:
+        return _mask(path[0] == region for path in self._paths)
+
+    def _spare(self, level: str, failed: object) -> Counter[Path]:
+        """Count the bookies that may take a place after the failure, by location."""
+        cluster, most = self._cluster, self._part.quorum.ensemble_size
+        excluded = dict.fromkeys(self._part.bookies)
+        if level:
+            excluded |= dict.fromkeys(cluster.spares[level].get(failed, ()))
+        found: Counter[Path] = Counter()
+        for domain, bookies in cluster.spares[_REGION].items():
+            region = cluster.of(bookies[0]).path[0]
+            if self._allowed and region not in self._allowed:
+                continue
+            if self._rule:
+                found.update(cluster.of(b).path for b in bookies if b not in excluded)
+                continue
+            without = sum(1 for bookie in excluded if cluster.is_spare_in(bookie, domain))
+            found[region, None, None, None] = min(len(bookies) - without, most)
+        return found
 
 
 def _judge_writes(layout: LedgerLayout, cluster: ClusterCopies) -> tuple[bool, tuple[str, ...]]:
@@ -210,6 +239,10 @@ def absent_members(layout: LedgerLayout, cluster: ClusterCopies) -> dict[BookieI
             if not state.is_live:
                 found[bookie] = state
     return found
+
+
+def _region_only(member: Member) -> Path:
+    return member.path[0], None, None, None
 
 
 def _accepts(member: Member) -> bool:

@@ -16,13 +16,15 @@ from .ledger_layout import EntryCounts, LedgerLayout, layout_of, stream_of
 class LayoutGroup:
     """The ledgers that have one layout."""
 
-    __slots__ = ("entries", "layout", "ledgers", "length", "streams")
+    __slots__ = ("entries", "layout", "ledgers", "length", "streams", "total")
 
     def __init__(self, layout: LedgerLayout, counts: int) -> None:
         self.layout = layout
         self.ledgers = 0
         self.entries = [0] * counts
         """Entries by part and write set, without those of open last fragments."""
+        self.total = 0
+        """Their sum."""
         self.length = 0
         """Payload bytes of closed ledgers."""
         self.streams: dict[str | None, int] = {}
@@ -43,6 +45,8 @@ class LedgerIndex:
     """All ledgers of one store. It costs about half a kilobyte for each of them."""
 
     def __init__(self) -> None:
+        self.changes = 0
+        """Rises with every change of a group."""
         self.is_complete = False
         """True once a scan of all ledgers has ended."""
         self.unreadable = 0
@@ -116,6 +120,8 @@ class LedgerIndex:
         group.length += sign * counted.length
         for index, number in enumerate(counted.entries):
             group.entries[index] += sign * number
+            group.total += sign * number
+        self.changes += 1
         left = group.streams.get(counted.stream, 0) + sign
         if left:
             group.streams[counted.stream] = left

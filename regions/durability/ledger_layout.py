@@ -19,7 +19,7 @@ STREAM_KEY = "rhumbline.stream"
 """Custom metadata key of a ledger that belongs to a stream."""
 
 
-class Part(NamedTuple):
+class LayoutPart(NamedTuple):
     """Entries of a ledger with the same bookies and the same quorum."""
 
     bookies: tuple[BookieId, ...]
@@ -37,11 +37,11 @@ class Part(NamedTuple):
 
 
 class LedgerLayout(NamedTuple):
-    """What the durability of a ledger depends on, besides the bookies."""
+    """The properties of a ledger on which its durability depends, besides the bookies."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[LayoutPart, ...]
     state: LedgerState
-    writing: Part | None
+    writing: LayoutPart | None
     """The part that gets the next entry; None if the ledger is closed."""
     allowed: tuple[str, ...]
     """The regions that may hold copies; () for all."""
@@ -67,12 +67,12 @@ def layout_of(metadata: LedgerMetadata) -> tuple[LedgerLayout, EntryCounts]:
 
     The entries of an open last fragment are not counted.
     """
-    found: dict[Part, list[int]] = {}
+    found: dict[LayoutPart, list[int]] = {}
     for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
         for start, entries, quorum in parts_by_r(metadata, fragment.first_entry_id, count):
             counts = stripe_counts(start, entries, turns_of(quorum))
             used = sum(1 << index for index, number in enumerate(counts) if number)
-            part = Part(_canonical(fragment.bookies, quorum), _shared(quorum), used, False)
+            part = LayoutPart(_canonical(fragment.bookies, quorum), _shared(quorum), used, False)
             known = found.setdefault(part, [0] * len(counts))
             found[part] = [a + b for a, b in zip(known, counts, strict=True)]
     writing = None
@@ -81,7 +81,7 @@ def layout_of(metadata: LedgerMetadata) -> tuple[LedgerLayout, EntryCounts]:
         for quorum in quorums_from(metadata, last.first_entry_id):
             turns = turns_of(quorum)
             bookies = _canonical(last.bookies, quorum)
-            writing = Part(bookies, _shared(quorum), (1 << turns) - 1, True)
+            writing = LayoutPart(bookies, _shared(quorum), (1 << turns) - 1, True)
             found.setdefault(writing, [0] * turns)
     rule = metadata.spread_rule()
     layout = LedgerLayout(

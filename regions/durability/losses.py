@@ -1,4 +1,4 @@
-"""What-if: the bookies that the loss of a region, zone, rack, host or bookie takes. Pure."""
+"""Finds the bookies that the loss of a region, zone, rack, host or bookie would take. Pure."""
 
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError

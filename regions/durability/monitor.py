@@ -52,6 +52,7 @@ class DurabilityMonitor:
         self._read_at = 0.0
         self._judge: Judge | None = None
         self._judges: dict[str, Judge] = {}
+        self._counted = -1  # the changes of the index that the report includes
 
     # --- the audit's part -----------------------------------------------------------------------
 
@@ -77,6 +78,12 @@ class DurabilityMonitor:
         self.by_region = {}
         self._judge = None
         self._judges = {}
+        self._counted = -1
+
+    @property
+    def group_count(self) -> int:
+        """The number of different layouts."""
+        return len(self._index.groups())
 
     # --- the report -----------------------------------------------------------------------------
 
@@ -129,7 +136,12 @@ class DurabilityMonitor:
                 return
             began_at = self._loop.time()
             cluster = await read_cluster(self._directory, index.bookies(), given_up=given_up)
-            groups = index.groups()
+            is_same = self._judge is not None and not cluster.changed_since(self._judge.cluster)
+            if is_same and self._counted == index.changes and self.report is not None:
+                self._read_at = began_at
+                self.report.ledgers_unreadable = index.unreadable
+                return
+            counted, groups = index.changes, index.groups()
             self._judge = _updated(self._judge, cluster, groups)
             report = await self._tally(self._judge, groups)
             report.ledgers_unreadable = index.unreadable
@@ -142,7 +154,7 @@ class DurabilityMonitor:
                 by_region[region] = await self._tally(judge, groups)
             if index is not self._index:
                 return  # forgotten meanwhile
-            self._judges, self._read_at = judges, began_at
+            self._judges, self._read_at, self._counted = judges, began_at, counted
             self.report, self.by_region = report, by_region
 
     async def _tally(self, judge: Judge, groups: Collection[LayoutGroup]) -> DurabilityReport:

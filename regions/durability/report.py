@@ -52,8 +52,6 @@ class DurabilityReport:
     entries: dict[CopyVerdict, int] = field(default_factory=_by_verdict)
     bytes: dict[CopyVerdict, int] = field(default_factory=_by_verdict)
     """Approximate payload bytes of closed ledgers."""
-    entries_by_r: dict[int, int] = field(default_factory=dict)
-    """All entries by the R (``min_regions_for_durability``) that their ledgers record for them."""
     one_failure_from_loss: dict[str, dict[str, int]] = field(default_factory=dict)
     """By level, and by OPEN or CLOSED: ledgers with entries whose live copies one failure takes."""
     one_failure_from_blocking: dict[str, int] = field(default_factory=dict)
@@ -116,10 +114,11 @@ class Judge:
             known = self._known[group] = judge(group.layout, self.cluster)
         return known
 
-    def update(self, cluster: ClusterCopies, groups: Iterable[LayoutGroup]) -> None:
+    def update(self, cluster: ClusterCopies, groups: Iterable[LayoutGroup]) -> bool:
         """Replace the state of the cluster, and forget what may differ in it.
 
-        ``groups`` are all that there are; others are forgotten too.
+        ``groups`` are all that there are; others are forgotten too. Return whether a bookie is
+        not what it was.
         """
         changed = cluster.changed_since(self.cluster)
         self.cluster = cluster
@@ -129,6 +128,7 @@ class Judge:
             if judgement is not None and not (changed and _depends(group, changed)):
                 kept[group] = judgement
         self._known = kept
+        return bool(changed)
 
 
 def _depends(group: LayoutGroup, changed: frozenset[BookieId]) -> bool:
@@ -173,19 +173,16 @@ class Tally:
             self._add_streams(group, found)
 
     def _add_entries(self, group: LayoutGroup, found: Judgement) -> None:
-        report = self.report
-        total = sum(group.entries)
+        report, total = self.report, group.total
+        if not total:
+            return
+        if found.worst is CopyVerdict.WHOLE or len(found.verdicts) == 1:
+            report.entries[found.worst] += total
+            report.bytes[found.worst] += group.length
+            return
         for verdict, count in zip(found.verdicts, group.entries, strict=True):
             report.entries[verdict] += count
-            if total:
-                report.bytes[verdict] += group.length * count // total
-        position = 0
-        for part in group.layout.parts:
-            count = sum(group.entries[position : position + part.turns])
-            position += part.turns
-            if count:
-                r = part.quorum.min_regions
-                report.entries_by_r[r] = report.entries_by_r.get(r, 0) + count
+            report.bytes[verdict] += group.length * count // total
 
     def _add_streams(self, group: LayoutGroup, found: Judgement) -> None:
         for name, count in group.streams.items():
@@ -218,6 +215,20 @@ def tally(
         sums.add(group)
     sums.report.ledgers_unreadable = index.unreadable
     return sums.report
+
+
+def entries_by_r(groups: Iterable[LayoutGroup]) -> dict[int, int]:
+    """Return all entries by the R (``min_regions_for_durability``) that is recorded for them."""
+    found: dict[int, int] = {}
+    for group in groups:
+        position = 0
+        for part in group.layout.parts:
+            count = sum(group.entries[position : position + part.turns])
+            position += part.turns
+            if count:
+                r = part.quorum.min_regions
+                found[r] = found.get(r, 0) + count
+    return {r: found[r] for r in sorted(found)}
 
 
 def as_document(report: DurabilityReport) -> dict[str, object]:

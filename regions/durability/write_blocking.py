@@ -1,12 +1,28 @@
 """Decides if an ensemble can acknowledge, perhaps with other bookies in place of some. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from ...core.protocol.placement import LEVELS, Path
 from ...core.protocol.quorum import Quorum, QuorumView
 
 _TRIALS_MAX = 500
 """Choices of replacements that are tried. If none of them suffices, writes count as blocked."""
+
+
+@lru_cache(maxsize=50_000)
+def can_be_replaced(
+    quorum: Quorum,
+    members: tuple[Path, ...],
+    able: int,
+    spare: tuple[tuple[Path, int], ...],
+    rule: tuple[tuple[str, int], ...],
+) -> bool:
+    """Return whether replacements of members let every write set be acknowledged.
+
+    The arguments are those of ``Replacement``. Cached, because few combinations occur.
+    """
+    return Replacement(quorum, members, able, dict(spare), rule).exists()
 
 
 class Replacement:

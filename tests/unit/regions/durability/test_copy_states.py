@@ -46,12 +46,12 @@ def test_a_cluster_without_some_bookies_keeps_their_places() -> None:
     after = cluster.without([A, B])
     assert after.of(A) == Member(CopyState.LOST, place)
     assert after.of(B).state is CopyState.DECOMMISSIONED
-    assert list(after.spares(())) == []
+    assert not any(after.spares.values())
     assert cluster.levels == ("bookie", "host", "rack", "region"), "zones have no labels"
     assert ClusterCopies({}).levels == ("bookie",)
 
 
-def test_spares_are_in_the_allowed_regions_and_open_to_new_ledgers() -> None:
+def test_spares_are_the_bookies_that_are_open_to_new_ledgers() -> None:
     rome, oslo = ("rome", None, None, None), ("oslo", None, None, None)
     cluster = ClusterCopies(
         {
@@ -60,8 +60,10 @@ def test_spares_are_in_the_allowed_regions_and_open_to_new_ledgers() -> None:
             C: Member(CopyState.DRAINING, oslo, True, False),
         }
     )
-    assert [bookie for bookie, _ in cluster.spares(())] == [A, B]
-    assert [bookie for bookie, _ in cluster.spares(["oslo"])] == [B]
+    assert cluster.spares["bookie"] == {A: (A,), B: (B,)}
+    assert cluster.spares["region"] == {("rome",): (A,), ("oslo",): (B,)}
+    assert cluster.is_spare_in(B, ("oslo",)) and not cluster.is_spare_in(C, ("oslo",))
+    assert cluster.domain_of(A, "region") == ("rome",) and cluster.domain_of(A, "bookie") == A
 
 
 def test_changes_name_the_bookies_that_came_went_or_changed() -> None:
