@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Any
 
 from ...core.bookie.life_cycle import BOOKIE_LIFE
+from ...core.bookie.maintenance.space_recovery import SPACE_RECOVERY
 from ...core.ledger.connection.connection_state import CONNECTION
 from ...core.ledger.recovery.recovery_life import LEDGER_RECOVERY
 from ...core.ledger.write.writer_life import LEDGER_WRITER
@@ -15,6 +16,7 @@ from ...proxies.write.ownership import OWNERSHIP
 
 TABLES: Sequence[TransitionTable[Any, Any]] = (
     BOOKIE_LIFE,
+    SPACE_RECOVERY,
     CONNECTION,
     LEDGER_WRITER,
     LEDGER_RECOVERY,

@@ -8,6 +8,7 @@ reads nor adds to known ledgers (rule BKE-24).
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Self
 
 from ..metadata.bookie_directory import BookieDirectory
@@ -52,10 +53,12 @@ from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import CollectorOfStore, Maintenance
 from .maintenance.scrubber import Scrubber
+from .maintenance.space_recovery import SpaceState
 from .registration import RegistrationKeeper
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
 from .server.partial_frames import PartialFrames
+from .space_limits import limits_on_disk
 from .start_guard import RECORD_MS, StartGuard
 from .storage import Storage
 
@@ -82,24 +85,28 @@ class Bookie:
         identity: Identity,
         holder: str = "",
         regional: RegionalStore | None = None,
+        log_file_bytes: int | None = None,
     ) -> None:
+        """``log_file_bytes`` is the size of a log file on this disk, if not that of ``config``."""
         self._config = config
         self._directory = directory
         self._identity = identity
         self._holder = holder
         self._tasks = Tasks()
-        self.storage = Storage(runtime, disk, config, identity.bookie_id)
+        on_disk = replace(config, log_file_bytes=log_file_bytes or config.log_file_bytes)
+        self.storage = Storage(runtime, disk, on_disk, identity.bookie_id)
         self._random = runtime.random
         self._guard = StartGuard(disk, directory, identity, runtime.random)
         self._log_began = asyncio.Event()
         self.storage.on_log_began = self._log_began.set
         self._space = FreeSpaceMonitor(disk, config)
-        self._space.on_change = self._update_mode
+        self._space.on_change = self._space_changed
+        self._space.on_lowered = self._log_lowered
         stores = LedgerStores(ledgers, None if regional is None else regional.ledgers)
         self.service = EntryService(
             config, self.storage, stores, identity.bookie_id, self._tasks, self._space
         )
-        self.service.on_change = self._update_mode
+        self.service.on_change = self._space_changed
         self.scrubber = Scrubber(self.storage, config.scrub_bytes_per_s)
         self.limbo = LimboRecovery(self.storage, stores, identity.bookie_id, self.scrubber.restore)
         self.collector = self._collector_of(ledgers, stores)
@@ -108,7 +115,7 @@ class Bookie:
             collector = self._collector_of(regional.ledgers, stores)
             collectors.append(CollectorOfStore(collector, regional.instance_id))
         self.maintenance = Maintenance(
-            self.storage, collectors, self.limbo, config, identity.instance_id
+            self.storage, self._space, collectors, self.limbo, config, identity.instance_id
         )
         self._regional = regional
         self._is_read_only_by_command = False
@@ -166,6 +173,7 @@ class Bookie:
         if regional is not None:
             await check_regional_store(identity, regional)
         await repair_identity(disk, identity)
+        limits = limits_on_disk(config, await disk.total_bytes())
         bookie = cls(
             runtime,
             disk,
@@ -175,6 +183,7 @@ class Bookie:
             identity=identity,
             holder=holder,
             regional=regional,
+            log_file_bytes=limits.log_file_bytes,
         )
         await bookie._open_storage()
         return bookie
@@ -342,6 +351,19 @@ class Bookie:
         self._is_read_only_by_command = read_only
         self._update_mode()
 
+    def _space_changed(self) -> None:
+        self._update_mode()
+        self.maintenance.space_changed()
+
+    def _log_lowered(self, lowered: dict[str, str]) -> None:
+        if lowered:
+            _LOG.warning(
+                "space settings lowered",
+                bookie=self.bookie_id,
+                disk_bytes=self._space.total_bytes,
+                settings=[f"{name} {change}" for name, change in lowered.items()],
+            )
+
     def _admission(self) -> BookieEvent:
         return admission(
             is_failed=self.service.failure is not None,
@@ -435,6 +457,7 @@ class Bookie:
     def statistics(self) -> dict[str, Any]:
         """Return the counters and gauges by name."""
         storage, service = self.storage, self.service
+        limits, recovery = self._space.limits, self.maintenance.recovery
         failure: RhumblineError | None = service.failure
         return {
             "bookie": self.bookie_id,
@@ -448,6 +471,18 @@ class Bookie:
             "pending_bytes": storage.log.pending_bytes,
             "tail_cache_bytes": storage.tail.held_bytes,
             "free_bytes": self._space.free_bytes,
+            "disk_bytes": self._space.total_bytes,
+            "read_only_below_bytes": limits.read_only_below_bytes,
+            "reserve_below_bytes": limits.reserve_below_bytes,
+            "maintenance_reserve_bytes": limits.maintenance_reserve_bytes,
+            "maintenance_reserve_missing_bytes": self.maintenance.reserve.missing_bytes,
+            "space": recovery.state.name.lower(),
+            "space_short": self.maintenance.is_short,
+            "space_blocked": recovery.state is SpaceState.BLOCKED,
+            "space_exhausted": recovery.state is SpaceState.EXHAUSTED,
+            "space_obstacles": [f"{work}: {why}" for work, why in recovery.obstacles.items()],
+            "maintenance_obstacles": len(recovery.obstacles),
+            "garbage_files_removed": self.maintenance.garbage_files.removed_count,
             "read_only": self.is_read_only,
             "registered": any(keeper.is_registered for keeper in self._registration_keepers),
             "sessions_lost": sum(keeper.lost_count for keeper in self._registration_keepers),

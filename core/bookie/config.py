@@ -173,6 +173,15 @@ class BookieConfig:
         not_above="read_only_below_bytes",
     )
 
+    maintenance_reserve_bytes: int | None = setting(
+        None,
+        "Disk space that only maintenance (index files, compaction) may use, so that a full bookie "
+        "can free space. It is reserved on the disk while nothing needs it. Default: five quarters "
+        "of `log_file_bytes`, which is enough to rewrite any log file.",
+        low=0,
+        draws=(None, 0, 16 * KIB, 1024 * KIB),
+    )
+
     index_rows_max: int = setting(
         250_000,
         "Number of entries at which a log file is sealed even if it is smaller than "

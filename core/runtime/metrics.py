@@ -91,6 +91,61 @@ CATALOGUE = (
         "bookie.tail_cache_bytes", MetricType.GAUGE, "By", "Size of the cache of recent entries."
     ),
     Metric("bookie.free_bytes", MetricType.GAUGE, "By", "Free space on the bookie's disk."),
+    Metric("bookie.disk_bytes", MetricType.GAUGE, "By", "Capacity of the bookie's disk."),
+    Metric(
+        "bookie.read_only_below_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Free space below which plain adds are refused; lowered on a small disk.",
+    ),
+    Metric(
+        "bookie.reserve_below_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Free space below which recovery adds are refused too; lowered on a small disk.",
+    ),
+    Metric(
+        "bookie.maintenance_reserve_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Disk space that only maintenance may use, as it should be.",
+    ),
+    Metric(
+        "bookie.maintenance_reserve_missing_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Part of the maintenance reserve that is lent, or that the disk has no room for.",
+    ),
+    Metric(
+        "bookie.space_short",
+        MetricType.GAUGE,
+        "1",
+        "1 while plain adds are refused because of little disk space.",
+    ),
+    Metric(
+        "bookie.space_blocked",
+        MetricType.GAUGE,
+        "1",
+        "1 while space is short and an obstacle keeps maintenance from freeing it.",
+    ),
+    Metric(
+        "bookie.space_exhausted",
+        MetricType.GAUGE,
+        "1",
+        "1 while space is short and everything on the disk is live.",
+    ),
+    Metric(
+        "bookie.maintenance_obstacles",
+        MetricType.GAUGE,
+        "{obstacle}",
+        "Kinds of maintenance work that failed at the last attempt, or that wait for a repair.",
+    ),
+    Metric(
+        "bookie.garbage_files_removed",
+        MetricType.COUNTER,
+        "{file}",
+        "Files without live entries that were removed, without copying anything.",
+    ),
     Metric("bookie.read_only", MetricType.GAUGE, "1", "1 while the bookie refuses new entries."),
     Metric(
         "bookie.registered",

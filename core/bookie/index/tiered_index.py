@@ -234,6 +234,11 @@ class TieredIndex:
         """Rows in memory by the number of their sealed log."""
         return self._sealed
 
+    @property
+    def ledger_bits(self) -> dict[int, int]:
+        """Ledger id -> a bit for the slot of each index file that may have rows of the ledger."""
+        return self._bits
+
     async def add_file(
         self, file: IndexFile, columns: LedgerColumns, rank: tuple[int, int], replaced: int = 0
     ) -> None:

@@ -11,6 +11,7 @@ from itertools import accumulate
 from crc32c import crc32c
 
 from ...protocol.bookie_id import BookieId
+from ...protocol.errors import DiskFullError
 from ...runtime.disk import File
 from ..index.ledger_entries import LedgerEntries
 from ..ledger_records import sorted_ledgers_record
@@ -67,12 +68,20 @@ class SortedFileWriter:
         self.number = number
         self.generation = generation
 
-    async def begin(self, ledger_bytes: dict[int, int], allocate_bytes: int) -> None:
-        """Creates the file. Raises DiskFullError, DiskFailedError."""
-        self._file = await self._files.create(SORTED_KIND, self.number, allocate_bytes)
+    async def begin(self, ledger_bytes: dict[int, int], entry_count: int) -> None:
+        """Creates the file for the entries of ``ledger_bytes``, with the space that they need.
+
+        Raises DiskFullError, DiskFailedError.
+        """
+        record = encode_record(sorted_ledgers_record(ledger_bytes), is_state=True)
+        size = len(record) + sum(ledger_bytes.values()) + RECORD_HEADER_BYTES * entry_count
+        size += FILE_HEADER_BYTES + GROUP_HEADER_BYTES * (2 + size // GROUP_BYTES)
+        try:
+            self._file = await self._files.create(SORTED_KIND, self.number, size)
+        except DiskFullError as error:
+            raise DiskFullError(f"a sorted file of {size} bytes does not fit: {error}") from error
         await self._file.write(0, [encode_file_header(self._header)])
         self._offset = FILE_HEADER_BYTES
-        record = encode_record(sorted_ledgers_record(ledger_bytes), is_state=True)
         self._buffers.append(record)
         self._body_bytes += len(record)
         self._count += 1

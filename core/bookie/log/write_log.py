@@ -176,6 +176,11 @@ class WriteLog:
         """Makes the next group begin a new file, if there is space for it."""
         self._roll_at = 0
 
+    @property
+    def sealable_bytes(self) -> int:
+        """The shortest length at which sealing the current file frees more than it costs."""
+        return max(self._roll_at_least, self._config.log_file_bytes // _SNAPSHOT_FACTOR)
+
     async def aclose(self) -> None:
         """Writes the pending records and stops. Safe to repeat."""
         if self._timer is not None:

@@ -151,7 +151,7 @@ class Compactor:
         storage = self._storage
         writer = storage.new_sorted_file()
         try:
-            await writer.begin(live.ledger_bytes, live.slices[-1][1])
+            await writer.begin(live.ledger_bytes, sum(map(len, live.ledgers.values())))
             await self._copy_slices(kind, number, live, writer)
             end = await writer.finish()
             data_file = DataFile(SORTED_KIND, writer.number, writer.generation, end)

@@ -2,6 +2,10 @@
 
 One task runs one kind of work at a time, so none of them needs to handle another. Work that fails
 because the disk or the metadata store is unavailable is retried in the next round.
+
+Garbage goes first in each round, because removing it needs no space. Work that finds no space gets
+the maintenance reserve (rule BKE-28). While space is short, garbage is collected more often, and
+whatever contains garbage is compacted (rule BKE-29).
 """
 
 import asyncio
@@ -9,23 +13,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from ...protocol.errors import MetadataError, RhumblineError
+from ...protocol.errors import DiskFullError, MetadataError, RhumblineError
 from ...runtime.event_log import EventLog, LogLimit
 from ...runtime.primitives.wakeup import Wakeup
 from ..config import BookieConfig
+from ..free_space import FreeSpaceMonitor
 from ..log.sorted_file import SortedFile
 from ..log.startup import read_ledger_bytes
 from ..storage import Storage
 from .compactor import Compactor
-from .duty_cycle import DutyCycle
+from .disk_reserve import DiskReserve
+from .duty_cycle import DutyCycle, do_nothing
 from .garbage_collector import GarbageCollector
+from .garbage_files import GarbageFiles
+from .garbage_logs import LIVE_PERCENT_WHEN_SHORT, GarbageLogs
 from .limbo_recovery import LimboRecovery
+from .space_recovery import SpaceRecovery
 
 _LOG = EventLog(__name__)
 
 _IDLE_S = 0.1
 _SHARE_WHEN_IDLE = 0.5
 _LEDGERS_PER_STEP = 10_000
+_REMOVE_GARBAGE = "remove garbage files"
+_COLLECTIONS_WHEN_SHORT = 10
+"""Garbage collections in the time of one, while space is short."""
 
 
 class CollectorOfStore(NamedTuple):
@@ -41,6 +53,7 @@ class Maintenance:
     def __init__(
         self,
         storage: Storage,
+        space: FreeSpaceMonitor,
         collectors: Sequence[CollectorOfStore],
         limbo: LimboRecovery,
         config: BookieConfig,
@@ -48,6 +61,9 @@ class Maintenance:
     ) -> None:
         """``instance_id`` is that of the storage."""
         self._storage = storage
+        self._space = space
+        self.reserve = DiskReserve(storage.files.disk, space)
+        self.recovery = SpaceRecovery(storage.bookie, asyncio.get_running_loop().time)
         self.collectors = collectors
         """The garbage collectors, one for each metadata store."""
         self._limbo = limbo
@@ -60,6 +76,11 @@ class Maintenance:
         self._retired_files: dict[int, None] = {}
         self.compactor = Compactor(storage, DutyCycle(self._share, self._write_indexes))
         self._indexing = DutyCycle(lambda: _SHARE_WHEN_IDLE)
+        self._garbage_logs = GarbageLogs(storage, self._indexing.pause)
+        self.garbage_files = GarbageFiles(storage, self.compactor, self._indexing.pause)
+        self._has_collected = False
+        """True if a garbage collection has succeeded since space is short."""
+        self._was_short = False
         self._seen_bytes = 0
         self._busy_until_s = 0.0
         self.failed_count = 0
@@ -71,9 +92,23 @@ class Maintenance:
 
     async def run(self) -> None:
         """Runs rounds until cancelled."""
+        await self._attempt("reserve space", do_nothing)
         while True:
             await self._wakeup.wait(self._config.maintenance_ms / 1000)
             await self.step()
+
+    def space_changed(self) -> None:
+        """Begins a round at once if space has become short."""
+        if self.is_short and not self._was_short:
+            self._has_collected = False
+            self._collected_s = None
+            self._wakeup.wake()
+        self._was_short = self.is_short
+
+    @property
+    def is_short(self) -> bool:
+        """True if there is no space for plain adds."""
+        return not self._space.has_room
 
     async def step(self) -> None:
         """Runs one round of all work that is due."""
@@ -81,19 +116,60 @@ class Maintenance:
             await self._step()
 
     async def _step(self) -> None:
+        removed = self.compactor.removed_count
+        self._indexing.begin()
         for name, work in (
+            ("collect garbage", self._collect),
+            (_REMOVE_GARBAGE, self._remove_garbage_files),
             ("write indexes", self._write_indexes),
             ("end limbo", self._limbo.step),
-            ("collect garbage", self._collect),
             ("compact logs", self._compact_logs),
             ("compact sorted files", self._compact_sorted_files),
+            ("seal the log", self._seal_garbage),
         ):
-            try:
-                await work()
-            except (RhumblineError, MetadataError) as error:
-                self.failed_count += 1
-                self.last_failure = error
-                self._log_failure(name, error)
+            await self._attempt(name, work)
+        await self._end_round(self.compactor.removed_count > removed)
+
+    async def _attempt(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Does one kind of work, in the reserve if there is no other space for it."""
+        try:
+            while True:
+                try:
+                    await work()
+                    break
+                except DiskFullError:
+                    if not await self.reserve.lend(for_garbage=name == _REMOVE_GARBAGE):
+                        raise
+            await self.reserve.fill()
+        except (RhumblineError, MetadataError) as error:
+            self.failed_count += 1
+            self.last_failure = error
+            self.recovery.obstacles[name] = str(error)
+            self._log_failure(name, error)
+        else:
+            self.recovery.obstacles.pop(name, None)
+
+    async def _end_round(self, has_removed: bool) -> None:
+        """Checks the space again if files were removed, and records what the round found out."""
+        space, obstacles = self._space, self.recovery.obstacles
+        if has_removed:
+            await self._attempt("check the free space", space.check)
+        damaged = sorted(self._damaged.intersection(self._storage.data_files))
+        if damaged:
+            numbers = ", ".join(map(str, damaged))
+            obstacles["damaged files"] = f"files {numbers} wait for their repair by the scrubber"
+        else:
+            obstacles.pop("damaged files", None)
+        held_back = sum(collector.held_back_count for collector, _ in self.collectors)
+        has_work = has_removed or held_back > 0 or not self._has_collected
+        self.recovery.end_round(
+            is_short=self.is_short, has_work=has_work, free_bytes=space.free_bytes
+        )
+        if self.is_short and has_removed:
+            self._wakeup.wake()
+
+    async def _remove_garbage_files(self) -> None:
+        await self.garbage_files.remove(self._damaged)
 
     def _log_failure(self, work: str, error: RhumblineError) -> None:
         dropped = self._log_limit.admit(asyncio.get_running_loop().time(), work)
@@ -114,7 +190,10 @@ class Maintenance:
 
     async def _collect(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        due_s = (self._collected_s or 0) + self._config.collect_ms / 1000
+        pause_s = self._config.collect_ms / 1000
+        if self.is_short:
+            pause_s /= _COLLECTIONS_WHEN_SHORT
+        due_s = (self._collected_s or 0) + pause_s
         if self._collected_s is not None and now_s < due_s and not self.may_delete_many:
             return
         self._collected_s = now_s
@@ -128,11 +207,19 @@ class Maintenance:
             except RhumblineError as error:
                 failure = failure or error  # the other store may be available
         if failure is not None:
+            self._collected_s = None if self.is_short else now_s
             raise failure
+        self._has_collected = self.is_short
 
     @property
     def _backlog(self) -> int:
-        """Number of sealed logs that wait for compaction."""
+        """Number of sealed logs that wait for compaction.
+
+        While space is short, these are the logs with garbage and those before them: rewriting a log
+        without garbage frees nothing, and may need the reserve.
+        """
+        if self.is_short:
+            return self._garbage_logs.count
         return len(self._storage.sealed_logs) - self._config.sealed_logs_kept
 
     def _share(self) -> float:
@@ -154,6 +241,8 @@ class Maintenance:
         """Compacts waiting logs, oldest first, until the round's time is over."""
         storage = self._storage
         loop = asyncio.get_running_loop()
+        if self.is_short:
+            await self._garbage_logs.count_again()
         end_s = loop.time() + self._config.maintenance_ms / 1000
         while self._backlog > 0:
             if loop.time() > end_s:
@@ -165,11 +254,15 @@ class Maintenance:
             if not await self.compactor.compact_log(number):
                 self._damaged.add(number)  # skipped until the scrubber has repaired it
                 return
+            self._garbage_logs.oldest_removed()
 
     async def _compact_sorted_files(self) -> None:
         """Rewrites a repaired sorted file, or else the one with the most garbage."""
         storage = self._storage
-        worst, worst_share = self._next_retired_file(), self._config.compact_below_percent / 100
+        percent = self._config.compact_below_percent
+        if self.is_short:
+            percent = max(percent, LIVE_PERCENT_WHEN_SHORT)
+        worst, worst_share = self._next_retired_file(), percent / 100
         for number, known in list(storage.sorted.items()) if worst is None else ():
             await self._count_live_bytes(known)
             total = known.entry_bytes
@@ -178,6 +271,18 @@ class Maintenance:
                 worst, worst_share = number, share
         if worst is not None and not await self.compactor.compact_sorted_file(worst):
             self._damaged.add(worst)
+
+    async def _seal_garbage(self) -> None:
+        """Seals the current log while space is short, if most of it is garbage."""
+        storage = self._storage
+        end = storage.log.current.end
+        if not self.is_short or end <= storage.log.sealable_bytes:
+            return
+        recent = storage.index.recent
+        live_bytes = await self._garbage_logs.live_bytes_in(recent.columns())
+        if recent is storage.index.recent and live_bytes * 2 < end:
+            storage.log.roll_next()
+            await storage.write_manifest()
 
     async def _count_live_bytes(self, known: SortedFile) -> None:
         """Counts a file's live bytes again if a ledger was deleted since they were counted.

@@ -107,8 +107,9 @@ async def test_file_begins_with_its_header_and_the_bytes_of_each_ledger() -> Non
     files, writer = await new_writer(disk)
     assert (writer.number, writer.generation) == (9, 55)
     await writer.begin({1: 500, 7: 2}, 4_000)
+    head = len(disk.files[PATH])
     assert disk.taken() == [
-        ("create", PATH, 4_000),
+        ("create", PATH, head + 502 + 8 * 4_000 + GROUP_HEADER_BYTES),
         ("write", PATH, 0),
         ("write_durable", PATH, FILE_HEADER_BYTES),
     ]
