@@ -68,6 +68,7 @@ class SimClusterSettings:
     writer: WriterConfig = field(default_factory=WriterConfig)
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     log_file_bytes: int = 1 * MIB
+    maintenance_reserve_bytes: int | None = None
     tail_cache_bytes: int = 64 * MIB
     maintenance_ms: int = 10_000
     collect_ms: int = 600_000
@@ -190,6 +191,7 @@ class SimCluster:
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
             log_file_bytes=self.settings.log_file_bytes,
+            maintenance_reserve_bytes=self.settings.maintenance_reserve_bytes,
             tail_cache_bytes=self.settings.tail_cache_bytes,
             session_ttl_ms=_SESSION_MS,
             maintenance_ms=self.settings.maintenance_ms,

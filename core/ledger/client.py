@@ -154,7 +154,8 @@ class LedgerClient:
         candidates = await context.candidates_in(allowed)
         near = context.region if not allowed or context.region in allowed else Region(allowed[0])
         bookies = None
-        for eligible in (context.healthy(candidates), candidates):
+        tiers = await context.reachable_first(candidates, is_urgent=False)
+        for eligible in tiers:
             try:
                 bookies = context.placement.new_ensemble(
                     quorum,
@@ -165,7 +166,7 @@ class LedgerClient:
                 )
                 break
             except NotEnoughBookiesError:
-                if eligible is candidates:
+                if eligible is tiers[-1]:
                     raise
         assert bookies is not None
         regions = await context.regions_of(bookies)

@@ -107,9 +107,17 @@ class LedgerConfig:
     )
     failure_memory_ms: int = setting(
         30_000,
-        "Time for which a failed bookie is avoided if others are available.",
+        "Time for which a failed bookie is avoided if others are available; 0: not at all.",
         low=0,
         high=_HOUR_MS,
+    )
+    probe_timeout_ms: int = setting(
+        1_000,
+        "Time that a new segment waits for responses of bookies that may be unreachable, before it "
+        "is placed; 0: they are not asked. Nobody is asked while no bookie has failed.",
+        low=0,
+        high=_MINUTE_MS,
+        draws=(0, 200, 1_000),
     )
     slow_after_ms: int = setting(
         10_000,

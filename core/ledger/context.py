@@ -11,6 +11,7 @@ from ..protocol.bookie_id import BookieId, Region
 from ..protocol.ledger_metadata import Fragment, LedgerMetadata
 from ..protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ..protocol.quorum import Quorum, QuorumView
+from ..protocol.reachability import bookies_to_probe, reachable_first
 from ..protocol.recovery import Evidence
 from ..runtime.histogram import Histogram
 from ..runtime.primitives.backoff import Backoff
@@ -18,6 +19,7 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
+from .connection.path_probes import probe_paths
 from .measured_load import shares_percent
 from .missing_range import MissingRange
 from .read_policy import ReadPolicy
@@ -80,6 +82,20 @@ class LedgerContext:
             replace(info, share_percent=shares[info.bookie]) if info.bookie in shares else info
             for info in candidates
         ]
+
+    async def reachable_first(
+        self, candidates: Sequence[BookieInfo], *, is_urgent: bool
+    ) -> list[Sequence[BookieInfo]]:
+        """Returns the candidates for one choice, in the order in which they are tried (PLC-30).
+
+        Unless the choice is urgent, bookies that may be unreachable are asked first, which takes at
+        most ``probe_timeout_ms``. Without failures this neither waits nor sends anything.
+        """
+        if not is_urgent and self.config.probe_timeout_ms:
+            doubtful = bookies_to_probe(candidates, self.pool.known_paths())
+            if doubtful:
+                await probe_paths(self.pool, doubtful, self.config.probe_timeout_ms)
+        return reachable_first(candidates, self.pool.known_paths())
 
     def healthy(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
         """Returns the candidates that did not fail within ``failure_memory_ms``."""

@@ -41,10 +41,11 @@ class BookieLink:
         "_loop",
         "_region",
         "_backoff_until",
-        "_failed_since",
         "_tasks",
         "bookie",
+        "connected_at",
         "connection",
+        "failed_since",
         "last_error",
         "traffic",
     )
@@ -69,7 +70,10 @@ class BookieLink:
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(runtime.random, config.backoff_ms_min, config.backoff_ms_max)
         self._backoff_until = 0.0
-        self._failed_since: float | None = None
+        self.failed_since: float | None = None
+        """Loop time of the failure since which there was no connection; None if there is one."""
+        self.connected_at: float | None = None
+        """Loop time at which the last connection was established."""
         self.traffic = LinkTraffic()
 
     def connect(self) -> BookieConnection | None:
@@ -96,8 +100,8 @@ class BookieLink:
             return
         self.connection = None
         self.last_error = error
-        if self._failed_since is None and not isinstance(error, ClosedError):
-            self._failed_since = self._loop.time()
+        if self.failed_since is None and not isinstance(error, ClosedError):
+            self.failed_since = self._loop.time()
             _LOG.warning("bookie unavailable", bookie=self.bookie, error=error)
         self._backoff_until = self._loop.time() + self._backoff.next_s()
 
@@ -107,9 +111,10 @@ class BookieLink:
             self.connection.fail(error)
 
     def _on_ready(self) -> None:
-        if self._failed_since is not None:
-            outage_ms = round((self._loop.time() - self._failed_since) * 1000)
-            self._failed_since = None
+        self.connected_at = self._loop.time()
+        if self.failed_since is not None:
+            outage_ms = round((self._loop.time() - self.failed_since) * 1000)
+            self.failed_since = None
             _LOG.info("bookie available", bookie=self.bookie, outage_ms=outage_ms)
 
     async def _open(self, connection: BookieConnection) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ...protocol.bookie_id import BookieId, Region, has_incarnation
 from ...protocol.errors import ClosedError
 from ...protocol.placement import BookieInfo
+from ...protocol.reachability import KnownPaths
 from ...runtime.primitives.rate_limiter import RateLimiter
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
@@ -37,6 +38,7 @@ class BookiePool:
         self._fast: dict[BookieId, BookieLink] = {}
         self._message: dict[BookieId, BookieLink] = {}
         self._failed_at: dict[BookieId, float] = {}
+        self._proved_at: dict[BookieId, float] = {}
         self._slow_at: dict[BookieId, float] = {}
         self._departures = RateLimiter(_DEPARTURES_PER_SECOND, burst=_DEPARTURES_PER_SECOND)
         self.round_trips = RegionRoundTrips()
@@ -77,6 +79,28 @@ class BookiePool:
     def failed_lately(self) -> list[BookieId]:
         """Returns the bookies that failed within ``failure_memory_ms``, oldest first."""
         return _since(self._failed_at, self._config.failure_memory_ms)
+
+    def on_response(self, bookie: BookieId) -> None:
+        """Records that the bookie responded to a probe."""
+        self._proved_at[bookie] = asyncio.get_running_loop().time()
+
+    def known_paths(self) -> KnownPaths:
+        """Returns what is known about the paths to bookies, for the placement of new copies.
+
+        Nothing is known if ``failure_memory_ms`` is 0. A lost connection counts until there is a
+        new one, however long ago that was.
+        """
+        if not self._config.failure_memory_ms:
+            return KnownPaths()
+        failed = dict.fromkeys(self.failed_lately())
+        lost: dict[BookieId, float] = {}
+        proved = dict(self._proved_at)
+        for bookie, link in self._fast.items():
+            if link.failed_since is not None:
+                lost[bookie] = link.failed_since
+            if link.connected_at is not None:
+                proved[bookie] = max(link.connected_at, proved.get(bookie, 0.0))
+        return KnownPaths({bookie: self._failed_at[bookie] for bookie in failed}, lost, proved)
 
     def may_leave(self, now: float) -> bool:
         """Returns whether another writer may leave a slow bookie now, and counts it if so."""

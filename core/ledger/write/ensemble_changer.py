@@ -248,12 +248,13 @@ class EnsembleChanger:
             quorum, state.view.regions
         ).must_change_ensemble(state.failed_mask):
             wanted |= state.failed_mask
+        tiers = await self._context.reachable_first(candidates, is_urgent=self._is_urgent())
         return await choose_replacements(
             self._context.placement,
             quorum,
             self._members(candidates),
             wanted,
-            [self._context.healthy(candidates), candidates],
+            tiers,
             random=self._context.runtime.random,
             ledger=state.ledger_id,
             rule=state.metadata.spread_rule(),
