@@ -283,11 +283,8 @@ class RegionReads:
             "sunk": counts.sunk,
             "came_back": counts.recovered,
             "answers_by_region": dict(sorted(counts.responses_by_region.items())),
-            "latency_ms": {
-                str(region): {
-                    "p50": known.upper_quantile_ms(0.5),
-                    "p99": known.upper_quantile_ms(0.99),
-                }
+            "latency": {
+                str(region): known.summary()
                 for region, known in sorted(self._latencies.items(), key=lambda pair: str(pair[0]))
             },
         }

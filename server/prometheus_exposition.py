@@ -1,14 +1,25 @@
-"""A Prometheus collector for the statistics of one service, and their text form."""
+"""A Prometheus collector for the statistics of one service, and their text form.
 
+Besides the metrics of the catalogue, every server exports ``rhumbline_build_info`` and the
+``process_`` metrics of the Prometheus client library.
+"""
+
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as FamilySample
 
+from .. import __version__
+from ..core.runtime import histogram
 from ..core.runtime.metrics import samples
+
+BUILD_INFO = "rhumbline_build_info"
+BUILD_LABELS = ("version", "python", "form")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of ``exposition``."""
@@ -32,10 +43,27 @@ class ServiceCollector(Collector):
             yield family
 
 
+class BuildCollector(Collector):
+    """Collects the version of the program, in labels of a metric that is always 1."""
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Yield the metric."""
+        family = GaugeMetricFamily(
+            BUILD_INFO,
+            "1, with the version, that of Python, and the form of the program in labels.",
+            labels=BUILD_LABELS,
+        )
+        form = "source" if str(histogram.__file__).endswith(".py") else "compiled"
+        family.add_metric((__version__, platform.python_version(), form), 1)
+        yield family
+
+
 def registry_of(service: str, statistics: Callable[[], Mapping[str, Any]]) -> CollectorRegistry:
-    """Return a registry with the metrics of one service only."""
+    """Return a registry with the metrics of one service, of its process and of its build."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceCollector(service, statistics))
+    registry.register(BuildCollector())
+    ProcessCollector(registry=registry)
     return registry
 
 

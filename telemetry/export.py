@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
+from .histogram_export import HistogramExporter
 from .instruments import Instruments
 from .tracing import OtelTracer
 
@@ -49,11 +50,13 @@ class TelemetryExport:
         )
         self._spans.add_span_processor(BatchSpanProcessor(span_exporter))
         # No thread of its own: metrics() exports right after a snapshot on the event loop.
-        reader = PeriodicExportingMetricReader(metric_exporter, export_interval_millis=math.inf)
+        exporter = HistogramExporter(metric_exporter)
+        reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
         self._reader = reader
         self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
         self.tracer = OtelTracer(self._spans, sample_ratio)
         self.instruments = Instruments(self._meters.get_meter("rhumbline"))
+        exporter.values = self.instruments.snapshot
 
     def metrics(self) -> None:
         """Export the last snapshot. Blocks."""

@@ -1,11 +1,10 @@
 """Observable instruments that read statistics that the process counts in any case.
 
-There is one instrument for each metric of the catalogue; a summary has three, for quantiles, sum
-and count. They read the last snapshot, so exporters may call them from any thread.
+There is one instrument for each metric of the catalogue except the histograms, which
+``HistogramExporter`` adds. They read the last snapshot, so exporters may call them from any thread.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -19,7 +18,8 @@ class Instruments:
         self._sources: list[tuple[str, Statistics]] = []
         self._values: Mapping[Metric, list[Sample]] = {}
         for metric in CATALOGUE:
-            self._create(meter, metric)
+            if metric.type is not MetricType.HISTOGRAM:
+                self._create(meter, metric)
 
     def observe(self, service: str, statistics: Statistics) -> None:
         """Include these statistics in snapshots, e.g. the statistics of a ``bookie``."""
@@ -33,21 +33,17 @@ class Instruments:
                 values.setdefault(metric, []).extend(found)
         self._values = values
 
+    def snapshot(self) -> Mapping[Metric, Sequence[Sample]]:
+        """Return the values of the last snapshot."""
+        return self._values
+
     def _create(self, meter: Meter, metric: Metric) -> None:
-        def observed(part: str, _: CallbackOptions) -> Iterator[Observation]:
-            return _observations(self._values.get(metric, ()), part)
+        def observed(_: CallbackOptions) -> Iterator[Observation]:
+            return (Observation(s.value, dict(s.labels)) for s in self._values.get(metric, ()))
 
-        plain = partial(observed, "")
-        if metric.type is MetricType.COUNTER:
-            meter.create_observable_counter(metric.name, [plain], metric.unit, metric.help)
-            return
-        meter.create_observable_gauge(metric.name, [plain], metric.unit, metric.help)
-        if metric.type is MetricType.SUMMARY:
-            for part, unit in (("sum", metric.unit), ("count", "1")):
-                meter.create_observable_counter(
-                    f"{metric.name}.{part}", [partial(observed, part)], unit, metric.help
-                )
-
-
-def _observations(some_samples: Iterable[Sample], part: str) -> Iterator[Observation]:
-    return (Observation(s.value, dict(s.labels)) for s in some_samples if s.part == part)
+        create = (
+            meter.create_observable_counter
+            if metric.type is MetricType.COUNTER
+            else meter.create_observable_gauge
+        )
+        create(metric.name, [observed], metric.unit, metric.help)

@@ -1,4 +1,4 @@
-"""Generates the reference pages from the code: commands, settings, gRPC, machines, contracts.
+"""Generates the reference pages from the code: commands, settings, metrics, gRPC, contracts.
 
 ``make reference`` writes them; a test checks that they are up to date.
 """
@@ -11,6 +11,7 @@ import click
 from ..config_file import all_keys
 from ..main import main
 from .grpc_reference import grpc_page
+from .metrics_reference import METRICS_FILE, metrics_page
 from .state_machines import state_machines_page
 from .store_comparison import RESULTS_FILE, store_comparison_page
 from .store_contract import store_contract_page
@@ -97,6 +98,7 @@ def write_pages(directory: Path) -> None:
     """Write all pages to ``directory``, which holds the results of the metadata stores."""
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
+    (directory / METRICS_FILE).write_text(metrics_page(), encoding="utf-8")
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
     (directory / STATE_MACHINES_FILE).write_text(state_machines_page(), encoding="utf-8")
     (directory / STORE_CONTRACT_FILE).write_text(store_contract_page(), encoding="utf-8")

@@ -2,12 +2,20 @@
 
 import math
 from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
 
 _STEPS = 32
 _FLOOR_SECONDS = 1e-6
 _OCTAVES = 28  # 1 microsecond to 268 seconds
 _WHOLE_MS = 1024
 _NEVER = 1 << 62
+
+_FIRST_OCTAVE, _LAST_OCTAVE = 7, 26
+BOUNDS_S = tuple(_FLOOR_SECONDS * 2**octave for octave in range(_FIRST_OCTAVE, _LAST_OCTAVE + 1))
+"""The upper bounds of the buckets that are exported, in seconds: 128 microseconds, doubled up to 67
+seconds. Each is a border between two buckets of every histogram, so the exported counts are
+exact."""
 
 
 def _indices_of_ms(scale: float) -> list[int]:
@@ -24,22 +32,26 @@ class Histogram:
 
     ``steps``: buckets per factor of two. The default gives quantiles within 3 %; fewer buckets are
     read faster. ``decay``: all counts are halved whenever there are this many, so that recent
-    durations weigh more; no clock is needed. None: every duration counts for ever.
+    durations weigh more; no clock is needed. None: every duration counts for ever. ``counters`` and
+    the count and mean of ``summary`` cover all durations even then.
     """
 
     __slots__ = (
         "_bucket_count",
         "_buckets",
+        "_faded",
         "_halved_at",
         "_indices",
         "_log",
         "_scale",
+        "_steps",
         "count",
         "max_seconds",
     )
 
     def __init__(self, *, steps: int = _STEPS, decay: int | None = None) -> None:
         self._log = math.log
+        self._steps = steps
         self._scale = steps / math.log(2)
         self._bucket_count = steps * _OCTAVES
         self._halved_at = _NEVER if decay is None else decay
@@ -51,6 +63,7 @@ class Histogram:
     def clear(self) -> None:
         """Remove all durations."""
         self._buckets = [0] * (self._bucket_count + 1)
+        self._faded: list[int] = []  # by bucket, what was halved away
         self.count = 0
         self.max_seconds = 0.0
 
@@ -79,8 +92,18 @@ class Histogram:
             self.add(max(0, duration_ms) / 1000, count)
 
     def _halve(self) -> None:
-        self._buckets = [count >> 1 for count in self._buckets]
-        self.count = sum(self._buckets)
+        faded = self._faded or [0] * len(self._buckets)
+        kept = [count >> 1 for count in self._buckets]
+        self._faded = [
+            old + count - rest for old, count, rest in zip(faded, self._buckets, kept, strict=True)
+        ]
+        self._buckets = kept
+        self.count = sum(kept)
+
+    def _all_counts(self) -> list[int]:
+        if not self._faded:
+            return self._buckets
+        return [now + faded for now, faded in zip(self._buckets, self._faded, strict=True)]
 
     def counts(self) -> list[tuple[int, int]]:
         """Return (bucket, count) of every bucket in use, for ``merge`` in another process."""
@@ -118,20 +141,37 @@ class Histogram:
     def _bound_s(self, index: float) -> float:
         return _FLOOR_SECONDS * math.exp(index / self._scale)
 
-    def _mean_ms(self) -> float:
-        total = sum(count * self._bound_s(index + 0.5) for index, count in self.counts())
-        return min(total / max(1, self.count), self.max_seconds) * 1000
+    def counters(self) -> tuple[list[int], int, float]:
+        """Return the number of durations up to each of ``BOUNDS_S``, of all durations, and their
+        sum in seconds (within 2 %).
 
-    def summary(self) -> dict[str, float]:
-        """Return count, mean (within 2 %), quantiles and maximum, rounded for display."""
+        None of them ever decreases, unless ``clear`` is called.
+        """
+        counts = self._all_counts()
+        cumulative = list(accumulate(counts))
+        total_s = sum(n * self._bound_s(index + 0.5) for index, n in enumerate(counts) if n)
+        below = [
+            cumulative[octave * self._steps - 1]
+            for octave in range(_FIRST_OCTAVE, _LAST_OCTAVE + 1)
+        ]
+        return below, cumulative[-1], total_s
+
+    def summary(self) -> dict[str, Any]:
+        """Return count, sum and mean (within 2 %), quantiles, maximum and ``buckets``.
+
+        ``buckets`` has the number of durations up to each of ``BOUNDS_S``.
+        """
         p50, p99, p999 = self.quantiles_ms((0.5, 0.99, 0.999))
+        buckets, count, total_s = self.counters()
         return {
-            "count": self.count,
-            "mean_ms": round(self._mean_ms(), 3),
+            "count": count,
+            "sum_s": total_s,
+            "mean_ms": round(min(total_s / max(1, count), self.max_seconds) * 1000, 3),
             "p50_ms": round(p50, 3),
             "p99_ms": round(p99, 3),
             "p999_ms": round(p999, 3),
             "max_ms": round(self.max_seconds * 1000, 3),
+            "buckets": buckets,
         }
 
     def quantiles_ms(self, shares: Iterable[float]) -> list[float]:

@@ -3,24 +3,25 @@
 Components count in plain integers and return them from ``statistics()``; nothing is counted here.
 The name of a metric is the path of its value in those statistics, below the name of the service
 (``bookie``, ``proxy``, ``repair``, ``client``). A path element in braces is a label. Latencies are
-summaries.
+histograms. Metrics are in base units (bytes, seconds): a value in milliseconds, whose path ends in
+``_ms``, is converted.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from .histogram import BOUNDS_S, Histogram
+
 Statistics = Callable[[], Mapping[str, Any]]
 """Returns the statistics of a component; called on the component's event loop."""
 
 Labels = tuple[tuple[str, str], ...]
 
-QUANTILES = {"p50_ms": "0.5", "p99_ms": "0.99", "p999_ms": "0.999"}
-"""The keys of ``Histogram.summary()`` that are quantiles, with their Prometheus label."""
-
 _PREFIX = "rhumbline"
-_SUMMARY_KEYS = {*QUANTILES, "count", "mean_ms", "max_ms"}
+_HISTOGRAM_KEYS = Histogram().summary().keys()
 _PROMETHEUS_UNITS = {"By": "_bytes", "s": "_seconds"}
+_BOUND_LABELS = tuple(f"{bound:.6f}".rstrip("0") for bound in BOUNDS_S)
 
 
 class MetricType(StrEnum):
@@ -30,8 +31,8 @@ class MetricType(StrEnum):
     """Never decreases during the lifetime of the process."""
     GAUGE = "gauge"
     """Increases and decreases."""
-    SUMMARY = "summary"
-    """Quantiles, count and sum since the process started, in seconds."""
+    HISTOGRAM = "histogram"
+    """Counts of durations up to some bounds, their number and their sum, in seconds."""
 
 
 class Metric(NamedTuple):
@@ -46,8 +47,21 @@ class Metric(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The OpenTelemetry name: dotted, without labels."""
-        return ".".join((_PREFIX, *(part for part in self.path.split(".") if part[0] != "{")))
+        """The OpenTelemetry name: dotted, without labels and units."""
+        names = [part for part in self.path.split(".") if part[0] != "{"]
+        if self.is_in_ms:
+            names[-1] = names[-1].removesuffix("_ms")
+        return ".".join((_PREFIX, *names))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        return tuple(part[1:-1] for part in self.path.split(".") if part[0] == "{")
+
+    @property
+    def is_in_ms(self) -> bool:
+        """True if the value in the statistics is in milliseconds; the metric is in seconds."""
+        return self.unit == "s" and self.path.endswith("_ms")
 
     @property
     def prometheus_name(self) -> str:
@@ -64,7 +78,7 @@ class Sample(NamedTuple):
     labels: Labels
     value: float
     part: str = ""
-    """The part of a summary: ``sum``, ``count``, or "" for the quantile in the labels."""
+    """The part of a histogram: ``bucket`` (its bound is the label ``le``), ``sum`` or ``count``."""
 
 
 CATALOGUE = (
@@ -227,7 +241,9 @@ CATALOGUE = (
         "{connection}",
         "Connections closed by the bookie, by reason.",
     ),
-    Metric("bookie.durable_writes", MetricType.SUMMARY, "s", "Duration of durable writes (fsync)."),
+    Metric(
+        "bookie.durable_writes", MetricType.HISTOGRAM, "s", "Duration of durable writes (fsync)."
+    ),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),
     Metric(
         "proxy.registered",
@@ -250,15 +266,15 @@ CATALOGUE = (
     ),
     Metric(
         "proxy.write.records",
-        MetricType.GAUGE,
+        MetricType.COUNTER,
         "{record}",
-        "Records accepted for the streams that the proxy owns now.",
+        "Records accepted.",
     ),
     Metric(
         "proxy.write.sets",
-        MetricType.GAUGE,
+        MetricType.COUNTER,
         "{set}",
-        "Record sets accepted for the streams that the proxy owns now.",
+        "Record sets accepted.",
     ),
     Metric("proxy.write.taken", MetricType.COUNTER, "{stream}", "Streams acquired."),
     Metric(
@@ -293,9 +309,9 @@ CATALOGUE = (
     Metric("proxy.read.cached_bytes", MetricType.GAUGE, "By", "Entries cached for readers."),
     Metric(
         "proxy.read.tail_entries",
-        MetricType.GAUGE,
+        MetricType.COUNTER,
         "{entry}",
-        "Entries read from the tails of the streams read now.",
+        "Entries read from the tails of streams.",
     ),
     Metric("repair.ready", MetricType.GAUGE, "1", "1 while the repair process works."),
     Metric("repair.auditor", MetricType.GAUGE, "1", "1 in the process that audits the cluster."),
@@ -450,10 +466,10 @@ CATALOGUE = (
     Metric(
         "repair.retention.overdue_ms",
         MetricType.GAUGE,
-        "ms",
+        "s",
         "Time for which the oldest overdue data has been overdue, as of the last pass.",
     ),
-    Metric("repair.retention.pass_ms", MetricType.GAUGE, "ms", "Duration of the last pass."),
+    Metric("repair.retention.pass_ms", MetricType.GAUGE, "s", "Duration of the last pass."),
     Metric("repair.stuck", MetricType.GAUGE, "{ledger}", "Ledgers that could not be repaired yet."),
     Metric("client.streams.entries", MetricType.COUNTER, "{entry}", "Entries acknowledged."),
     Metric("client.streams.records", MetricType.COUNTER, "{record}", "Records acknowledged."),
@@ -477,7 +493,7 @@ CATALOGUE = (
     ),
     Metric(
         "client.streams.acks",
-        MetricType.SUMMARY,
+        MetricType.HISTOGRAM,
         "s",
         "Time from an entry's first append to its acknowledgement.",
     ),
@@ -496,7 +512,7 @@ CATALOGUE = (
     ),
     Metric(
         "client.ledgers.adds",
-        MetricType.SUMMARY,
+        MetricType.HISTOGRAM,
         "s",
         "Time from sending an entry to its acknowledgement.",
     ),
@@ -521,7 +537,7 @@ CATALOGUE = (
     Metric(
         "client.metadata.stale_age_ms",
         MetricType.GAUGE,
-        "ms",
+        "s",
         "Time since the metadata store last confirmed what readers use; 0 if it responds.",
     ),
     Metric(
@@ -594,10 +610,10 @@ CATALOGUE = (
         "Read responses, by the bookie's region.",
     ),
     Metric(
-        "client.reads.latency_ms.{region}.{quantile}",
-        MetricType.GAUGE,
-        "ms",
-        "Recent read latency, by the bookie's region.",
+        "client.reads.latency.{region}",
+        MetricType.HISTOGRAM,
+        "s",
+        "Time from a read request for entries to its response, by the bookie's region.",
     ),
 )
 
@@ -632,7 +648,7 @@ def samples(service: str, statistics: Mapping[str, Any]) -> dict[Metric, list[Sa
         known = known_metric(parts)
         if known is not None:
             metric, labels = known
-            found.setdefault(metric, []).extend(_samples(labels, value))
+            found.setdefault(metric, []).extend(_samples(metric, labels, value))
     order = {metric: index for index, metric in enumerate(CATALOGUE)}
     return {metric: found[metric] for metric in sorted(found, key=order.__getitem__)}
 
@@ -642,17 +658,23 @@ def _leaves(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in statistics.items():
         below = (*parts, str(key))
-        if isinstance(value, Mapping) and value.keys() != _SUMMARY_KEYS:
+        if isinstance(value, Mapping) and value.keys() != _HISTOGRAM_KEYS:
             yield from _leaves(below, value)
         elif isinstance(value, Mapping | int | float):
             yield below, value
 
 
-def _samples(labels: Labels, value: Any) -> Iterator[Sample]:  # noqa: ANN401 - a leaf
+def _samples(
+    metric: Metric,
+    labels: Labels,
+    value: Any,  # noqa: ANN401 - a leaf
+) -> Iterator[Sample]:
     if not isinstance(value, Mapping):
-        yield Sample(labels, int(value) if isinstance(value, bool) else value)
+        plain = int(value) if isinstance(value, bool) else value
+        yield Sample(labels, plain / 1000 if metric.is_in_ms else plain)
         return
-    for key, quantile in QUANTILES.items():
-        yield Sample((*labels, ("quantile", quantile)), value[key] / 1000)
-    yield Sample(labels, value["mean_ms"] * value["count"] / 1000, "sum")
+    for bound, count in zip(_BOUND_LABELS, value["buckets"], strict=True):
+        yield Sample((*labels, ("le", bound)), count, "bucket")
+    yield Sample((*labels, ("le", "+Inf")), value["count"], "bucket")
     yield Sample(labels, value["count"], "count")
+    yield Sample(labels, value["sum_s"], "sum")

@@ -155,7 +155,7 @@ class ReadProxy:
             "readers": self.reader_count,
             "tails": len(self._tails),
             "cached_bytes": self._cache.bytes,
-            "tail_entries": sum(shared.tail.entry_count for shared in self._tails.values()),
+            "tail_entries": self._cache.entry_count,
         }
 
     # --- routing --------------------------------------------------------------------------------

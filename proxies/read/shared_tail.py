@@ -90,6 +90,8 @@ class BlockCache:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
+        self.entry_count = 0
+        """Number of entries that were read from the streams."""
         self._bytes_max = bytes_max
         self._order: deque[tuple[StreamTail, int]] = deque()
         self._stale_count = 0  # blocks of closed tails in _order
@@ -119,7 +121,6 @@ class StreamTail:
     """The end of one stream, read once for all readers."""
 
     def __init__(self, source: EntryFetcher, cache: BlockCache) -> None:
-        self.entry_count = 0
         self.is_over = False
         """True if the tail has ended or failed: new readers need another one."""
         self.is_closed = False
@@ -193,7 +194,7 @@ class StreamTail:
             raise
         finally:
             self._fetching = None
-        self.entry_count += len(chunk.entries)
+        self._cache.entry_count += len(chunk.entries)
         for block in split_into_blocks(chunk):
             self._blocks.append(block)
             self._starts.append(block.start)

@@ -122,7 +122,9 @@ class WriteProxy:
         self._streams: dict[str, _Stream] = {}
         self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
         self._taking = asyncio.Semaphore(config.acquires_max)
-        self._counts = {
+        self._counts = {  # records and sets: of the streams that were given up
+            "records": 0,
+            "sets": 0,
             "taken": 0,
             "lost": 0,
             "released": 0,
@@ -408,6 +410,9 @@ class WriteProxy:
         """Remove a stream, unless ``aclose`` has removed it meanwhile."""
         if self._streams.pop(stream_key(stream.namespace, stream.name), None) is not None:
             stream.ownership.take(event, detail)
+            if stream.served is not None:  # counters never decrease
+                self._counts["records"] += stream.served.record_count
+                self._counts["sets"] += stream.served.set_count
 
     async def _release_claim(self, stream: _Stream) -> None:
         claim, stream.claim = stream.claim, None
@@ -511,9 +516,10 @@ class WriteProxy:
     def statistics(self) -> dict[str, int]:
         """Return counters and sizes for metrics."""
         served = [s.served for s in self._streams.values() if s.served is not None]
+        counts = self._counts
         return {
             "streams": len(self._streams),
-            "records": sum(stream.record_count for stream in served),
-            "sets": sum(stream.set_count for stream in served),
-            **self._counts,
+            **counts,
+            "records": counts["records"] + sum(stream.record_count for stream in served),
+            "sets": counts["sets"] + sum(stream.set_count for stream in served),
         }

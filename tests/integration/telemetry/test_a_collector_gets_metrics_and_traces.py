@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 
 from rhumbline.client.settings import TelemetrySettings
+from rhumbline.core.runtime.histogram import Histogram
 from rhumbline.core.runtime.tracing import TraceStep
 from rhumbline.telemetry.process_telemetry import TELEMETRY_OFF, running_telemetry
 from rhumbline.telemetry.tracing import OtelTracer
@@ -57,7 +58,11 @@ def export(settings: TelemetrySettings, lasts_s: float = 0) -> None:
     async def work() -> None:
         running = running_telemetry(settings, service="test-proxy", region="bonn")
         async with asyncio.timeout(120), running as telemetry:
-            telemetry.observe("proxy", lambda: {"registered": True, "write": {"taken": 4}})
+            acks = Histogram()
+            acks.add(0.002, 3)
+            streams = {"acks": acks.summary()}
+            statistics = {"write": {"taken": 4}, "client": {"streams": streams}}
+            telemetry.observe("proxy", lambda: {"registered": True, **statistics})
             assert telemetry.tracer is not None
             span = telemetry.tracer.sample(TraceStep.APPEND, stream="s")
             assert span is not None
@@ -81,8 +86,14 @@ def test_everything_is_exported_at_the_end(collector: Collector) -> None:
     (body,) = collector.bodies["/v1/metrics"]
     (metrics,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     found = {metric.name: metric for metric in metrics.scope_metrics[0].metrics}
-    assert found.keys() == {"rhumbline.proxy.registered", "rhumbline.proxy.write.taken"}
+    assert found.keys() == {
+        "rhumbline.proxy.registered", "rhumbline.proxy.write.taken", "rhumbline.client.streams.acks"
+    }  # fmt: skip
     assert found["rhumbline.proxy.write.taken"].sum.data_points[0].as_int == 4
+    acks = found["rhumbline.client.streams.acks"]
+    assert (acks.unit, acks.histogram.data_points[0].count) == ("s", 3)
+    assert acks.histogram.data_points[0].bucket_counts[4] == 3
+    assert not acks.histogram.data_points[0].HasField("max")
 
 
 def test_metrics_are_exported_periodically(collector: Collector) -> None:

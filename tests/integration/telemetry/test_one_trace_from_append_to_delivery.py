@@ -45,6 +45,7 @@ from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.repair_service import RepairService
 from rhumbline.server.prometheus_exposition import exposition, registry_of
 from rhumbline.server.proxy_host import running_proxy
+from rhumbline.telemetry.histogram_export import histograms
 from rhumbline.telemetry.instruments import Instruments
 from rhumbline.telemetry.tracing import OtelTracer
 
@@ -142,7 +143,7 @@ async def through_everything(root: Path, run: Run) -> None:
         metric.name: metric
         for resource in data.resource_metrics
         for scope in resource.scope_metrics
-        for metric in scope.metrics
+        for metric in [*scope.metrics, *histograms(instruments.snapshot(), 0, 1)]
     }
     meters.shutdown()
 
@@ -219,15 +220,14 @@ def test_unsampled_record_leaves_no_span(tmp_path: Path) -> None:
 
 
 def test_metrics_are_exported_under_their_names(sampled: Run) -> None:
-    known = {metric.name for metric in CATALOGUE}
-    assert {name.removesuffix(".sum").removesuffix(".count") for name in sampled.metrics} <= known
+    assert sampled.metrics.keys() <= {metric.name for metric in CATALOGUE}
     records = sampled.metrics["rhumbline.client.streams.records"]
     assert (records.unit, records.data.is_monotonic) == ("{record}", True)
     assert [point.value for point in records.data.data_points] == [1]
-    acks = sampled.metrics["rhumbline.client.streams.acks"].data.data_points
-    assert [point.attributes["quantile"] for point in acks] == ["0.5", "0.99", "0.999"]
-    (count,) = sampled.metrics["rhumbline.client.streams.acks.count"].data.data_points
-    assert count.value == 1
+    (acks,) = sampled.metrics["rhumbline.client.streams.acks"].data.data_points
+    assert (acks.count, sum(acks.bucket_counts)) == (1, 1)
+    assert len(acks.bucket_counts) == len(acks.explicit_bounds) + 1
+    assert acks.sum > 0
     regions = sampled.metrics["rhumbline.client.streams.acks_by_regions"].data.data_points
     assert [(point.attributes["regions"], point.value) for point in regions] == [("1", 1)]
     assert sampled.metrics["rhumbline.bookie.entries"].data.data_points[0].value >= 1
@@ -257,9 +257,9 @@ def test_prometheus_can_parse_all_metrics(sampled: Run) -> None:
             family = families[name.removesuffix("_total")]
             assert (family.type, family.documentation) == (metric.type, metric.help)
             assert family.samples
-            if metric.type is MetricType.SUMMARY:
+            if metric.type is MetricType.HISTOGRAM:
                 assert {sample.name.removeprefix(name) for sample in family.samples} == {
-                    "", "_sum", "_count"
+                    "_bucket", "_sum", "_count"
                 }  # fmt: skip
 
 

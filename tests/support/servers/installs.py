@@ -64,6 +64,16 @@ def etcd_binary() -> Path:
     return installed("etcd", _fetch_etcd) / "usr/bin/etcd"
 
 
+def prometheus_binary() -> Path:
+    """Return the Prometheus server: the installed one, or that of the distribution's package."""
+    return _of_prometheus("prometheus")
+
+
+def promtool_binary() -> Path:
+    """Return promtool, which checks metrics and tests the rules of Prometheus."""
+    return _of_prometheus("promtool")
+
+
 def toxiproxy_binary() -> Path:
     """Return the Toxiproxy server, which injects faults into connections."""
     require("go")
@@ -97,13 +107,30 @@ def _fetch_zookeeper(into: Path) -> None:
 
 
 def _fetch_etcd(into: Path) -> None:
+    _unpack_package("etcd-server", into)
+
+
+def _of_prometheus(program: str) -> Path:
+    system_binary = shutil.which(program)
+    if system_binary is not None:
+        return Path(system_binary)
+    require("apt-get", "dpkg")
+    return installed("prometheus", _fetch_prometheus) / "usr/bin" / program
+
+
+def _fetch_prometheus(into: Path) -> None:
+    _unpack_package("prometheus", into)
+
+
+def _unpack_package(name: str, into: Path) -> None:
+    """Unpack a package of the distribution, without installing it."""
     with tempfile.TemporaryDirectory() as work:
         try:
-            _run("apt-get", "download", "-q", "etcd-server", at=work)
+            _run("apt-get", "download", "-q", name, at=work)
         except NotInstalledError:  # the package list may be missing or outdated
             _run("apt-get", "update", "-q", at=work)
-            _run("apt-get", "download", "-q", "etcd-server", at=work)
-        (package,) = Path(work).glob("etcd-server_*.deb")
+            _run("apt-get", "download", "-q", name, at=work)
+        (package,) = Path(work).glob(f"{name}_*.deb")
         _run("dpkg", "-x", str(package), str(into), at=work)
 
 

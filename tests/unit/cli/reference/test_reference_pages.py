@@ -1,6 +1,7 @@
 """The reference pages in docs/ match the program."""
 
 from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
+from rhumbline.cli.reference.metrics_reference import METRICS_FILE, metrics_page
 from rhumbline.cli.reference.reference_pages import (
     COMMANDS_FILE,
     GRPC_FILE,
@@ -26,6 +27,10 @@ def test_commands_page_is_current() -> None:
 
 def test_settings_page_is_current() -> None:
     assert (ROOT / "docs/reference" / SETTINGS_FILE).read_text() == settings_page(), HINT
+
+
+def test_metrics_page_is_current() -> None:
+    assert (ROOT / "docs/reference" / METRICS_FILE).read_text() == metrics_page(), HINT
 
 
 def test_grpc_page_is_current() -> None:

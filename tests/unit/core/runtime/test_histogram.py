@@ -1,13 +1,14 @@
 """Quantiles of the histogram are within 3 % of those of sorted lists."""
 
 import math
+from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rhumbline.core.runtime.histogram import Histogram
+from rhumbline.core.runtime.histogram import BOUNDS_S, Histogram
 
 
 @given(st.lists(st.floats(2e-6, 200.0), min_size=1, max_size=200), st.floats(0.01, 1.0))
@@ -67,3 +68,27 @@ def test_with_decay_quantiles_follow_a_change(in_ms: bool) -> None:
     assert histogram.quantile_ms(0.5) == pytest.approx(100, rel=0.03)
     assert forever.count == 6500
     assert forever.quantile_ms(0.5) == pytest.approx(1, rel=0.03)
+
+
+@given(st.lists(st.floats(1e-7, 300.0), max_size=200), st.sampled_from([None, 16]))
+def test_counters_are_exact_at_their_bounds_and_never_decrease(
+    values: list[float], decay: int | None
+) -> None:
+    histogram = Histogram(steps=4, decay=decay)
+    before: tuple[list[int], int, float] = ([0] * len(BOUNDS_S), 0, 0.0)
+    for value in values:
+        histogram.add(value)
+        below, count, total_s = histogram.counters()
+        assert all(new >= old for new, old in zip(below, before[0], strict=True))
+        assert (count, total_s) > (before[1], before[2])
+        before = below, count, total_s
+    assert before[1] == len(values)
+    for bound, count in zip(BOUNDS_S, before[0], strict=True):
+        near = sum(math.isclose(value, bound) for value in values)
+        assert abs(count - sum(value <= bound for value in values)) <= near
+
+
+def test_bounds_are_doubled_from_a_tenth_of_a_millisecond_to_a_minute() -> None:
+    assert BOUNDS_S[0] == pytest.approx(0.000128)
+    assert BOUNDS_S[-1] == pytest.approx(67.108864)
+    assert all(b == 2 * a for a, b in pairwise(BOUNDS_S))

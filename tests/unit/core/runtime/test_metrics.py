@@ -8,7 +8,7 @@ from rhumbline.client.settings import TelemetrySettings
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.core.protocol.record_set import encode_extension, encode_record_set
 from rhumbline.core.runtime.histogram import Histogram
-from rhumbline.core.runtime.metrics import CATALOGUE, MetricType
+from rhumbline.core.runtime.metrics import CATALOGUE, MetricType, samples
 from rhumbline.core.runtime.trace_context import trace_extension, traceparent_in, traceparent_of_set
 
 TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
@@ -20,9 +20,24 @@ def test_names_follow_the_convention_and_are_unique() -> None:
     for metric, name in zip(CATALOGUE, names, strict=True):
         assert re.fullmatch("rhumbline_(bookie|proxy|repair|client)_[a-z_]+", name)
         assert name.endswith("_total") is (metric.type is MetricType.COUNTER)
+        assert not name.endswith(("_count", "_sum", "_bucket")), "reserved for histograms"
         assert metric.help.endswith(".")
-        if metric.unit == "By":
-            assert name.removesuffix("_total").endswith("_bytes")
+        assert metric.unit in ("By", "s", "1") or metric.unit[0] + metric.unit[-1] == "{}"
+        bare = name.removesuffix("_total")
+        assert bare.endswith("_bytes") is (metric.unit == "By")
+        assert bare.endswith("_seconds") is (metric.unit == "s")
+        assert not re.search("_(ms|millis|milliseconds|us|kb|mb|kib|mib|percent)(_|$)", name)
+        assert not {"le", "quantile", "job", "instance"} & {*metric.labels}
+
+
+def test_milliseconds_are_exported_in_seconds() -> None:
+    found = samples("client", {"metadata": {"stale_age_ms": 2_500}})
+    ((metric, (sample,)),) = found.items()
+    assert (metric.prometheus_name, metric.name, sample.value) == (
+        "rhumbline_client_metadata_stale_age_seconds",
+        "rhumbline.client.metadata.stale_age",
+        2.5,
+    )
 
 
 def test_empty_summary_is_zero() -> None:
