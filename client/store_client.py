@@ -12,6 +12,7 @@ from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.metadata.cluster_layout import instance_id
 from ..core.metadata.ledger_store import LedgerStore
+from ..core.metadata.measured_store import MeasuredStore
 from ..core.metadata.read_only_store import WAIT_MS, ReadOnlyStore
 from ..core.metadata.regional_store_records import open_regional_store
 from ..core.protocol.bookie_id import Region
@@ -49,7 +50,7 @@ class StoreClient:
 
     def __init__(
         self,
-        store: MetadataStore,
+        store: MeasuredStore,
         reads: ReadOnlyStore,
         settings: StoreClientSettings,
         *,
@@ -57,7 +58,8 @@ class StoreClient:
         instance: str,
         number: int | None,
     ) -> None:
-        self.store = store
+        self.store: MetadataStore = store
+        self._measured = store
         self.metadata_reads = reads
         """The metadata as readers see it, with its counters."""
         self.store_region = store_region
@@ -108,10 +110,11 @@ class StoreClient:
 
         Raises WrongClusterError, MetadataUnavailableError.
         """
+        measured = MeasuredStore(store)
         number = None  # a command may work on a regional store alone
         if store_region is not None:
-            number = (await open_regional_store(store, store_region)).number
-        reads = ReadOnlyStore(store, wait_ms=settings.stale_after_ms)
+            number = (await open_regional_store(measured, store_region)).number
+        reads = ReadOnlyStore(measured, wait_ms=settings.stale_after_ms)
         try:
             instance = await instance_id(reads, stale_ok=True)
         except BaseException as error:
@@ -121,7 +124,7 @@ class StoreClient:
                 raise WrongClusterError(message) from error
             raise
         return cls(
-            store, reads, settings, store_region=store_region, instance=instance, number=number
+            measured, reads, settings, store_region=store_region, instance=instance, number=number
         )
 
     def statistics(self) -> dict[str, Any]:
@@ -129,7 +132,7 @@ class StoreClient:
         return {
             "ledgers": self.ledgers.statistics(),
             "reads": self.reads.statistics(),
-            "metadata": self.metadata_reads.statistics(),
+            "metadata": {**self.metadata_reads.statistics(), **self._measured.statistics()},
         }
 
     async def aclose(self) -> None:

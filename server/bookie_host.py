@@ -15,6 +15,7 @@ from ..core.bookie.identity import IDENTITY_FILE, format_storage, read_identity
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT
 from ..core.metadata.ledger_store import LedgerStore
+from ..core.metadata.measured_store import MeasuredStore
 from ..core.metadata.regional_store import RegionalStore
 from ..core.protocol.bookie_id import BookieId
 from ..core.protocol.errors import (
@@ -86,6 +87,7 @@ async def running_bookie(
     async with AsyncExitStack() as closing:
         disk = open_disk(directory)
         closing.callback(disk.close)
+        store = measured = MeasuredStore(store)
         ledgers, bookies = LedgerStore(store), BookieDirectory(store)
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
@@ -113,7 +115,11 @@ async def running_bookie(
         bookie.scrubber.fetch = ReplicaReadsOfStores(replicas).fetch
 
         def statistics() -> dict[str, Any]:
-            return {**bookie.statistics(), "durable_writes": disk.syncs.summary()}
+            return {
+                **bookie.statistics(),
+                "durable_writes": disk.syncs.summary(),
+                "client": {"metadata": measured.statistics()},
+            }
 
         if observe is not None:
             observe("bookie", statistics)

@@ -553,6 +553,18 @@ CATALOGUE = (
         "Values that readers can use if the metadata store does not respond.",
     ),
     Metric(
+        "client.metadata.calls.{operation}.{result}",
+        MetricType.COUNTER,
+        "{call}",
+        "Calls of the metadata store, by operation and result.",
+    ),
+    Metric(
+        "client.metadata.call.{operation}",
+        MetricType.HISTOGRAM,
+        "s",
+        "Duration of the calls of the metadata store, by operation.",
+    ),
+    Metric(
         "client.placement.searches",
         MetricType.COUNTER,
         "{search}",
