@@ -500,6 +500,7 @@ class Bookie:
             "maintenance_failures": self.maintenance.failed_count,
             "half_frame_bytes": self._partial_frames.held_bytes,
             "closed": dict(sorted(self._closed_reasons.items())),
+            **service.meter.statistics(),
             "failure": None if failure is None else str(failure),
         }
 

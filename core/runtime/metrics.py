@@ -242,6 +242,19 @@ CATALOGUE = (
         "Connections closed by the bookie, by reason.",
     ),
     Metric(
+        "bookie.operations.{kind}.{result}",
+        MetricType.COUNTER,
+        "{operation}",
+        "Requests of clients that were answered, by kind and result.",
+    ),
+    Metric(
+        "bookie.operation.{kind}",
+        MetricType.HISTOGRAM,
+        "s",
+        "Time from a request to its response, by kind. An add is measured from the first add of "
+        "its connection in the same commit group, and a long poll from when it is woken.",
+    ),
+    Metric(
         "bookie.durable_writes", MetricType.HISTOGRAM, "s", "Duration of durable writes (fsync)."
     ),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),

@@ -28,9 +28,11 @@ class Outbox:
     The responses are encoded, in the order of the adds, when the outcome of the group is known.
     """
 
-    __slots__ = ("adds", "has_requests", "request_bytes")
+    __slots__ = ("adds", "began", "has_requests", "request_bytes")
 
     def __init__(self) -> None:
+        self.began = asyncio.get_running_loop().time()
+        """When the first add arrived, in the event loop's time."""
         self.adds: list[bytes | WaitingAdd] = []
         """The key of each v2 add (ledger id and entry id, with which the entry begins and the
         response ends), and the requests of other adds."""

@@ -25,6 +25,7 @@ from ..log.commit_group import Outbox
 from . import requests_v2, requests_v3
 from .entry_service import EntryService
 from .long_poll import ParkedPoll
+from .operation_meter import ADD
 from .partial_frames import PartialFrames
 from .read_queue import ReadQueue
 from .requests import FileRead
@@ -228,10 +229,12 @@ class ClientConnection:
         if isinstance(error, DiskFullError):
             self._respond(outbox, error)
         else:
+            self.service.meter.done(ADD, outbox.began, error, len(outbox.adds))
             self.release_inflight(outbox.request_bytes)
             self.close("write-refused", error)
 
     def _respond(self, outbox: Outbox, error: RhumblineError | None) -> None:
+        self.service.meter.done(ADD, outbox.began, error, len(outbox.adds))
         if self._transport is not None:
             head = add_response_head(Code.OK if error is None else code_for(error))
             if outbox.has_requests:

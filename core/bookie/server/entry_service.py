@@ -37,6 +37,7 @@ from ..storage import Storage
 from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
 from .long_poll import LongPollRegistry, ParkedPoll, Poll
+from .operation_meter import OperationMeter
 from .requests import BatchRead, EntryAdd, EntryRead, WriteLac
 
 _LOG = EventLog(__name__)
@@ -62,6 +63,7 @@ class EntryService(StorageListener):
         self.config = config
         self.storage = storage
         self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
+        self.meter = OperationMeter()
         self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
         self.accepts_adds = False
         """True if plain adds are accepted. The bookie sets it by its state (life_cycle.py)."""
@@ -91,10 +93,23 @@ class EntryService(StorageListener):
                 dropped=dropped or None,
             )
 
+    def respond(
+        self, op: EntryAdd | EntryRead | WriteLac, error: RhumblineError | None = None
+    ) -> None:
+        """Sends the response to an operation that returns no entry, and counts it."""
+        self.meter.done(op.kind, op.began, error)
+        op.connection.send(op.response(error))
+
+    def respond_entry(self, op: EntryRead, entry: bytes) -> None:
+        """Sends the entry that was read, and counts the read."""
+        self.meter.done(op.kind, op.began)
+        op.connection.send(op.response(None, entry))
+
     # --- adds -----------------------------------------------------------------------------------
 
     def add(self, op: EntryAdd) -> None:
         """Appends or refuses an add, after a membership check if the ledger is not proven."""
+        op.began = self.meter.now()
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is not None and (ledger.is_proven or op.is_recovery):
             self._add(op, ledger)
@@ -103,7 +118,7 @@ class EntryService(StorageListener):
         else:
             refusal = self._add_refusal(op, ledger)
             if refusal is not None:
-                op.connection.send(op.response(refusal))
+                self.respond(op, refusal)
                 return
             op.connection.add_inflight(len(op.entry))
             self._check_membership(op, lambda membership: self._continue_add(op, membership))
@@ -112,7 +127,7 @@ class EntryService(StorageListener):
         op.connection.release_inflight(len(op.entry))
         if membership is not MembershipCheck.NAMED:
             error = UnknownStateError(f"the metadata of ledger {op.ledger_id} {membership.value}")
-            op.connection.send(op.response(error))
+            self.respond(op, error)
             return
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is None:
@@ -124,7 +139,7 @@ class EntryService(StorageListener):
     def _add_to_new_ledger(self, op: EntryAdd, *, is_proven: bool) -> None:
         refusal = self._add_refusal(op, None)
         if refusal is not None:
-            op.connection.send(op.response(refusal))
+            self.respond(op, refusal)
             return
         ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=is_proven)
         self._add(op, ledger)
@@ -132,7 +147,7 @@ class EntryService(StorageListener):
     def _add(self, op: EntryAdd, ledger: LedgerRecord) -> None:
         refusal = self._add_refusal(op, ledger)
         if refusal is not None:
-            op.connection.send(op.response(refusal))
+            self.respond(op, refusal)
             return
         op.connection.add_inflight(len(op.entry))
         self.storage.add(ledger, op.entry, op.connection, op.waiting())
@@ -171,18 +186,17 @@ class EntryService(StorageListener):
         except TooManyRequestsError as error:
             if isinstance(op, EntryAdd):
                 op.connection.release_inflight(len(op.entry))
-            op.connection.send(op.response(error))
+            self.respond(op, error)
 
     # --- reads ----------------------------------------------------------------------------------
 
     def read(self, op: EntryRead) -> None:
         """Serves a read, after the fence if it has one."""
+        op.began = self.meter.now()
         if not op.is_fencing:
             self._read_now(op)
         elif not op.master_key:
-            op.connection.send(
-                op.response(UnauthorizedError("a fencing read needs the master key"))
-            )
+            self.respond(op, UnauthorizedError("a fencing read needs the master key"))
         else:
             ledger = self.ledgers.get(op.ledger_id)
             if ledger is not None and ledger.is_proven:
@@ -198,13 +212,11 @@ class EntryService(StorageListener):
                 membership is MembershipCheck.DELETED
                 or op.ledger_id in self.storage.states.tombstones
             ):
-                op.connection.send(
-                    op.response(UnknownStateError(f"ledger {op.ledger_id} was deleted"))
-                )
+                self.respond(op, UnknownStateError(f"ledger {op.ledger_id} was deleted"))
                 return
             refusal = self._new_fence_refusal()
             if refusal is not None:
-                op.connection.send(op.response(refusal))
+                self.respond(op, refusal)
                 return
             ledger = self._create_ledger(
                 op.ledger_id, op.master_key, is_proven=membership is MembershipCheck.NAMED
@@ -221,13 +233,13 @@ class EntryService(StorageListener):
     def _fence(self, op: EntryRead, ledger: LedgerRecord) -> None:
         if ledger.master_key != op.master_key:
             error = UnauthorizedError(f"ledger {op.ledger_id} has another master key")
-            op.connection.send(op.response(error))
+            self.respond(op, error)
             return
         was_fenced = ledger.is_fenced
 
         def durable(error: RhumblineError | None) -> None:
             if error is not None:
-                op.connection.send(op.response(error))
+                self.respond(op, error)
                 return
             if not was_fenced:
                 self.polls.wake_all(ledger)
@@ -247,11 +259,11 @@ class EntryService(StorageListener):
             op.connection.enqueue_read(EntryReading(self, op, entry_id, None))
             return
         except RhumblineError as error:
-            op.connection.send(op.response(self.weaken_denial(op, error)))
+            self.respond(op, self.weaken_denial(op, error))
             return
         entry = self.storage.cached(location)
         if entry is not None:
-            op.connection.send(op.response(None, entry))
+            self.respond_entry(op, entry)
             return
         op.connection.enqueue_read(EntryReading(self, op, entry_id, location))
 
@@ -323,9 +335,10 @@ class EntryService(StorageListener):
         An explicit LAC of -1 introduces the ledger: the writer sends it before its first add, so
         that the bookie checks its membership early (``_introduce``, rule BKE-6).
         """
+        op.began = self.meter.now()
         refusal = self._lac_refusal(op)
         if refusal is not None:
-            op.connection.send(op.response(refusal))
+            self.respond(op, refusal)
             return
         ledger = self.ledgers.get(op.ledger_id)
         if lac_of_body(op.body) == NO_ENTRY:
@@ -333,9 +346,7 @@ class EntryService(StorageListener):
             return
         if ledger is None:
             ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=False)
-        self.storage.write_lac(
-            ledger, op.body, lambda error: op.connection.send(op.response(error))
-        )
+        self.storage.write_lac(ledger, op.body, lambda error: self.respond(op, error))
 
     def _introduce(self, op: WriteLac, ledger: LedgerRecord | None) -> None:
         """Checks the ledger's membership before its first add arrives.
@@ -346,7 +357,7 @@ class EntryService(StorageListener):
         between this request and the first add takes effect as usual.
         """
         if ledger is not None and ledger.is_proven:
-            op.connection.send(op.response(None))
+            self.respond(op, None)
         else:
             self._check_membership(
                 op, lambda membership: self._continue_introduction(op, membership)
@@ -361,7 +372,7 @@ class EntryService(StorageListener):
             self._create_ledger(op.ledger_id, op.master_key, is_proven=True)
         elif refusal is None and ledger is not None:
             self.storage.mark_proven(ledger)
-        op.connection.send(op.response(refusal))
+        self.respond(op, refusal)
 
     def _lac_refusal(self, op: WriteLac) -> RhumblineError | None:
         ledger = self.ledgers.get(op.ledger_id)

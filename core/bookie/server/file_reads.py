@@ -38,9 +38,9 @@ class EntryReading:
             if location is None:
                 location = await storage.locate(op.ledger_id, self.entry_id)
             entry = await storage.read(op.ledger_id, self.entry_id, location)
-            op.connection.send(op.response(None, entry))
+            self.service.respond_entry(op, entry)
         except RhumblineError as error:
-            op.connection.send(op.response(self.service.weaken_denial(op, error)))
+            self.service.respond(op, self.service.weaken_denial(op, error))
 
 
 class BatchReading:
@@ -81,6 +81,7 @@ class BatchReading:
                     entries.append(entry)
         except RhumblineError as error:
             if not entries:
-                op.connection.send(op.response(self.service.weaken_denial(op, error)))
+                self.service.respond(op, self.service.weaken_denial(op, error))
                 return
+        self.service.meter.done(op.kind, op.began)
         op.connection.send_parts(op.batch_response(entries))

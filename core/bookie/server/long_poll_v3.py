@@ -10,6 +10,7 @@ from ...wire.error_codes import status_for
 from ..index.tiered_index import NotInMemoryError
 from ..ledger_records import LedgerRecord
 from .long_poll import Poll
+from .operation_meter import POLL
 from .requests import EntryRead
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class PlainPoll(Poll):
 class PiggybackPoll(Poll):
     """A poll whose response holds the LAC and the entry after the reader's last one."""
 
-    __slots__ = ("_connection", "_ledger", "_request", "_service", "_waited")
+    __slots__ = ("_began", "_connection", "_ledger", "_request", "_service", "_waited")
 
     def __init__(
         self, connection: "ClientConnection", service: "EntryService", request: pb.Request
@@ -48,9 +49,11 @@ class PiggybackPoll(Poll):
         self._request = request
         self._ledger: LedgerRecord | None = None
         self._waited = False
+        self._began = 0.0
 
     def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
+        self._began = self._service.meter.now()
         if ledger is None:
             self._refuse(self._service.storage.absence(self.ledger_id))
             return
@@ -96,7 +99,9 @@ class PiggybackPoll(Poll):
             max_lac=self._ledger.lac,
             lac_updated_ms=changed_ms,
         )
+        self._service.meter.done(POLL, self._began)
         self._connection.send(v3.frame(response))
 
     def _refuse(self, error: RhumblineError) -> None:
+        self._service.meter.done(POLL, self._began, error)
         self._connection.send(v3.frame(v3.read_response(self._request, status_for(error))))

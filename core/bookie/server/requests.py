@@ -1,7 +1,8 @@
 """Requests to a bookie, independent of their wire form; the forms implement the responses.
 
 There is one small object (slots) for each request, except for plain v2 adds, which need none.
-``response`` returns complete frames.
+``response`` returns complete frames. ``kind`` and ``began`` (the event loop's time) are for the
+``OperationMeter``.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Protocol
 
 from ...protocol.errors import RhumblineError
 from ..log.commit_group import Outbox, WaitingAdd
+from .operation_meter import ADD, BATCH_READ, FENCE, READ, WRITE_LAC
 
 
 class RequestConnection(Protocol):
@@ -54,7 +56,9 @@ class FileRead(Protocol):
 class EntryAdd:
     """A request to store an entry, which is well-formed and belongs to ``ledger_id``."""
 
-    __slots__ = ("connection", "entry", "is_recovery", "ledger_id", "master_key")
+    __slots__ = ("began", "connection", "entry", "is_recovery", "ledger_id", "master_key")
+
+    kind = ADD
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class EntryAdd:
         *,
         is_recovery: bool,
     ) -> None:
+        self.began = 0.0
         self.connection = connection
         self.ledger_id = ledger_id
         self.master_key = master_key
@@ -83,7 +88,12 @@ class EntryAdd:
 class EntryRead:
     """A request to read an entry (-1: the last one), after fencing the ledger if ``is_fencing``."""
 
-    __slots__ = ("connection", "entry_id", "is_fencing", "ledger_id", "master_key")
+    __slots__ = ("began", "connection", "entry_id", "is_fencing", "ledger_id", "master_key")
+
+    @property
+    def kind(self) -> str:
+        """The kind that is counted."""
+        return FENCE if self.is_fencing else READ
 
     def __init__(
         self,
@@ -94,6 +104,7 @@ class EntryRead:
         *,
         is_fencing: bool,
     ) -> None:
+        self.began = 0.0
         self.connection = connection
         self.ledger_id = ledger_id
         self.entry_id = entry_id
@@ -116,6 +127,11 @@ class BatchRead(EntryRead):
     """Maximum size of all entries, counting ``entry_bytes`` of overhead for each."""
     entry_bytes: int
 
+    @property
+    def kind(self) -> str:
+        """The kind that is counted."""
+        return FENCE if self.is_fencing else BATCH_READ
+
     def batch_response(self, entries: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
         """Return the frame with the entries, in parts. ``response`` encodes an error."""
         raise NotImplementedError
@@ -124,11 +140,14 @@ class BatchRead(EntryRead):
 class WriteLac:
     """A request to store an explicit LAC; ``body`` is the signed message of the writer."""
 
-    __slots__ = ("body", "connection", "ledger_id", "master_key")
+    __slots__ = ("began", "body", "connection", "ledger_id", "master_key")
+
+    kind = WRITE_LAC
 
     def __init__(
         self, connection: RequestConnection, ledger_id: int, master_key: bytes, body: bytes
     ) -> None:
+        self.began = 0.0
         self.connection = connection
         self.ledger_id = ledger_id
         self.master_key = master_key

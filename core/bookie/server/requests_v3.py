@@ -19,6 +19,7 @@ from ...wire.error_codes import status_for
 from .authentication import authenticate
 from .long_poll import Poll
 from .long_poll_v3 import PiggybackPoll, PlainPoll
+from .operation_meter import LIST_ENTRIES, POLL, READ_LAC
 from .requests import EntryAdd, EntryRead, RequestConnection, WriteLac
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def _read(connection: "ClientConnection", service: "EntryService", request: pb.R
     try:
         service.poll(poll, connection.polls)
     except RhumblineError as error:
+        service.meter.done(POLL, service.meter.now(), error)
         connection.send(read.response(error))
 
 
@@ -159,6 +161,8 @@ class _LacReading:
         self._request = request
 
     async def run(self) -> None:
+        began = self._service.meter.now()
+        failure: RhumblineError | None = None
         ledger_id = self._request.read_lac_request.ledger_id
         ledger = self._service.ledgers.get(ledger_id)
         body = ledger.lac_body if ledger is not None and ledger.lac_body else None
@@ -170,7 +174,8 @@ class _LacReading:
             # Apache's bookie responds "no entry" here for an unknown ledger too.
             status = v3.Status.NO_ENTRY if body is None else OK
         except RhumblineError as error:
-            status, body = status_for(error), None
+            status, body, failure = status_for(error), None, error
+        self._service.meter.done(READ_LAC, began, failure)
         response = v3.read_lac_response(self._request, status, lac_body=body, last_entry=entry)
         self._connection.send(v3.frame(response))
 
@@ -203,6 +208,8 @@ class _EntryListing:
         self._request = request
 
     async def run(self) -> None:
+        began = self._service.meter.now()
+        failure: RhumblineError | None = None
         ledger_id = self._request.get_list_of_entries_request.ledger_id
         try:
             entry_ids = await self._service.entry_ids(ledger_id)
@@ -210,7 +217,9 @@ class _EntryListing:
                 self._request, OK, availability.encode(availability.runs_of(entry_ids))
             )
         except RhumblineError as error:
+            failure = error
             response = v3.list_entries_response(self._request, status_for(error))
+        self._service.meter.done(LIST_ENTRIES, began, failure)
         self._connection.send(v3.frame(response))
 
 

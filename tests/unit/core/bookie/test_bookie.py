@@ -31,6 +31,8 @@ async def test_statistics_of_a_new_bookie_and_after_some_requests() -> None:
         await wire.read(1, 0)  # the connection is made
         new = bookie.statistics()
         log_bytes = new.pop("log_bytes")
+        assert new.pop("operations")["read"]["not_found"] == 1
+        assert new.pop("operation")["read"]["count"] == 1
         assert log_bytes == bookie.storage.log.current.end
         assert new == {
             "bookie": bookie.bookie_id,
@@ -79,6 +81,7 @@ async def test_statistics_of_a_new_bookie_and_after_some_requests() -> None:
         other = await Wire.connect(bookie)
         await other.read(1, 0)
         figures = bookie.statistics()
+        assert figures["operations"]["add"]["ok"] == figures["operation"]["add"]["count"] == 3
         size = len(entry(1, 0)) + 8
         assert (figures["entries"], figures["ledgers"], figures["connections"]) == (3, 1, 2)
         assert figures["bytes"] == figures["tail_cache_bytes"] >= 3 * size

@@ -20,7 +20,7 @@ class IgnoringSink(AddSink):
         """Ignores the failure."""
 
 
-def test_records_are_written_in_order_and_entries_know_their_offset() -> None:
+async def test_records_are_written_in_order_and_entries_know_their_offset() -> None:
     group = CommitGroup()
     assert (group.buffers, group.body_bytes, group.count, group.states) == ([], 0, 0, [])
     outbox = group.outbox_of(IgnoringSink())
@@ -37,7 +37,7 @@ def test_records_are_written_in_order_and_entries_know_their_offset() -> None:
     assert outbox.request_bytes == 12
 
 
-def test_each_sink_has_one_outbox_in_a_group() -> None:
+async def test_each_sink_has_one_outbox_in_a_group() -> None:
     group = CommitGroup()
     one, other = IgnoringSink(), IgnoringSink()
     outbox = group.outbox_of(one)

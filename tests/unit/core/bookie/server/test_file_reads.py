@@ -7,7 +7,9 @@ from typing import Any, cast
 import pytest
 
 from rhumbline.core.bookie.index.entry_index import Location
+from rhumbline.core.bookie.server.entry_service import EntryService
 from rhumbline.core.bookie.server.file_reads import BatchReading, EntryReading
+from rhumbline.core.bookie.server.operation_meter import OperationMeter
 from rhumbline.core.bookie.server.requests import BatchRead, EntryRead
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -32,6 +34,18 @@ class Bookie:
         self.located: list[tuple[int, int]] = []
         self.calls: list[tuple[int, int, int, bool]] = []
         self.sent: list[object] = []
+        self.meter = OperationMeter(lambda: 0.0)
+
+    def counted(self) -> dict[tuple[str, str], int]:
+        """Return the operations by kind and result."""
+        found = self.meter.statistics()["operations"]
+        return {(kind, r): n for kind, results in found.items() for r, n in results.items() if n}
+
+    def respond(self, op: EntryRead, error: RhumblineError | None = None) -> None:
+        EntryService.respond(cast("EntryService", self), op, error)
+
+    def respond_entry(self, op: EntryRead, entry: bytes) -> None:
+        EntryService.respond_entry(cast("EntryService", self), op, entry)
 
     def weaken_denial(self, op: EntryRead, error: RhumblineError) -> RhumblineError:
         return UnknownStateError("weak") if isinstance(error, NoSuchEntryError) else error
@@ -112,6 +126,7 @@ async def test_failed_read_is_answered_with_its_error() -> None:
     await EntryReading(cast(Any, bookie), op, 3, PLACE).run()
     answer = cast(Any, bookie.sent[1])[0]
     assert isinstance(answer, UnknownStateError), "a denial needs proof"
+    assert bookie.counted() == {("fence", "failed"): 1, ("fence", "unknown"): 1}
 
 
 FIVE = [b"%d" % number * 10 for number in range(5)]

@@ -7,6 +7,7 @@ import pytest
 from rhumbline.core.bookie.index.tiered_index import NotInMemoryError
 from rhumbline.core.bookie.ledger_records import LedgerRecord
 from rhumbline.core.bookie.server.long_poll_v3 import PiggybackPoll, PlainPoll
+from rhumbline.core.bookie.server.operation_meter import OperationMeter
 from rhumbline.core.bookie.server.requests import EntryRead, FileRead
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -37,6 +38,7 @@ class Bookie:
         self.sent: list[pb.Response] = []
         self.queued: list[FileRead] = []
         self.reads: list[EntryRead] = []
+        self.meter = OperationMeter(lambda: 0.0)
 
     def send(self, frame: bytes) -> None:
         self.sent.append(v3.decode_response(frame[4:]))
