@@ -4,19 +4,24 @@
 ``/stat``: the statistics as JSON. ``/metrics``: the same values in the Prometheus text format. Only
 GET is served, one request per connection, with bounded size and time; it is meant for probes and
 operators on a trusted network.
+
+A probe must get its answer whatever else connects: a connection waits for its request only for a
+limited time, and above a limited number the one that has waited longest is closed for a new one.
 """
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from .prometheus_exposition import CONTENT_TYPE, exposition, registry_of
 
-_REQUEST_BYTES_MAX = 8 * 1024
-_REQUEST_SECONDS_MAX = 5
-_CONNECTIONS_MAX = 64
+REQUEST_BYTES_MAX = 8 * 1024
+REQUEST_SECONDS_MAX = 5
+CONNECTIONS_MAX = 256
+"""Maximum number of open connections."""
+_BACKLOG = 1024
 
 _METRICS = "/metrics"
 
@@ -32,22 +37,43 @@ class StatusServer:
         unready_reason: Callable[[], str | None],
         *,
         service: str = "bookie",
+        request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
+        self.evicted_count = 0
+        """Number of connections that were closed to make room for others."""
         self._statistics = statistics
         self._not_ready = unready_reason
         self._registry = registry_of(service, self._metric_statistics)
         self._server: asyncio.Server | None = None
-        self._connection_count = 0
+        self._request_seconds_max = request_seconds_max
+        self._connections: dict[_Connection, None] = {}  # oldest first
+
+    @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        return len(self._connections)
 
     async def start(self, host: str, port: int) -> int:
         """Start to listen and return the port. Raises OSError if it is in use."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES_MAX)
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accept, host, port, backlog=_BACKLOG
+        )
         return int(self._server.sockets[0].getsockname()[1])
 
     async def aclose(self) -> None:
-        """Stop listening. Safe to repeat."""
+        """Stop listening and close all connections. Safe to repeat."""
         if self._server is not None:
             self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _accept(self) -> "_Connection":
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self.evicted_count += 1
+            next(iter(self._connections)).abort()
+        connection = _Connection(self._encoded, self._connections, self._request_seconds_max)
+        self._connections[connection] = None
+        return connection
 
     def respond(self, method: str, path: str) -> Response:
         """Return status and body for a request."""
@@ -71,30 +97,72 @@ class StatusServer:
     def _metric_statistics(self) -> Mapping[str, Any]:
         return {"ready": self._not_ready() is None, **self._statistics()}
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connection_count += 1
-        try:
-            if self._connection_count > _CONNECTIONS_MAX:
-                return
-            async with asyncio.timeout(_REQUEST_SECONDS_MAX):
-                head = await reader.readuntil(b"\r\n\r\n")
-                method, path, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-                if (method, path) == ("GET", _METRICS):
-                    status, kind, text = HTTPStatus.OK, CONTENT_TYPE, self.metrics()
-                else:
-                    status, body = self.respond(method, path)
-                    kind, text = "application/json", json.dumps(body).encode()
-                writer.write(
-                    f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
-                    f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode()
-                    + text
-                )
-                await writer.drain()
-        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError, TimeoutError):
-            writer.transport.abort()  # the peer does not speak HTTP, or has closed the connection
-        finally:
-            self._connection_count -= 1
-            writer.close()
+    def _encoded(self, method: str, path: str) -> bytes:
+        """Return the whole response to a request."""
+        if (method, path) == ("GET", _METRICS):
+            status, kind, text = HTTPStatus.OK, CONTENT_TYPE, self.metrics()
+        else:
+            status, body = self.respond(method, path)
+            kind, text = "application/json", json.dumps(body).encode()
+        return (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode()
+            + text
+        )
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: a request, its response, and the end, all within a limited time."""
+
+    def __init__(
+        self,
+        respond: Callable[[str, str], bytes],
+        connections: "dict[_Connection, None]",
+        seconds_max: float,
+    ) -> None:
+        self._respond = respond
+        self._connections = connections
+        self._request = b""
+        self._transport: asyncio.Transport | None = None
+        self._timer = asyncio.get_running_loop().call_later(seconds_max, self.abort)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self not in self._connections:  # evicted before it began
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Answers the request when its head is complete; an invalid one gets no answer."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._request += data
+        head, end, _ = self._request.partition(b"\r\n\r\n")
+        if not end:
+            if len(self._request) > REQUEST_BYTES_MAX:
+                self.abort()
+            return
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3:
+            self.abort()
+            return
+        self._connections[self] = self._connections.pop(self)  # others are closed before it
+        self._transport.write(self._respond(words[0], words[1]))
+        self._transport.close()  # after everything is sent
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._release()
+
+    def abort(self) -> None:
+        """Close the connection now. Safe to repeat."""
+        self._release()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _release(self) -> None:
+        self._timer.cancel()
+        self._connections.pop(self, None)
 
 
 async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> dict[str, Any]:

@@ -57,6 +57,7 @@ from .maintenance.space_recovery import SpaceState
 from .registration import RegistrationKeeper
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
+from .server.idle_connections import close_idle_connections
 from .server.partial_frames import PartialFrames
 from .space_limits import limits_on_disk
 from .start_guard import RECORD_MS, StartGuard
@@ -270,6 +271,9 @@ class Bookie:
             _LOG.warning("limbo began", machine=self._life, bookie=self.bookie_id, reason=reason)
         self._tasks.spawn(self._space.run(), "free space")
         self._tasks.spawn(self._scrub(), "scrub")
+        if self._config.connection_idle_ms:
+            closing = close_idle_connections(self._connections, self._config.connection_idle_ms)
+            self._tasks.spawn(closing, "close idle connections")
         self._tasks.spawn(self._record_end(), "end of the log")
         self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
 

@@ -104,6 +104,13 @@ class BookieConfig:
         10_000, "Maximum number of client connections. Further ones are closed immediately.", low=0
     )
 
+    connection_idle_ms: int = setting(
+        600_000,
+        "Time without a request after which a client connection is closed; clients connect again "
+        "when they need it. 0: never. A waiting long poll is a request.",
+        low=0,
+    )
+
     connection_reads_max: int = setting(
         1_024,
         "Number of queued file reads of one connection above which the bookie stops reading "

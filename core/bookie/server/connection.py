@@ -63,6 +63,7 @@ class ClientConnection:
         self._is_serving = False
         self._is_flush_planned = False
         self._inflight_bytes = 0
+        self.idle_rounds = 0
         self.is_paused = False
         self._is_write_blocked = False
         self._reads = ReadQueue(tasks, self._on_read)
@@ -102,6 +103,7 @@ class ClientConnection:
         """Serves every complete frame."""
         if self._transport is None:
             return
+        self.idle_rounds = 0
         self._is_serving = True
         try:
             data, starts, stops = self._splitter.cut(data)
@@ -264,6 +266,11 @@ class ClientConnection:
         self._partial_frames.release(self)
         self.service.polls.drop(self.polls)
         self._reads.clear()
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request waits for its response."""
+        return self._inflight_bytes > 0 or bool(self.polls) or self._reads.is_active
 
     def abort(self) -> None:
         """Closes the connection immediately and drops unsent responses (shutdown)."""

@@ -23,6 +23,11 @@ class ReadQueue:
         """Return the number of reads that have not started."""
         return len(self._waiting)
 
+    @property
+    def is_active(self) -> bool:
+        """True while a read waits or runs."""
+        return self._reader_count > 0
+
     def add(self, read: FileRead) -> None:
         """Queues a read."""
         self._waiting.append(read)

@@ -88,6 +88,8 @@ class BookieConnection:
         self.bookie = bookie
         self.traffic = traffic
         self._on_lost = on_lost
+        self.is_ended_by_peer = False
+        """True if the bookie closed the connection in an orderly way."""
         self.in_flight_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._bytes_max = config.in_flight_bytes_max
@@ -268,6 +270,7 @@ class BookieConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fails every pending request as unavailable."""
+        self.is_ended_by_peer = exc is None
         self.fail(BookieUnavailableError(f"connection to {self.bookie} lost: {exc or 'closed'}"))
 
     def fail(self, error: RhumblineError) -> None:

@@ -100,7 +100,8 @@ class BookieLink:
             return
         self.connection = None
         self.last_error = error
-        if self.failed_since is None and not isinstance(error, ClosedError):
+        was_unused = connection.is_idle and connection.is_ended_by_peer  # the bookie frees it
+        if self.failed_since is None and not was_unused and not isinstance(error, ClosedError):
             self.failed_since = self._loop.time()
             _LOG.warning("bookie unavailable", bookie=self.bookie, error=error)
         self._backoff_until = self._loop.time() + self._backoff.next_s()

@@ -1,13 +1,15 @@
 """The status server answers probes, and ignores invalid requests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import resource
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 
 import pytest
 
-from rhumbline.server.status_server import StatusServer, fetch_status
+from rhumbline.server.status_server import CONNECTIONS_MAX, StatusServer, fetch_status
 
 
 def with_server(request: Callable[[int], Awaitable[None]], reason: str | None = None) -> None:
@@ -54,6 +56,85 @@ def test_invalid_request_gets_no_response(request_: bytes) -> None:
         writer.close()
 
     with_server(request)
+
+
+def test_connection_without_a_request_is_closed_after_a_while() -> None:
+    async def run() -> None:
+        server = StatusServer(dict, lambda: None, request_seconds_max=0.05)
+        port = await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HT")
+        async with asyncio.timeout(60):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert server.connection_count == server.evicted_count == 0
+        writer.close()
+        await server.aclose()
+
+    asyncio.run(run())
+
+
+IDLE = 2_000
+
+
+def test_probe_is_answered_despite_thousands_of_idle_connections(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def request(port: int) -> None:
+        idle = []
+        loop = asyncio.get_running_loop()
+        for _ in range(IDLE):
+            one = socket.socket()
+            idle.append(one)
+            one.setblocking(False)
+            await loop.sock_connect(one, ("127.0.0.1", port))
+        began = loop.time()
+        answer = await fetch_status("127.0.0.1", port, "/readyz", timeout_ms=60_000)
+        with capsys.disabled():
+            print(f"/readyz beside {IDLE} idle connections: {(loop.time() - began) * 1000:.1f} ms")
+        assert answer == {"ready": True}
+        for one in idle:
+            one.close()
+
+    with enough_files(IDLE + 2 * CONNECTIONS_MAX):
+        with_server(request)
+
+
+def test_oldest_connection_without_a_request_makes_room_for_a_new_one() -> None:
+    async def run() -> None:
+        server = StatusServer(dict, lambda: None)
+        port = await server.start("127.0.0.1", 0)
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        while server.connection_count < CONNECTIONS_MAX:  # noqa: ASYNC110 - from outside
+            await asyncio.sleep(0.001)
+        assert (await fetch_status("127.0.0.1", port, "/livez", timeout_ms=60_000))["alive"]
+        assert server.evicted_count == 1
+        reader, _ = pairs[0]
+        with suppress(ConnectionError):
+            assert await reader.read() == b"", "the oldest one is closed"
+        _, writer = pairs[1]
+        writer.write(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert b"200 OK" in await pairs[1][0].read(), "the next one is served"
+        for _, writer in pairs:
+            writer.close()
+        await server.aclose()
+
+    with enough_files(4 * CONNECTIONS_MAX):
+        asyncio.run(run())
+
+
+@contextmanager
+def enough_files(count: int) -> Iterator[None]:
+    """Raise the limit of open files; skip the test if the machine does not permit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, count + 100)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"at most {hard} open files are permitted here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_known_statistics_are_metrics_named_by_their_path() -> None:

@@ -116,6 +116,20 @@ async def test_pauses_after_refused_connections_double_up_to_the_longest() -> No
     assert str(link.last_error) == "cannot connect to b0@00000000: port 9000"
 
 
+async def test_connection_that_the_bookie_closes_while_it_is_unused_is_no_failure() -> None:
+    world = World("a")
+    link = link_to(world, Addresses(world))
+    with recorded_log("rhumbline.core.ledger.connection") as log:
+        for exc in (None, ConnectionResetError("reset")):
+            connection = link.connect()
+            assert connection is not None
+            await connection.wait_ready()
+            connection.connection_lost(exc)
+            assert link.connection is None
+            assert log.events() == ([] if exc is None else ["bookie unavailable"])
+            await until(lambda: not link.is_backing_off)
+
+
 async def test_pauses_begin_anew_after_a_connection_that_was_established() -> None:
     world = World("a")
     link = link_to(world, Addresses(world))
