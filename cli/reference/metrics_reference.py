@@ -13,10 +13,11 @@ METRICS_FILE = "metrics.md"
 _HEAD = f"""\
 # Metrics
 
-Generated from the program; do not edit. Bookies, proxies and repair processes serve these metrics
-at `/metrics` on their status port; [Observe](../how-to/observe.md) shows how to collect them, and
-the [runbook](../how-to/runbook.md) which of them to alert on. Times are in seconds and sizes in
-bytes. A name that ends in `_total` is a counter, which starts at 0 with the process.
+Generated from the program; do not edit. Bookies, proxies, repair processes and archivers serve
+these metrics at `/metrics` on their status port; [Observe](../how-to/observe.md) shows how to
+collect them, and the [runbook](../how-to/runbook.md) which of them to alert on. Times are in
+seconds and sizes in bytes. A name that ends in `_total` is a counter, which starts at 0 with the
+process.
 
 A histogram `NAME` consists of `NAME_bucket` with the label `le`, `NAME_count` and `NAME_sum`. All
 histograms have the same bounds: {BOUNDS_S[0] * 1e6:.0f} microseconds, doubled up to
@@ -28,6 +29,7 @@ _SECTIONS = {
     "bookie": "Bookies",
     "proxy": "Proxies",
     "repair": "Repair processes",
+    "archive": "Archivers",
     "client": "Clients\n\nEvery proxy and repair process contains a client, and a bookie contains"
     " one of the metadata\nstore. An application reports its own by OTLP.",
 }

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import click
 
@@ -20,6 +21,7 @@ from ...core.protocol.errors import (
 from ...core.protocol.extras import needs_extra
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
+from ...server.status_server import StatusServer
 from ..options import Command, CommandSession, runs, session_options
 from ..output import ProgressBar, print_message, print_rows
 from ..waiting import wait_count_options, wait_until
@@ -106,15 +108,22 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
 @_cold_option
 @click.option("--every", default="10s", show_default=True, help="Interval between two passes.")
 @click.option("--bytes-per-second", help="Limit of reads and writes together. [default: no limit]")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
+)
+@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
+              help="Port of the status server; 0 selects a free one.")  # fmt: skip
 @session_options
 @runs
 async def serve(
-    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None
-) -> None:
+    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None,
+    host: str, status_port: int,
+) -> None:  # fmt: skip
     """Archive completed segments continuously; delete hot copies and old archives by policy.
 
     It also truncates and purges the namespace's streams, as the repair process does. Several
-    processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time.
+    processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time. /stat on the
+    status port shows the progress and how far it is behind.
     """
     rate = parse_bytes(bytes_per_second) if bytes_per_second else None
     rate_limiter = RateLimiter(rate, burst=rate or 0)
@@ -136,8 +145,20 @@ async def serve(
                     config=config,
                     on_pass=_report,
                 )
-                print_message(f"archiving namespace {namespace.name} to {store.uri}")
-                await service.run()
+
+                def statistics() -> dict[str, Any]:
+                    return {**service.statistics(), "client": client.statistics()}
+
+                status = StatusServer(statistics, lambda: None, service="archive")
+                port = await status.start(host, status_port)
+                print_message(
+                    f"archiving namespace {namespace.name} to {store.uri}; "
+                    f"statistics at http://{host}:{port}/stat"
+                )
+                try:
+                    await service.run()
+                finally:
+                    await status.aclose()
         finally:
             await store.close()
 

@@ -11,9 +11,10 @@ with the other streams and retries the failed one in the next pass. Archived seg
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
@@ -28,7 +29,7 @@ from ...core.protocol.errors import (
     RhumblineError,
     SessionLostError,
 )
-from ...core.protocol.segments import Residence
+from ...core.protocol.segments import Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore, Session
@@ -68,8 +69,40 @@ class ArchivePass:
     """Number of truncated segments that were deleted permanently."""
     expired: int = 0
     """Number of purged segments whose archive was deleted."""
+    waiting: int = 0
+    """Number of completed segments that have no archive yet."""
+    oldest_ms: int | None = None
+    """When the oldest of them was completed (Unix time in milliseconds); None if there is none."""
     faults: dict[str, str] = field(default_factory=dict)
     """Error message by stream; the key "" stands for the service itself."""
+
+    def note_waiting(self, segments: Iterable[Segment]) -> None:
+        """Count completed segments that have no archive yet."""
+        for segment in segments:
+            self.waiting += 1
+            self.oldest_ms = min(self.oldest_ms or segment.completed_ms, segment.completed_ms)
+
+
+@dataclass(slots=True)
+class ArchiveCounts:
+    """Counters for metrics, since the start."""
+
+    passes: int = 0
+    archived: int = 0
+    retired: int = 0
+    purged: int = 0
+    expired: int = 0
+    failures: int = 0
+    """Streams for which a pass failed, and passes that failed as a whole."""
+
+    def add(self, done: ArchivePass) -> None:
+        """Add the result of a pass."""
+        self.passes += 1
+        self.archived += done.archived
+        self.retired += done.retired
+        self.purged += done.purged
+        self.expired += done.expired
+        self.failures += len(done.faults)
 
 
 class ArchiveService:
@@ -85,6 +118,9 @@ class ArchiveService:
         config: ArchiveServiceConfig | None = None,
         on_pass: Callable[[ArchivePass], None] | None = None,
     ) -> None:
+        self.counts = ArchiveCounts()
+        self._last = ArchivePass()
+        self._clock = runtime.clock
         self._store = store
         self._namespace = namespace
         self._archiver = archiver
@@ -92,6 +128,17 @@ class ArchiveService:
         self._on_pass = on_pass
         self._log_limit = LogLimit()
         self._token = f"archiver-{runtime.random_bytes(_TOKEN_BYTES).hex()}".encode()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counters for metrics.
+
+        ``behind_ms`` is the age of the oldest completed segment that the last complete pass found
+        without an archive; it also rises while passes fail.
+        """
+        oldest_ms = self._last.oldest_ms
+        behind_ms = 0 if oldest_ms is None else max(0, self._clock.wall_ms() - oldest_ms)
+        waiting = self._last.waiting
+        return {**asdict(self.counts), "waiting_segments": waiting, "behind_ms": behind_ms}
 
     async def run(self) -> None:
         """Run passes until cancelled. Report errors of the stores, and retry after the pause."""
@@ -102,6 +149,7 @@ class ArchiveService:
                 try:
                     while not session.is_lost:
                         result = await self.run_once(session)
+                        self._last = result
                         self._report(result)
                         await asyncio.sleep(self._config.pause_ms / 1000)
                 finally:
@@ -132,23 +180,32 @@ class ArchiveService:
         return result
 
     async def _process_stream(self, session: Session, stream: str, result: ArchivePass) -> None:
-        lssns = await unarchived_lssns(self._namespace, stream)
-        if lssns and await self._claim(session, stream):
-            try:
-                for lssn in lssns:
-                    if session.is_lost:
-                        return
-                    await self._archiver.archive(stream, lssn)
-                    result.archived += 1
-                    _LOG.info("segment archived", **self._ids(stream), segment=lssn)
-            finally:
-                if not session.is_lost:
-                    with suppress(RhumblineError):
-                        await idempotent_writes.delete(self._store, self._path(stream))
+        waiting = deque(await _unarchived(self._namespace, stream))
+        try:
+            if waiting and await self._claim(session, stream):
+                await self._archive(session, stream, waiting, result)
+        finally:
+            result.note_waiting(waiting)
         maintained = await self._namespace.maintain(stream)
         result.retired += len(maintained.retired)
         result.purged += len(maintained.purged)
         result.expired += len(maintained.expired)
+
+    async def _archive(
+        self, session: Session, stream: str, waiting: deque[Segment], result: ArchivePass
+    ) -> None:
+        """Archive the segments in order, and remove each from ``waiting`` when it is done."""
+        try:
+            while waiting and not session.is_lost:
+                lssn = waiting[0].lssn
+                await self._archiver.archive(stream, lssn)
+                waiting.popleft()
+                result.archived += 1
+                _LOG.info("segment archived", **self._ids(stream), segment=lssn)
+        finally:
+            if not session.is_lost:
+                with suppress(RhumblineError):
+                    await idempotent_writes.delete(self._store, self._path(stream))
 
     async def _claim(self, session: Session, stream: str) -> bool:
         path = self._path(stream)
@@ -169,6 +226,7 @@ class ArchiveService:
         return {"namespace": self._namespace.name, "stream": stream}
 
     def _report(self, result: ArchivePass) -> None:
+        self.counts.add(result)
         for stream, fault in result.faults.items():
             dropped = self._log_limit.admit(asyncio.get_running_loop().time(), stream)
             if dropped is not None:
@@ -210,8 +268,12 @@ async def unarchived_lssns(namespace: Namespace, stream: str) -> list[int]:
 
     Raises NoSuchStreamError.
     """
+    return [segment.lssn for segment in await _unarchived(namespace, stream)]
+
+
+async def _unarchived(namespace: Namespace, stream: str) -> list[Segment]:
     return [
-        segment.lssn
+        segment
         for segment in (await namespace.describe(stream)).segments
         if segment.is_completed and segment.residence is Residence.HOT
     ]

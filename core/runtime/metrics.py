@@ -2,9 +2,9 @@
 
 Components count in plain integers and return them from ``statistics()``; nothing is counted here.
 The name of a metric is the path of its value in those statistics, below the name of the service
-(``bookie``, ``proxy``, ``repair``, ``client``). A path element in braces is a label. Latencies are
-histograms. Metrics are in base units (bytes, seconds): a value in milliseconds, whose path ends in
-``_ms``, is converted.
+(``bookie``, ``proxy``, ``repair``, ``archive``, ``client``). A path element in braces is a label.
+Latencies are histograms. Metrics are in base units (bytes, seconds): a value in milliseconds, whose
+path ends in ``_ms``, is converted.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -428,6 +428,13 @@ CATALOGUE = (
         "{bookie}",
         "Bookies by the state of their copies: up, draining, limbo, down, lost, decommissioned.",
     ),
+    Metric(
+        "repair.writable_bookies.{region}",
+        MetricType.GAUGE,
+        "{bookie}",
+        "Bookies that accept new entries, by region, as the auditing process sees them. A region "
+        "whose bookies were all drained or taken offline by an operator is left out.",
+    ),
     Metric("repair.mended.ledgers", MetricType.COUNTER, "{ledger}", "Ledgers repaired."),
     Metric(
         "repair.mended.fragments_moved",
@@ -484,6 +491,37 @@ CATALOGUE = (
     ),
     Metric("repair.retention.pass_ms", MetricType.GAUGE, "s", "Duration of the last pass."),
     Metric("repair.stuck", MetricType.GAUGE, "{ledger}", "Ledgers that could not be repaired yet."),
+    Metric("archive.ready", MetricType.GAUGE, "1", "1 while the archiver works."),
+    Metric("archive.passes", MetricType.COUNTER, "{pass}", "Passes over all streams."),
+    Metric("archive.archived", MetricType.COUNTER, "{segment}", "Segments archived."),
+    Metric(
+        "archive.retired",
+        MetricType.COUNTER,
+        "{segment}",
+        "Segments that lost their hot copy to their archive.",
+    ),
+    Metric("archive.purged", MetricType.COUNTER, "{segment}", "Segments purged."),
+    Metric(
+        "archive.expired", MetricType.COUNTER, "{segment}", "Archives of purged segments deleted."
+    ),
+    Metric(
+        "archive.failures",
+        MetricType.COUNTER,
+        "{failure}",
+        "Streams for which a pass failed, and passes that failed as a whole.",
+    ),
+    Metric(
+        "archive.waiting_segments",
+        MetricType.GAUGE,
+        "{segment}",
+        "Completed segments without an archive after the last pass.",
+    ),
+    Metric(
+        "archive.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Age of the oldest completed segment that has no archive; 0 if all have one.",
+    ),
     Metric("client.streams.entries", MetricType.COUNTER, "{entry}", "Entries acknowledged."),
     Metric("client.streams.records", MetricType.COUNTER, "{record}", "Records acknowledged."),
     Metric(

@@ -58,6 +58,9 @@ class LivenessMonitor:
         self._lost_after_s = lost_after_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._absent_since: dict[BookieId, float] = {}
+        self.writable_by_region: dict[str, int] = {}
+        """Number of bookies that may receive new entries, in each region whose bookies were not all
+        taken out of service by an operator; of the last snapshot."""
 
     async def snapshot(self) -> Liveness:
         """Read the present state. Raises MetadataUnavailableError, CorruptionError."""
@@ -77,7 +80,16 @@ class LivenessMonitor:
             for bookie, since in self._absent_since.items()
             if now - since >= self._lost_after_s
         }
-        return Liveness(states, states.open_to_new(writable), present, lost)
+        candidates = states.open_to_new(writable)
+        in_service = {
+            region: 0
+            for bookie in known
+            if (region := await directory.region_of(bookie)) is not None
+            and states.of(bookie, region) is None
+        }
+        counted = {str(region): n for region, n in by_region(candidates).items() if region}
+        self.writable_by_region = dict(sorted((in_service | counted).items()))
+        return Liveness(states, candidates, present, lost)
 
     def note_members(self, bookies: Sequence[BookieId], liveness: Liveness) -> None:
         """Count members without a cookie (decommissioned bookies) as absent from now on."""

@@ -154,6 +154,9 @@ class RepairService:
             "entries_at_risk": entries_at_risk,
             "streams_at_risk": streams_at_risk,
             "durability": self._durability.statistics(),
+            "writable_bookies": (
+                self._liveness_monitor.writable_by_region if self.is_auditor else {}
+            ),
             "mended": asdict(self._repairer.counts),
             "rebalance": self._rebalance.statistics(),
             "retention": self._retention.statistics(),

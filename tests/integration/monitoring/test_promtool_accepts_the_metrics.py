@@ -10,7 +10,7 @@ from rhumbline.core.runtime.metrics import CATALOGUE, MetricType
 from rhumbline.server.prometheus_exposition import exposition, registry_of
 from rhumbline.tests.support.servers import installs
 
-SERVICES = ("bookie", "proxy", "repair", "client")
+SERVICES = ("bookie", "proxy", "repair", "archive", "client")
 
 
 def all_statistics(service: str) -> dict[str, Any]:

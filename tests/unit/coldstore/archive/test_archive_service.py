@@ -17,7 +17,7 @@ from rhumbline.core.protocol.errors import InvalidArgumentError, UnavailableErro
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.core.runtime.primitives.rate_limiter import RateLimiter
-from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.log_world import LogWorld, ManualClock
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
@@ -49,6 +49,17 @@ def service(
     )
 
 
+class RefusingColdStore(DictColdStore):
+    """Refuses keys that begin with ``stream``, unless it is empty."""
+
+    stream = "test/s/"
+
+    async def put_if_absent(self, key: str, data: bytes) -> bool:
+        if self.stream and key.startswith(self.stream):
+            raise UnavailableError("no route to the store")
+        return await super().put_if_absent(key, data)
+
+
 async def test_segments_are_archived_and_retired_once(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
@@ -71,6 +82,28 @@ async def test_segments_are_archived_and_retired_once(world: LogWorld) -> None:
     assert world.ledgers.ledgers == {}
 
 
+async def test_statistics_show_how_far_the_archive_is_behind(world: LogWorld) -> None:
+    await fill_stream(world)
+    found = await world.namespace.describe("s")
+    cold = RefusingColdStore()
+    archiving = service(world, cold)
+    assert archiving.statistics()["behind_ms"] == 0, "nothing is known before the first pass"
+    running = asyncio.ensure_future(archiving.run())
+    await asyncio.sleep(2.5)
+    behind = archiving.statistics()
+    assert (behind["waiting_segments"], behind["archived"]) == (4, 0)
+    assert behind["failures"] == behind["passes"] == 3
+    assert isinstance(world.runtime.clock, ManualClock)
+    world.runtime.clock.now_ms = found.segments[0].completed_ms + 7_000
+    assert archiving.statistics()["behind_ms"] == 7_000
+    cold.stream = ""
+    await asyncio.sleep(2.5)
+    done = archiving.statistics()
+    assert (done["waiting_segments"], done["behind_ms"], done["archived"]) == (0, 0, 4)
+    running.cancel()
+    await asyncio.wait([running])
+
+
 async def test_a_claimed_stream_is_skipped(world: LogWorld) -> None:
     await fill_stream(world)
     first, second = service(world, DictColdStore()), service(world, DictColdStore())
@@ -80,17 +113,6 @@ async def test_a_claimed_stream_is_skipped(world: LogWorld) -> None:
     await own_session.close()
     assert (await second.run_once(other_session)).archived == 4
     await other_session.close()
-
-
-class RefusingColdStore(DictColdStore):
-    """Refuses keys that begin with ``stream``, unless it is empty."""
-
-    stream = "test/s/"
-
-    async def put_if_absent(self, key: str, data: bytes) -> bool:
-        if self.stream and key.startswith(self.stream):
-            raise UnavailableError("no route to the store")
-        return await super().put_if_absent(key, data)
 
 
 async def test_a_fault_of_one_stream_does_not_stop_others(world: LogWorld) -> None:

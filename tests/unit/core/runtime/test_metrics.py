@@ -18,7 +18,7 @@ def test_names_follow_the_convention_and_are_unique() -> None:
     names = [metric.prometheus_name for metric in CATALOGUE]
     assert len(set(names)) == len(names)
     for metric, name in zip(CATALOGUE, names, strict=True):
-        assert re.fullmatch("rhumbline_(bookie|proxy|repair|client)_[a-z_]+", name)
+        assert re.fullmatch("rhumbline_(bookie|proxy|repair|archive|client)_[a-z_]+", name)
         assert name.endswith("_total") is (metric.type is MetricType.COUNTER)
         assert not name.endswith(("_count", "_sum", "_bucket")), "reserved for histograms"
         assert metric.help.endswith(".")
