@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any
 
 from ..runtime.histogram import Histogram
+from .read.reader_lag import ReaderLags
 from .shared_timer import SharedTimer
 
 
@@ -26,6 +27,8 @@ class LogContext:
         """Number of entries by the number of regions that held them at the acknowledgement; 0: the
         regions are unknown."""
 
+        self.reader_lags = ReaderLags()
+
     @cached_property
     def timer(self) -> SharedTimer:
         """The timer of all idle writers.
@@ -42,6 +45,7 @@ class LogContext:
             "bytes": self.bytes,
             "control_entries": self.control_entries,
             "segments_failed": self.segments_failed,
+            "readers": self.reader_lags.statistics(),
             "acks": self.acks.summary(),
             "acks_by_regions": {
                 str(n): self.acks_by_regions[n] for n in sorted(self.acks_by_regions)

@@ -379,6 +379,7 @@ class Namespace:
             start,
             config=self._reader_config,
             on_truncated=on_truncated,
+            lags=self._context.reader_lags,
             tracer=self._runtime.tracer,
         )
 

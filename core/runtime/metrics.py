@@ -319,6 +319,13 @@ CATALOGUE = (
     ),
     Metric("proxy.read.readers", MetricType.GAUGE, "{reader}", "Connected readers."),
     Metric("proxy.read.tails", MetricType.GAUGE, "{stream}", "Streams whose tail the proxy reads."),
+    Metric(
+        "proxy.read.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Longest time since a client of the read proxy last had everything of its stream; 0 if all "
+        "have it.",
+    ),
     Metric("proxy.read.cached_bytes", MetricType.GAUGE, "By", "Entries cached for readers."),
     Metric(
         "proxy.read.tail_entries",
@@ -553,6 +560,20 @@ CATALOGUE = (
         MetricType.COUNTER,
         "{entry}",
         "Entries, by the number of regions that held them when acknowledged.",
+    ),
+    Metric(
+        "client.streams.readers.open",
+        MetricType.GAUGE,
+        "{reader}",
+        "Readers that have begun to read and were not closed. The streams that a read proxy reads "
+        "for its clients count once.",
+    ),
+    Metric(
+        "client.streams.readers.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Longest time since a reader of the process last waited at the end of its stream; 0 if all "
+        "wait there. No entry that a reader has not fetched is older.",
     ),
     Metric("client.ledgers.open_handles", MetricType.GAUGE, "{ledger}", "Open ledger handles."),
     Metric(

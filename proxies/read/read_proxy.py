@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...core.log.namespace import Namespace
 from ...core.log.read.entry_source import EntryFetcher
+from ...core.log.read.reader_lag import ReaderLags
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NotOwnerError, TooManyRequestsError
 from ...core.protocol.start import LATEST, Start
@@ -68,6 +69,7 @@ class ReadProxy:
         self._config = config
         self._cache = BlockCache(config.cache_bytes_max)
         self._tails: dict[str, SharedTail] = {}
+        self._lags = ReaderLags()
         self._routing = self._routes()
         membership.on_members.append(self._members_changed)
 
@@ -124,6 +126,7 @@ class ReadProxy:
         shared = self._tails[key]
         shared.readers += 1
         cursor = TailCursor(shared.tail, reader.source, reopen, end=end)
+        self._lags.add(cursor.lag)
         skipped = truncated[0] if truncated else None
         return OpenedTail(cursor, reader.position, skipped, key, shared, arrival)
 
@@ -135,6 +138,7 @@ class ReadProxy:
     async def close(self, opened: OpenedTail) -> None:
         """End a read; the last reader of a tail closes it. Must be called once for each read."""
         self.reader_count -= 1
+        self._lags.discard(opened.cursor.lag)
         shared = opened.shared
         shared.readers -= 1
         if shared.readers == 0 and self._tails.get(opened.key) is shared:
@@ -154,6 +158,7 @@ class ReadProxy:
         return {
             "readers": self.reader_count,
             "tails": len(self._tails),
+            "behind_ms": self._lags.statistics()["behind_ms"],
             "cached_bytes": self._cache.bytes,
             "tail_entries": self._cache.entry_count,
         }

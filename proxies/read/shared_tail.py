@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...core.log.read.entry_source import Chunk, EntryFetcher
+from ...core.log.read.reader_lag import ReaderLag
 from ...core.protocol.errors import EndOfStreamError, NotOwnerError, RhumblineError
 from ...core.runtime.tasks import Tasks
 from ..rpc import rhumbline_pb2 as pb
@@ -147,13 +148,17 @@ class StreamTail:
             return None
         return self._first_index + before + (position >= self._blocks[before].end)
 
+    def is_end(self, index: int) -> bool:
+        """Return whether the block at ``index`` has not been read yet."""
+        return index == self._first_index + len(self._blocks)
+
     async def block(self, index: int, timeout_s: float | None = None) -> EntryBlock | None:
         """Return the block at ``index``, waiting for it at the end; None if it has been evicted.
 
         Raises EndOfStreamError, TimeoutError, what reading raises, and NotOwnerError once the proxy
         is stopping.
         """
-        while index == self._first_index + len(self._blocks):
+        while self.is_end(index):
             if self.is_closed:
                 raise NotOwnerError("this proxy is stopping")
             if self._failure is not None:
@@ -221,6 +226,8 @@ class TailCursor:
         self._own: deque[EntryBlock] = deque()  # read by this cursor and not yet returned
         self._tasks = Tasks(on_failure=lambda _: None)  # awaited here
         self._catching_up: asyncio.Task[None] | None = None
+        self.lag = ReaderLag()
+        """How far the reader is behind the end of the stream."""
 
     async def next(self, timeout_s: float | None = None) -> EntryBlock | None:
         """Return the next block; None at the end of the stream or at ``end``. Waits at the tail.
@@ -242,7 +249,7 @@ class TailCursor:
                         await asyncio.shield(self._catching_up)
                     continue
                 await self._close_source()
-                block = await self.tail.block(self._index, timeout_s)
+                block = await self._shared_block(self._index, timeout_s)
             except EndOfStreamError:
                 return None
             if block is None:
@@ -251,6 +258,14 @@ class TailCursor:
             self._index += 1
             if block.end > self.position:
                 return self._advance(block.starting_at(self._first_wanted(block)))
+
+    async def _shared_block(self, index: int, timeout_s: float | None) -> EntryBlock | None:
+        if self.tail.is_end(index):
+            self.lag.begin_wait()
+        try:
+            return await self.tail.block(index, timeout_s)
+        finally:
+            self.lag.end_wait()
 
     def _first_wanted(self, block: EntryBlock) -> EntryPosition:
         return self.position if self.position[0] == block.start[0] else block.start

@@ -25,6 +25,7 @@ from ..config import ReaderConfig
 from ..ledger_interface import LedgerEntry, ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_reads import StreamReads
+from .reader_lag import ReaderLag, ReaderLags
 from .segment_opener import SegmentOpener
 
 
@@ -79,6 +80,7 @@ class EntrySource:
         lssn: int,
         entry_id: int,
         config: ReaderConfig,
+        lags: ReaderLags,
     ) -> None:
         self.lssn = lssn
         self.entry_id = entry_id
@@ -94,6 +96,8 @@ class EntrySource:
         self._previous: Segment | None = None  # the completed segment before it, if known
         self._handle: ReadableLedger | None = None
         self._failing_since: float | None = None
+        self._lags = lags
+        self._lag: ReaderLag | None = None  # from the first fetch on
 
     @property
     def is_ready(self) -> bool:
@@ -107,6 +111,15 @@ class EntrySource:
         NoSuchStreamError, CorruptionError, and transient errors that have lasted
         ``unavailable_ms_max``. After any error, a repeat continues at the same position.
         """
+        if self._lag is None:
+            self._lag = ReaderLag()
+            self._lags.add(self._lag)
+        try:
+            return await self._fetch()
+        finally:
+            self._lag.end_wait()
+
+    async def _fetch(self) -> Chunk:
         while True:
             if self.lssn != self._reported_lssn:
                 self._reported_lssn = self.lssn
@@ -126,6 +139,12 @@ class EntrySource:
 
     async def aclose(self) -> None:
         """Release the ledger. Safe to repeat."""
+        if self._lag is not None:
+            self._lags.discard(self._lag)
+            self._lag = None
+        await self._release_ledger()
+
+    async def _release_ledger(self) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
             await handle.aclose()
@@ -145,12 +164,17 @@ class EntrySource:
             await self._advance_segment()
             return None
         else:
+            self._note_wait()
             entries = await handle.wait(self.entry_id - 1, self._config.poll_ms)
             if not entries:
                 return None
         self._check_contiguous(entries)
         self.entry_id += len(entries)
         return Chunk(self.lssn, self._start_sequence_id(), entries)
+
+    def _note_wait(self) -> None:
+        if self._lag is not None:
+            self._lag.begin_wait()
 
     def _check_contiguous(self, entries: Sequence[LedgerEntry]) -> None:
         for offset, entry in enumerate(entries):
@@ -213,7 +237,7 @@ class EntrySource:
 
     async def _advance_segment(self) -> None:
         """Move to the next segment, because the position is after the end of a closed ledger."""
-        await self.aclose()
+        await self._release_ledger()
         segment = await self._read_segment(self.lssn)
         if segment is not None:
             self._previous = segment if segment.is_completed else None
@@ -249,6 +273,7 @@ class EntrySource:
             head, _ = await self._streams.head(self._stream)
             if head.last_lssn < self.lssn:
                 await self._check_not_ended()
+                self._note_wait()
                 await wakeup
             elif await self._streams.segment(self._stream, self.lssn) is None:
                 await self._check_not_removed()
@@ -313,7 +338,7 @@ class EntrySource:
         An archived segment is found when the segment is opened again. Returns the error to pause
         after: if current metadata cannot be read, it is not known why the ledger is missing.
         """
-        await self.aclose()
+        await self._release_ledger()
         try:
             record, _ = await self._streams.confirmed.record(self._stream)
         except UnavailableError as unavailable:

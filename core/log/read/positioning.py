@@ -25,6 +25,7 @@ from ..ledger_interface import ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_reads import StreamReads
 from .entry_source import EntrySource
+from .reader_lag import ReaderLags
 from .segment_opener import SegmentOpener
 from .stream_reader import StreamReader
 
@@ -43,6 +44,7 @@ async def find_start(
     *,
     config: ReaderConfig,
     on_truncated: OnTruncated | None,
+    lags: ReaderLags,
     tracer: Tracer | None = None,
 ) -> StreamReader:
     """Return a reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
@@ -69,6 +71,7 @@ async def find_start(
         lssn=position.lssn,
         entry_id=position.entry_id,
         config=config,
+        lags=lags,
     )
     return StreamReader(
         source,

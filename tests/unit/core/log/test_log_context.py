@@ -1,9 +1,13 @@
 """Tests of the counters that all writers of a process share."""
 
+import asyncio
+
 from rhumbline.core.log.log_context import LogContext
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
@@ -26,6 +30,35 @@ async def test_counts_records_entries_and_failed_segments(world: LogWorld) -> No
     assert 3 <= found["entries"] <= 4
     assert found["bytes"] >= 1_006
     assert found["acks"]["count"] == found["entries"]
+
+
+async def test_lag_is_zero_only_while_every_reader_waits_at_the_end(world: LogWorld) -> None:
+    context = LogContext()
+    namespace = Namespace(
+        world.runtime, world.store, world.ledgers.client(), "test", context=context
+    )
+    await namespace.create_stream("s", StreamPolicy())
+    async with await namespace.open_writer("s") as writer:
+        await writer.append(b"one")
+        fast, slow = [await namespace.open_reader("s", EARLIEST) for _ in range(2)]
+        assert context.statistics()["readers"] == {"open": 0, "behind_ms": 0}, "none has begun"
+        assert await slow.next_batch() is not None
+        following = asyncio.ensure_future(follow(fast))
+        await asyncio.sleep(5)
+        found = context.statistics()["readers"]
+        assert found["open"] == 2
+        assert found["behind_ms"] >= 5_000, "the slow one has not asked again"
+        await slow.aclose()
+        assert context.statistics()["readers"] == {"open": 1, "behind_ms": 0}
+        following.cancel()
+        await asyncio.wait([following])
+        await fast.aclose()
+        assert context.statistics()["readers"]["open"] == 0
+
+
+async def follow(reader: StreamReader) -> None:
+    while await reader.next_batch() is not None:
+        pass
 
 
 async def test_failed_records_are_not_counted(world: LogWorld) -> None:

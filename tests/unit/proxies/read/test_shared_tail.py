@@ -77,6 +77,22 @@ async def test_a_hundred_readers_share_one_read_of_each_entry(log: LogWorld) -> 
     await writer.close()
 
 
+async def test_proxy_shows_the_lag_of_its_slowest_reader(log: LogWorld) -> None:
+    writer = await log.writer("s")
+    proxy = await a_proxy(log, ProxyConfig())
+    slow, fast = [await proxy.open("test", "s", LATEST) for _ in range(2)]
+    following = asyncio.ensure_future(payloads(proxy, fast, 2))
+    await writer.append(b"one")
+    await asyncio.sleep(3)
+    assert proxy.statistics()["behind_ms"] >= 3_000
+    await proxy.close(slow)
+    assert proxy.statistics()["behind_ms"] == 0
+    await writer.append(b"two")
+    assert await following == [b"one", b"two"]
+    await proxy.aclose()
+    await writer.close()
+
+
 @pytest.mark.parametrize("cache_bytes", [1, 2_000, 1 << 20])
 @pytest.mark.seeds(5)
 async def test_readers_of_any_speed_and_start_miss_nothing(
