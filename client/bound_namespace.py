@@ -215,6 +215,10 @@ class BoundLedgers:
         ledgers = await self._ledgers()
         return await ledgers.recover(ledger_id, password, min_regions=min_regions, confirm=confirm)
 
+    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+        """See ``LedgerProvider.fence``."""
+        await (await self._ledgers()).fence(ledger_id, password)
+
     async def delete(self, ledger_id: int) -> None:
         """See ``LedgerProvider.delete``."""
         await (await self._ledgers()).delete(ledger_id)

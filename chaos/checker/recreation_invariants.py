@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...core.protocol.dlsn import FIRST_DLSN
-from .history import AdminCall
+from .history import AdminCall, AppendOutcome
 from .run_record import RunRecord, StreamVersions, invariant
 
 
@@ -26,6 +26,21 @@ def calls_affect_only_the_intended_stream(record: RunRecord) -> Iterator[str]:
             yield f"no call truncated stream {stored.identity} to {start} at {at_ms:.1f} ms"
     yield from _unintended_deletions(stored, admin_calls)
     yield from _unintended_removals(stored)
+
+
+@invariant("G21")
+def deleted_streams_acknowledge_nothing(record: RunRecord) -> Iterator[str]:
+    """An append that is called after the deletion of its stream is never acknowledged, by whichever
+    writer, however long that was asleep or cut off."""
+    deleted_ms = record.history.deleted_ms
+    if deleted_ms is None:
+        return
+    for append in record.history.appends_with_outcome(AppendOutcome.OK):
+        if append.called_ms > deleted_ms:
+            yield (
+                f"{append} was called at {append.called_ms:.1f} ms, although the stream was "
+                f"deleted at {deleted_ms:.1f} ms"
+            )
 
 
 def _unintended_deletions(stored: StreamVersions, admin_calls: list[AdminCall]) -> Iterator[str]:

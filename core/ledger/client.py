@@ -30,7 +30,7 @@ from .missing_range import MissingRange
 from .read.ledger_reader import LedgerReader
 from .read.read_order import NearestFirst
 from .read_policy import ReadPolicy
-from .recovery.ledger_recovery import ConfirmEnd, recover_ledger
+from .recovery.ledger_recovery import ConfirmEnd, fence_ledger, recover_ledger
 from .recovery.replica_copies import ReplicaCopies
 from .slow_departure import SlowDeparture
 from .write.ledger_writer import LedgerWriter
@@ -227,6 +227,10 @@ class LedgerClient:
         return await recover_ledger(
             self._context, ledger_id, password, min_regions=min_regions, confirm=confirm
         )
+
+    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+        """Fences the ledger's writer without closing the ledger. See ``fence_ledger``."""
+        await fence_ledger(self._context, ledger_id, password)
 
     async def delete(self, ledger_id: int) -> None:
         """Deletes the ledger's metadata; bookies delete its entries later. Safe to repeat.

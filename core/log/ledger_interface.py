@@ -137,7 +137,7 @@ class ReadableLedger(Protocol):
 
 
 class LedgerProvider(Protocol):
-    """Creates, opens, recovers and deletes ledgers."""
+    """Creates, opens, recovers, fences and deletes ledgers."""
 
     async def create(
         self,
@@ -172,6 +172,14 @@ class LedgerProvider(Protocol):
         satisfy it; None: the ledger's own. ``confirm`` is for operators: it decides whether a
         ledger whose end cannot be proven is closed at its provable end (rule REC-19). Safe to
         repeat and to run concurrently.
+        """
+        ...
+
+    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+        """Return when no add to the ledger can be acknowledged any more, by whichever writer.
+
+        Unlike ``recover`` it does not determine where the ledger ends (rule REC-20). Safe to
+        repeat. Raises NoSuchLedgerError, RecoveryIncompleteError (too few bookies were fenced).
         """
         ...
 

@@ -264,7 +264,9 @@ class Namespace:
     async def delete_stream(self, name: str, *, identity: str | None = None) -> None:
         """Delete a stream with all of its ledgers. Its writer loses it; archives are kept.
 
-        Raises NoSuchStreamError. A repeat after an error continues the deletion. With the stream's
+        No append that is called after it returned is acknowledged (rule STR-31). Raises
+        NoSuchStreamError, and DeletionPendingError if too few bookies respond: nothing is deleted
+        then. A repeat after an error continues the deletion. With the stream's
         ``identity`` (see ``describe``), it never deletes another stream that was created under the
         same name meanwhile.
         """

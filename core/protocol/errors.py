@@ -448,6 +448,15 @@ class RecoveryIncompleteError(UnavailableError):
     code = "recovery-incomplete"
 
 
+class DeletionPendingError(UnavailableError):
+    """A stream is marked for deletion, but too few bookies answered to stop its old writer.
+
+    Repeat the deletion once more bookies are up; until then nothing is deleted.
+    """
+
+    code = "deletion-pending"
+
+
 class DeadlineExceededError(UnavailableError):
     """The deadline passed before a response; raised only for requests that change nothing.
 

@@ -1,9 +1,9 @@
 """Recovers a ledger that another writer left open: fence, find the end, copy the tail, close.
 
-It implements rules REC-1 to REC-18. Any number of recoveries may race with each other and with the
-writer: nothing that they do before the final compare-and-set does harm, and only one of these
-succeeds. A recovery that cannot decide an entry changes nothing and leaves the ledger in recovery:
-the end is then unavailable, but never wrong.
+It implements rules REC-1 to REC-18 and REC-20. Any number of recoveries may race with each other
+and with the writer: nothing that they do before the final compare-and-set does harm, and only one
+of these succeeds. A recovery that cannot decide an entry changes nothing and leaves the ledger in
+recovery: the end is then unavailable, but never wrong.
 
 ``recovery_state`` decides; the code here sends requests and waits.
 """
@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from ...protocol.errors import (
     BadVersionError,
@@ -46,6 +47,8 @@ from .recovery_state import RecoveryState
 
 _LOG = EventLog(__name__)
 
+T = TypeVar("T")
+
 ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]
 """Shows what is provable to an operator, and returns the audit record once it was confirmed."""
 
@@ -73,10 +76,38 @@ async def recover_ledger(
     """
     now = asyncio.get_running_loop().time
     state = RecoveryState(ledger_id, may_ask=confirm is not None, now=now)
+
+    def attempt() -> Awaitable[LedgerMetadata]:
+        return _Recovery(context, state, ledger_id, password, min_regions, confirm).run()
+
+    return await _repeat(context, state, ledger_id, attempt)
+
+
+async def fence_ledger(context: LedgerContext, ledger_id: int, password: bytes) -> None:
+    """Makes sure that no add to the ledger is acknowledged any more, but does not find its end.
+
+    It does the first steps of a recovery (rule REC-20), so less must be reachable than for all of
+    it. Safe to repeat. Raises as ``recover_ledger``.
+    """
+    state = RecoveryState(ledger_id, may_ask=False, now=asyncio.get_running_loop().time)
+
+    def attempt() -> Awaitable[None]:
+        return _Recovery(context, state, ledger_id, password, None, None).fence()
+
+    await _repeat(context, state, ledger_id, attempt)
+
+
+async def _repeat(
+    context: LedgerContext,
+    state: RecoveryState,
+    ledger_id: int,
+    attempt: Callable[[], Awaitable[T]],
+) -> T:
+    """Repeats attempts after errors that may pass, up to the deadline."""
     backoff = context.backoff(context.config.recovery_timeout_ms)
     while True:
         try:
-            return await _Recovery(context, state, ledger_id, password, min_regions, confirm).run()
+            return await attempt()
         except BadVersionError as error:
             if backoff.is_over:
                 raise RecoveryIncompleteError(
@@ -152,6 +183,21 @@ class _Recovery:
 
     async def run(self) -> LedgerMetadata:
         """Runs the attempt and returns the closed metadata."""
+        metadata, version = await self._start()
+        if metadata.state is LedgerState.CLOSED:
+            return metadata
+        # Other recoveries may work on the same version: the first final write wins.
+        return await self._recover(metadata, version)
+
+    async def fence(self) -> None:
+        """Runs the attempt up to the point at which no writer can be acknowledged any more."""
+        metadata, _ = await self._start()
+        if metadata.state is not LedgerState.CLOSED:
+            self._state.begin()
+            await self._fence(metadata)
+
+    async def _start(self) -> tuple[LedgerMetadata, Version]:
+        """Reads the metadata, and records that the ledger is in recovery unless it is closed."""
         context = self.context
         metadata, version = await context.ledgers.read(self._ledger_id)
         if metadata.password != self._password:
@@ -159,7 +205,7 @@ class _Recovery:
         self._digest = EntryDigest(metadata.digest_type, metadata.password)
         if metadata.state is LedgerState.CLOSED:
             self._state.find_closed()
-            return metadata
+            return metadata, version
         if self._min_regions is not None:  # refused before anything is fenced or changed
             wanted = metadata.possible_r(self._min_regions)
             replace(metadata.quorum_at(0), min_regions=wanted)
@@ -167,8 +213,7 @@ class _Recovery:
             metadata = metadata.in_recovery()
             version = await context.ledgers.write(metadata, version)
             _LOG.info("ledger recovery began", ledger=self._ledger_id)
-        # Other recoveries may work on the same version: the first final write wins.
-        return await self._recover(metadata, version)
+        return metadata, version
 
     async def _recover(self, snapshot: LedgerMetadata, version: Version) -> LedgerMetadata:
         state = self._state

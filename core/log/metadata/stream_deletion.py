@@ -7,6 +7,9 @@ over the head. After it, nobody changes either of them, claims the stream or add
 version of the marked record identifies the deletion: every later request is conditional on it, and
 has no effect once the record is deleted.
 
+Then the ledgers of the segments in progress are fenced, so that no append is acknowledged any more
+by a writer that does not know of the deletion (rule STR-31). Nothing is deleted before that.
+
 Nodes are deleted bottom-up: the ledger of a segment before its node, and record and head last, in
 one transaction. Until then the name is taken, and a repeat finds everything that is left.
 """
@@ -16,10 +19,13 @@ from dataclasses import dataclass, replace
 
 from ...protocol.errors import (
     BadVersionError,
+    DeletionPendingError,
     IndeterminateError,
     MetadataUnavailableError,
     NoNodeError,
+    NoSuchLedgerError,
     NoSuchStreamError,
+    UnavailableError,
 )
 from ...runtime.metadata_store import Check, Delete, MetadataStore, Operation, Put, Version
 from ..ledger_interface import LedgerProvider, delete_ledger
@@ -47,10 +53,12 @@ class StreamDeletion:
         """Delete the stream. Return when it no longer exists, whichever process finished that.
 
         ``identity`` selects the stream to delete; None selects the one that has the name now.
-        Raises NoSuchStreamError if it did not exist at the start, and the errors of the stores.
+        Raises NoSuchStreamError if it did not exist at the start, DeletionPendingError if a ledger
+        cannot be fenced now, and the errors of the stores.
         """
         marked = await self._begin(identity)
         try:
+            await self._fence_segments(marked, ledgers)
             await self._remove_segments(marked, ledgers)
             await self._remove_subscriptions(marked)
             # One transaction, so that no process sees a stream without its head.
@@ -84,6 +92,30 @@ class StreamDeletion:
             f"stream {self._stream}: not marked for deletion in {CONTENTION_MAX} attempts, "
             "because other processes changed it"
         )
+
+    async def _fence_segments(self, marked: _MarkedStream, ledgers: LedgerProvider) -> None:
+        """Fence the ledgers of the segments in progress, which are the newest ones (STR-31).
+
+        The head has been taken over, so no further segment is published.
+        """
+        for lssn in reversed(await self._streams.segment_numbers(self._stream)):
+            stored = await self._streams.segment(self._stream, lssn)
+            await self._check(marked)  # so the segment just read belongs to this stream
+            if stored is None:
+                continue  # another process is deleting the segments: all are fenced
+            if stored.segment.is_completed:
+                return
+            ledger_id = stored.segment.ledger_id
+            try:
+                await ledgers.fence(ledger_id)
+            except NoSuchLedgerError:
+                continue  # likewise
+            except (UnavailableError, IndeterminateError) as error:
+                raise DeletionPendingError(
+                    f"stream {self._stream} is marked for deletion, but nothing is deleted yet: "
+                    f"ledger {ledger_id} of its writer cannot be fenced: {error}; repeat the "
+                    "deletion"
+                ) from error
 
     async def _remove_segments(self, marked: _MarkedStream, ledgers: LedgerProvider) -> None:
         for lssn in await self._streams.segment_numbers(self._stream):

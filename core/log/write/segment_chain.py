@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from ...protocol.errors import (
     CorruptionError,
     EndOfStreamError,
-    NoSuchStreamError,
     RhumblineError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY, SPREAD_KEY
@@ -166,12 +165,10 @@ class SegmentChain:
         """Fence and close the ledger of a segment and return its end. Safe to repeat.
 
         The R of the stream's present policy applies to what the recovery writes, so each repeat
-        reads the policy again (rule REC-17).
+        reads the policy again (rule REC-17). Raises NoSuchStreamError once the deletion of the
+        stream has begun: nothing of it is acknowledged late (rule STR-31).
         """
-        try:
-            min_regions = (await self._read_policy()).quorum.min_regions
-        except NoSuchStreamError:
-            min_regions = None  # the stream is being deleted; its old writer still needs the end
+        min_regions = (await self._read_policy()).quorum.min_regions
         metadata = await self._ledgers.recover(
             segment.ledger_id, min_regions=min_regions, confirm=confirm
         )

@@ -339,6 +339,13 @@ class FakeLedgerClient:
             ledger.close(last)
         return ledger.metadata
 
+    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+        await self.cluster.pause()
+        ledger = self._ledger(ledger_id)
+        if self.cluster.is_recovery_refused and not ledger.is_closed:
+            raise RecoveryIncompleteError("injected by the test")
+        ledger.is_fenced = True
+
     async def delete(self, ledger_id: int) -> None:
         await self.cluster.pause()
         ledger = self.cluster.ledgers.pop(ledger_id, None)

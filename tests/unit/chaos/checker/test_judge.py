@@ -391,6 +391,10 @@ def deleted_stream_is_read(record: RunRecord) -> None:
     record.stored.deleting_ms = record.history.deleted_ms = 800.0
 
 
+def acknowledged_after_the_deletion(record: RunRecord) -> None:
+    record.stored.deleting_ms = record.history.deleted_ms = 50.0
+
+
 def deleted_ledger_accepts_an_add(record: RunRecord) -> None:
     record.late_adds = [LateAdd(A, 4, is_confirmed=True, is_readable=False)]
 
@@ -506,6 +510,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         segment_is_deleted_by_itself,
         subscription_is_deleted_by_itself,
     ),
+    "G21": (acknowledged_after_the_deletion,),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),
     "L16": (two_changes_at_once, older_version_is_replaced),
     "L18": (copy_is_dropped,),

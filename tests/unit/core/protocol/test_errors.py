@@ -45,6 +45,7 @@ STABLE = [
     ("configuration", "ConfigurationError", "caller", False, False),
     ("corrupt", "CorruptionError", "us", False, False),
     ("deadline-exceeded", "DeadlineExceededError", "peer", True, False),
+    ("deletion-pending", "DeletionPendingError", "peer", True, False),
     ("disk-failed", "DiskFailedError", "us", True, False),
     ("disk-full", "DiskFullError", "us", True, False),
     ("duplicate-record", "DuplicateRecordError", "caller", False, False),

@@ -210,3 +210,21 @@ async def test_closed_writer_accepts_nothing(log: LogWorld) -> None:
         writer.append(b"y")
     await writer.close()
     await world.stop()
+
+
+async def test_deleted_stream_acknowledges_no_thin_client(log: LogWorld) -> None:
+    """The proxy's writer was not fenced, so thin clients were acknowledged and lost records."""
+    world = ProxyWorld(log)
+    await world.start("p1", "p2")
+    await log.namespace.create_stream("s")
+    writer = world.writer("s")
+    await writer.append(b"before")
+    await log.namespace.delete_stream("s")
+    for payload in (b"after", b"later"):
+        with pytest.raises((NoSuchStreamError, AppendOutcomeUnknownError)):
+            await writer.append(payload)
+    await log.namespace.create_stream("s")
+    await world.writer("s").append(b"of the next")
+    await writer.abort()
+    await world.stop()
+    assert [payload for _, payload in await world.contents("s")] == [b"of the next"]

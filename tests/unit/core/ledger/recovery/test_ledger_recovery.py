@@ -405,3 +405,59 @@ async def test_recovery_ends_with_its_own_end_or_with_that_of_another(
     assert state.machine.state is RecoveryLife.CLOSED
     event = "ADOPT" if is_adopted else "RECORD"
     assert f"CLOSED by {event}" in state.machine.story()
+
+
+async def test_fenced_ledger_acknowledges_nothing_and_keeps_its_end_open() -> None:
+    world = World("abc")
+    async with world.client() as client, world.client("b") as other:
+        writer = await written(client, 3)
+        for _ in range(2):  # safe to repeat
+            await other.fence(writer.ledger_id)
+        stored = world.ledgers.now(writer.ledger_id)
+        assert (stored.state, stored.last_entry_id) == (LedgerState.IN_RECOVERY, -1)
+        assert all(fencing_reads(bookie) == [-1, -1] for bookie in world.bookies)
+        assert all(adds(bookie) == [] for bookie in world.bookies)
+        assert [evidence.verdict for evidence in world.evidence] == [Verdict.COMPLETE] * 2
+        done = Outcomes()
+        writer.add(b"003", done)
+        await until(lambda: len(done.all) == 1)
+        assert done.acked == []
+        assert (await other.recover(writer.ledger_id)).last_entry_id == 2
+
+
+async def test_ledger_is_fenced_although_its_end_cannot_be_proven() -> None:
+    """A deletion needs no end, so it succeeds with fewer bookies than a recovery."""
+    world = World("abc")
+    async with world.client() as client, world.client("b", SHORT) as other:
+        writer = await written(client, 3)
+        for bookie in world.bookies:
+            bookie.script = lambda request: v3.Status.IO if is_fencing(request, 2) else None
+        await other.fence(writer.ledger_id)
+        with pytest.raises(RecoveryIncompleteError):
+            await other.recover(writer.ledger_id)
+
+
+async def test_fence_fails_if_the_writer_could_still_be_acknowledged() -> None:
+    world = World("abc")
+    async with world.client() as client, world.client("b", SHORT) as other:
+        writer = await written(client, 3)
+        for bookie in world.bookies[:2]:
+            bookie.is_hung = True
+        with pytest.raises(RecoveryIncompleteError, match=r"too few of .* were fenced"):
+            await other.fence(writer.ledger_id)
+        for bookie in world.bookies[:2]:
+            bookie.is_hung = False
+        await other.fence(writer.ledger_id)
+
+
+async def test_fence_of_a_closed_ledger_asks_no_bookie() -> None:
+    world = World("abc")
+    async with world.client() as client, world.client("b") as other:
+        writer = await written(client, 3)
+        await writer.close()
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        await other.fence(writer.ledger_id)
+        assert all(bookie.requests == [] for bookie in world.bookies)
+        with pytest.raises(NoSuchLedgerError):
+            await other.fence(writer.ledger_id + 1)

@@ -18,6 +18,8 @@ from rhumbline.core.log.topics.topics import create_topic, delete_topic, open_to
 from rhumbline.core.metadata.idempotent_writes import ATTEMPTS
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    DeletionPendingError,
     IndeterminateError,
     NoSuchNamespaceError,
     NoSuchStreamError,
@@ -226,6 +228,58 @@ async def test_deletion_makes_the_writer_lose_the_stream(world: LogWorld) -> Non
     with pytest.raises(StreamLostError):
         await streams.publish(claim, Segment(claim.head.last_lssn + 1, 99, claim.head.epoch, 1))
     await assert_new_stream_is_intact(world)
+
+
+async def test_writer_of_a_deleted_stream_is_never_acknowledged(world: LogWorld) -> None:
+    """80 of 80 appends were acknowledged within 20 s after the deletion, and were lost."""
+    writer = await world.writer("s")
+    await writer.append(b"before")
+    other, _ = administrator(world)
+    await other.delete_stream("s")
+    with pytest.raises((StreamLostError, AppendOutcomeUnknownError)):
+        await writer.append(b"after")
+    with pytest.raises((StreamLostError, AppendOutcomeUnknownError)):
+        await writer.append(b"later")
+    await writer.abort()
+
+
+async def test_append_in_flight_is_not_acknowledged_after_the_deletion(world: LogWorld) -> None:
+    """The writer must not recover the ledger, find the entry there and acknowledge it late."""
+    writer = await world.writer("s")
+    world.ledgers.are_acks_held = True
+    pending = writer.append(b"in flight")
+    await asyncio.sleep(1)
+    other, store = administrator(world)
+    deletion = await start_and_stop_at(other.delete_stream("s"), store, 8)  # fenced, not deleted
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    with pytest.raises(AppendOutcomeUnknownError):
+        await pending
+    deletion.cancel()
+    await asyncio.wait([deletion])
+    await writer.abort()
+
+
+async def test_ledgers_are_fenced_before_anything_is_deleted(world: LogWorld) -> None:
+    await create_filled_stream(world)
+    writer = await world.namespace.open_writer("s")
+    await writer.append(b"2")
+    before = dict(world.ledgers.ledgers)
+    world.ledgers.is_recovery_refused = True
+    for _ in range(2):
+        with pytest.raises(DeletionPendingError, match="nothing is deleted yet") as pending:
+            await world.namespace.delete_stream("s")
+        assert pending.value.retryable
+        assert world.ledgers.ledgers == before
+        assert len(await world.segments("s")) == 4
+        with pytest.raises(StreamExistsError, match="being deleted"):
+            await world.namespace.create_stream("s")
+    world.ledgers.is_recovery_refused = False
+    await world.namespace.delete_stream("s")
+    assert world.ledgers.ledgers == {}
+    with pytest.raises((StreamLostError, AppendOutcomeUnknownError)):
+        await writer.append(b"after")
+    await writer.abort()
 
 
 @at_each_call(3, at_least=7)  # at the second call it has not opened the stream yet
