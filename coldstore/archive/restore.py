@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ...core.log.metadata.stream_metadata import StreamHead, StreamRecord
+from ...core.log.metadata.stream_metadata import StreamRecord
 from ...core.log.metadata.stream_store import StreamStore
 from ...core.log.policy import StreamPolicy
 from ...core.metadata import idempotent_writes
@@ -110,7 +110,7 @@ async def restore_stream(
             stored = await streams.segment(first.stream, segment.lssn)
             if stored is None or stored.segment != segment:
                 raise
-    filled = Put(paths.head, StreamHead(last_lssn=last.lssn).encode(), expect=head_version)
+    filled = Put(paths.head, replace(head, last_lssn=last.lssn).encode(), expect=head_version)
     restored = replace(record, is_deleting=False)
     await idempotent_writes.transact(
         store, [filled], Put(paths.stream, restored.encode(), expect=version)

@@ -8,6 +8,7 @@ from ..protocol.errors import (
     BadVersionError,
     IndeterminateError,
     InvalidArgumentError,
+    InvalidPositionError,
     MetadataUnavailableError,
     NamespaceExistsError,
     NodeExistsError,
@@ -205,39 +206,47 @@ class Namespace:
 
         The start does not move back, so a repeat is safe. ``untruncate`` undoes a truncation
         until ``purge_grace_ms`` of the policy has passed (rule STR-21). Raises NoSuchStreamError,
-        and InvalidArgumentError if the segment of the position does not exist yet.
+        and InvalidPositionError if the position is of another stream or its segment does not exist.
         """
         before, policy = await self._record_and_policy(name)
+        position.check_stream(name, before.stream_id)
+        position = position.in_stream("")
         head, _ = await self._streams.head(name)
         if position.lssn > head.last_lssn + 1:
-            raise InvalidArgumentError(
+            raise InvalidPositionError(
                 f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
             )
         record = await self._streams.update(
             name, lambda record: record.truncated(position), identity=before.identity
         )
-        return (await self._retention.mark(name, record, policy)).start
+        return (await self._retention.mark(name, record, policy)).first_active
 
     async def untruncate(self, name: str, position: Dlsn | None = None) -> Dlsn:
         """Make truncated records readable again, and return the resulting start.
 
         The start moves back to ``position``, or as far as possible if it is None; it never moves
         forward. Records come back as long as their purge has not begun (rule STR-27). Raises
-        NoSuchStreamError, TruncatedError if records at ``position`` were purged, and
-        InvalidArgumentError if the policy would truncate them again.
+        NoSuchStreamError, TruncatedError if records at ``position`` were purged,
+        InvalidPositionError if it is of another stream, and InvalidArgumentError if the policy
+        would truncate them again.
         """
         record, policy = await self._record_and_policy(name)
+        if position is not None:
+            position.check_stream(name, record.stream_id)
+            position = position.in_stream("")
         target = record.oldest if position is None else position
         await self._retention.check_untruncation(name, policy, target)
 
         def restore(found: StreamRecord) -> StreamRecord:
             if position is not None and position < found.oldest:
                 raise TruncatedError(
-                    f"stream {name}: what is below {found.oldest} was purged", found.oldest
+                    f"stream {name}: what is below {found.oldest} was purged",
+                    found.oldest.in_stream(found.stream_id),
                 )
             return found.untruncated(max(target, found.oldest))
 
-        return (await self._streams.update(name, restore, identity=record.identity)).start
+        after = await self._streams.update(name, restore, identity=record.identity)
+        return after.first_active
 
     async def maintain(self, name: str, *, expires_archives: bool = True) -> MaintenanceResult:
         """Run one pass of retention.
@@ -295,10 +304,11 @@ class Namespace:
             created_ms=record.created_ms,
             policy=policy,
             follows_namespace=record.policy is None,
-            start=record.start,
+            start=record.first_active,
             epoch=nodes.head.epoch,
             segments=nodes.segments,
             identity=record.identity,
+            stream_id=record.stream_id,
             grace_ends_ms=record.marked_ms + policy.purge_grace_ms if is_marked else None,
             metadata_age_ms=nodes.age_ms,
         )
@@ -366,7 +376,9 @@ class Namespace:
 
         If ``start`` was truncated, ``on_truncated(start, first_active)`` is called and reading
         begins at the first active position; without the callback, TruncatedError is raised. Raises
-        NoSuchStreamError, and InvalidArgumentError if ``start`` is not a position.
+        NoSuchStreamError, InvalidArgumentError if ``start`` is not a position, and
+        InvalidPositionError if it is one of another stream. A position that this stream cannot have
+        is refused when the reader gets there (rule STR-32).
 
         If the metadata store is out of reach, the reader begins with what this region knows of the
         stream; MetadataUnavailableError is raised if it knows nothing (rules STR-28 and STR-30).

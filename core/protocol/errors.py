@@ -55,6 +55,15 @@ class InvalidArgumentError(RefusedError):
     code = "invalid-argument"
 
 
+class InvalidPositionError(InvalidArgumentError):
+    """A position is of another stream, or one that the stream cannot have.
+
+    Begin at another position; the message says what is wrong with this one.
+    """
+
+    code = "invalid-position"
+
+
 class ConfigurationError(InvalidArgumentError):
     """A configuration file, an option or a combination of options is wrong.
 

@@ -335,4 +335,5 @@ class ProducerSender:
 
 def _acknowledge(batch: Batch, appended: Appended) -> None:
     batch.lssn, batch.entry_id, batch.first_slot = appended.first
+    batch.stream_id = appended.first.stream_id
     batch.settle(None, appended.regions)

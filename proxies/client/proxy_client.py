@@ -324,6 +324,7 @@ class ProxyNamespace:
         return StreamReader(
             source,
             stream=name,
+            stream_id=position.stream_id,
             config=config,
             first_slot=position.slot,
             first_txid=begun.first_txid,

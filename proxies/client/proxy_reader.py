@@ -8,10 +8,12 @@ from random import Random
 from typing import NamedTuple
 
 from ...core.log.read.entry_source import Chunk
-from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.dlsn import dlsn_in
 from ...core.protocol.errors import (
     EndOfStreamError,
     GapError,
+    InvalidPositionError,
+    NoSuchStreamError,
     NotOwnerError,
     ProtocolError,
     RhumblineError,
@@ -56,6 +58,7 @@ class ProxySource:
     ) -> None:
         self.lssn = 0
         self.entry_id = 0
+        self._stream_id = ""
         self._channels = channels
         self._backoff = Backoff(random, _PAUSE_MS_MIN, _PAUSE_MS_MAX)
         self._namespace = namespace
@@ -86,6 +89,7 @@ class ProxySource:
         encode_start(request, start)
         self._call, begun = await self._begin(request)
         self.lssn, self.entry_id = begun.position.lssn, begun.position.entry_id
+        self._stream_id = begun.position.stream_id
         return begun
 
     async def fetch(self) -> Chunk:
@@ -131,9 +135,8 @@ class ProxySource:
                     credit_bytes=CREDIT_BYTES,
                     heartbeat_ms=HEARTBEAT_MS,
                 )
-                encode_start(request, Dlsn(self.lssn, self.entry_id, 0))
-                call, _ = await self._begin(request)
-                self._call = call
+                encode_start(request, dlsn_in(self._stream_id, self.lssn, self.entry_id, 0))
+                self._call = await self._begin_again(request)
             call = self._call
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS_MAX):
@@ -190,6 +193,14 @@ class ProxySource:
                 if not is_retryable(error) or self._loop.time() >= give_up_at:
                     raise
                 self._switch_address(error)
+
+    async def _begin_again(self, request: pb.ReadRequest) -> RpcCall:
+        """Continue at a proxy. Raises NoSuchStreamError if another stream has the name now."""
+        try:
+            return (await self._begin(request))[0]
+        except InvalidPositionError as error:
+            message = f"stream {self._stream} was deleted while it was read: {error}"
+            raise NoSuchStreamError(message) from error
 
     async def _try_begin(self, request: pb.ReadRequest) -> tuple[RpcCall, pb.ReadStart]:
         channels = self._channels

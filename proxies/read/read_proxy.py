@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ...core.log.namespace import Namespace
 from ...core.log.read.entry_source import EntryFetcher
 from ...core.log.read.reader_lag import ReaderLags
-from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import NotOwnerError, TooManyRequestsError
+from ...core.protocol.dlsn import Dlsn, dlsn_in
+from ...core.protocol.errors import NoSuchStreamError, NotOwnerError, TooManyRequestsError
 from ...core.protocol.start import LATEST, Start
 from ..config import ProxyConfig
 from ..membership import READ, WRITE, ProxyMembership
@@ -21,9 +21,11 @@ from .shared_tail import BlockCache, EntryPosition, StreamTail, TailCursor
 class SharedTail:
     """A tail and the number of its readers."""
 
-    __slots__ = ("readers", "tail")
+    __slots__ = ("key", "readers", "tail")
 
-    def __init__(self, tail: StreamTail) -> None:
+    def __init__(self, key: tuple[str, str], tail: StreamTail) -> None:
+        self.key = key
+        """The name and the id of the stream: the next stream of the name has another tail."""
         self.tail = tail
         self.readers = 0
 
@@ -68,7 +70,7 @@ class ReadProxy:
         self._membership = membership
         self._config = config
         self._cache = BlockCache(config.cache_bytes_max)
-        self._tails: dict[str, SharedTail] = {}
+        self._tails: dict[tuple[str, str], SharedTail] = {}
         self._lags = ReaderLags()
         self._routing = self._routes()
         membership.on_members.append(self._members_changed)
@@ -113,27 +115,31 @@ class ReadProxy:
             (lambda wanted, _: truncated.append(wanted)) if advances_if_truncated else None
         )
         reader = await opened.open_reader(stream, start, on_truncated=on_truncated)
+        tail_key = (key, reader.stream_id)
 
         async def reopen(position: EntryPosition) -> EntryFetcher:
-            return (await opened.open_reader(stream, Dlsn(*position, 0))).source
+            continued = dlsn_in(reader.stream_id, *position, 0)
+            return (await opened.open_reader(stream, continued)).source
 
         end: EntryPosition | None = None
-        if stops_at_end or key not in self._tails or self._tails[key].tail.is_over:
+        if stops_at_end or tail_key not in self._tails or self._tails[tail_key].tail.is_over:
             latest = await opened.open_reader(stream, LATEST)
+            if latest.stream_id != reader.stream_id:
+                raise NoSuchStreamError(f"stream {stream} was deleted while it was opened")
             if stops_at_end:
                 end = latest.position[:2]
-            self._share(key, latest.source)
-        shared = self._tails[key]
+            self._share(tail_key, latest.source)
+        shared = self._tails[tail_key]
         shared.readers += 1
         cursor = TailCursor(shared.tail, reader.source, reopen, end=end)
         self._lags.add(cursor.lag)
         skipped = truncated[0] if truncated else None
         return OpenedTail(cursor, reader.position, skipped, key, shared, arrival)
 
-    def _share(self, key: str, source: EntryFetcher) -> None:
+    def _share(self, key: tuple[str, str], source: EntryFetcher) -> None:
         existing = self._tails.get(key)
         if existing is None or existing.tail.is_over:  # readers of the old tail keep it
-            self._tails[key] = SharedTail(StreamTail(source, self._cache))
+            self._tails[key] = SharedTail(key, StreamTail(source, self._cache))
 
     async def close(self, opened: OpenedTail) -> None:
         """End a read; the last reader of a tail closes it. Must be called once for each read."""
@@ -141,8 +147,8 @@ class ReadProxy:
         self._lags.discard(opened.cursor.lag)
         shared = opened.shared
         shared.readers -= 1
-        if shared.readers == 0 and self._tails.get(opened.key) is shared:
-            del self._tails[opened.key]
+        if shared.readers == 0 and self._tails.get(shared.key) is shared:
+            del self._tails[shared.key]
         await opened.cursor.aclose()
         if shared.readers == 0:  # also if the tail failed and new readers have another one
             await shared.tail.aclose()

@@ -6,7 +6,7 @@ from the status details (rule PRX-13).
 
 from google.protobuf.message import DecodeError
 
-from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import (
     BadVersionError,
     CorruptionError,
@@ -167,12 +167,17 @@ def decode_details(data: bytes) -> RhumblineError | None:
 
 def encode_position(position: Dlsn) -> pb.Position:
     """Encode a position as a message."""
-    return pb.Position(lssn=position.lssn, entry_id=position.entry_id, slot=position.slot)
+    return pb.Position(
+        lssn=position.lssn,
+        entry_id=position.entry_id,
+        slot=position.slot,
+        stream_id=position.stream_id,
+    )
 
 
 def decode_position(position: pb.Position) -> Dlsn:
     """Decode a position. Raises InvalidArgumentError for a negative part."""
-    found = Dlsn(position.lssn, position.entry_id, position.slot)
+    found = dlsn_in(position.stream_id, position.lssn, position.entry_id, position.slot)
     if min(found) < 0:
         raise InvalidArgumentError(f"DLSN {found} has a negative part")
     return found

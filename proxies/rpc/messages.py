@@ -5,7 +5,7 @@ from typing import Any
 
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.policy import FlushPolicy, StreamPolicy
-from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.dlsn import dlsn_in
 from ...core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
 from ...core.protocol.quorum import Quorum
 from ...core.protocol.record_set import (
@@ -108,6 +108,7 @@ def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
         policy=decode_policy(message.policy),
         follows_namespace=message.follows_namespace,
         start=decode_position(message.start),
+        stream_id=message.start.stream_id,
         epoch=message.epoch,
         segments=tuple(
             Segment(**{name: getattr(segment, name) for name in _SEGMENT_FIELDS})
@@ -203,19 +204,20 @@ def decode_item(item: pb.AppendItem) -> AppendItem:
 
 
 def encode_results(answers: list[AppendResult]) -> pb.AppendResponse:
-    """Encode results, those with the same regions as one answer."""
+    """Encode results, those of the same stream with the same regions as one answer."""
     response = pb.AppendResponse()
-    placed: dict[tuple[str, ...], list[tuple[int, int, int, int, int]]] = {}
+    placed: dict[tuple[tuple[str, ...], str], list[tuple[int, int, int, int, int]]] = {}
     for id_, outcome in answers:
         if isinstance(outcome, Appended):
-            rows = placed.get(outcome.regions)
+            (lssn, entry_id, slot), count, regions = outcome
+            key = (regions, outcome.first.stream_id)
+            rows = placed.get(key)
             if rows is None:
-                rows = placed[outcome.regions] = []
-            (lssn, entry_id, slot), count, _ = outcome
+                rows = placed[key] = []
             rows.append((id_, lssn, entry_id, slot, count))
         else:
             response.answers.add(ids=(id_,), error=encode_error(outcome))
-    for regions, rows in placed.items():
+    for (regions, stream_id), rows in placed.items():
         ids, lssns, entry_ids, slots, counts = zip(*rows, strict=True)
         response.answers.add(
             ids=ids,
@@ -224,6 +226,7 @@ def encode_results(answers: list[AppendResult]) -> pb.AppendResponse:
             slots=slots,
             record_counts=counts,
             regions=regions,
+            stream_id=stream_id,
         )
     return response
 
@@ -241,5 +244,6 @@ def decode_results(response: pb.AppendResponse) -> list[AppendResult]:
         if len(set(map(len, columns))) != 1 or not answer.ids or min(map(min, columns)) < 0:
             raise ProtocolError(f"invalid columns of an answer: {list(map(list, columns))}")
         for id_, lssn, entry_id, slot, count in zip(*columns, strict=True):
-            found.append((id_, Appended(Dlsn(lssn, entry_id, slot), count, regions)))
+            first = dlsn_in(answer.stream_id, lssn, entry_id, slot)
+            found.append((id_, Appended(first, count, regions)))
     return found

@@ -7,14 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Position(_message.Message):
-    __slots__ = ("lssn", "entry_id", "slot")
+    __slots__ = ("lssn", "entry_id", "slot", "stream_id")
     LSSN_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     lssn: int
     entry_id: int
     slot: int
-    def __init__(self, lssn: _Optional[int] = ..., entry_id: _Optional[int] = ..., slot: _Optional[int] = ...) -> None: ...
+    stream_id: str
+    def __init__(self, lssn: _Optional[int] = ..., entry_id: _Optional[int] = ..., slot: _Optional[int] = ..., stream_id: _Optional[str] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message", "retryable", "owner", "first_active", "retry_after_ms")
@@ -89,7 +91,7 @@ class AppendResponse(_message.Message):
     def __init__(self, answers: _Optional[_Iterable[_Union[AppendAnswer, _Mapping]]] = ...) -> None: ...
 
 class AppendAnswer(_message.Message):
-    __slots__ = ("ids", "lssns", "entry_ids", "slots", "record_counts", "regions", "error")
+    __slots__ = ("ids", "lssns", "entry_ids", "slots", "record_counts", "regions", "error", "stream_id")
     IDS_FIELD_NUMBER: _ClassVar[int]
     LSSNS_FIELD_NUMBER: _ClassVar[int]
     ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +99,7 @@ class AppendAnswer(_message.Message):
     RECORD_COUNTS_FIELD_NUMBER: _ClassVar[int]
     REGIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[int]
     lssns: _containers.RepeatedScalarFieldContainer[int]
     entry_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -104,7 +107,8 @@ class AppendAnswer(_message.Message):
     record_counts: _containers.RepeatedScalarFieldContainer[int]
     regions: _containers.RepeatedScalarFieldContainer[str]
     error: Error
-    def __init__(self, ids: _Optional[_Iterable[int]] = ..., lssns: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., slots: _Optional[_Iterable[int]] = ..., record_counts: _Optional[_Iterable[int]] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    stream_id: str
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., lssns: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., slots: _Optional[_Iterable[int]] = ..., record_counts: _Optional[_Iterable[int]] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stream_id: _Optional[str] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms")

@@ -16,7 +16,7 @@ from functools import partial
 
 from ...core.log.write.batch import AppendMany
 from ...core.log.write.stream_writer import StreamWriter
-from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.dlsn import dlsn_in
 from ...core.protocol.errors import (
     ClosedError,
     DuplicateRecordError,
@@ -68,7 +68,8 @@ class ServedStream:
             ticket = self._find_recent(item) or self._append(item)
             if isinstance(ticket, tuple):
                 lssn, entry_id, slot, regions = ticket
-                on_result(Appended(Dlsn(lssn, entry_id, slot), item.count, regions))
+                position = dlsn_in(self._writer.stream_id, lssn, entry_id, slot)
+                on_result(Appended(position, item.count, regions))
                 return
         except DuplicateRecordError as error:
             self._lookups.add(item, error, on_result)
@@ -147,8 +148,8 @@ class ServedStream:
             on_result(error)
         else:
             if item.is_numbered:
-                position = (first.lssn, first.entry_id, first.slot, regions)
-                self._recent[item.producer, item.first_sequence] = position
+                stored = (first.lssn, first.entry_id, first.slot, regions)
+                self._recent[item.producer, item.first_sequence] = stored
             on_result(Appended(first, item.count, regions))
 
     def _end(self) -> None:

@@ -17,14 +17,14 @@ from ...coldstore.archive.manifest import Manifest, segment_folder
 from ...coldstore.archive.part_scan import RowSelection
 from ...coldstore.archive.stream_index import NamespaceIndex, StreamIndex
 from ...coldstore.stores.open_store import open_cold_store
-from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.dlsn import STREAM_ID_CHARACTERS, Dlsn, dlsn_in
 from ...core.protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
     NoSuchStreamError,
     TruncatedError,
 )
-from .data_loss import data_loss_error, log_data_loss
+from .data_loss import data_loss_error, log_data_loss, position_now
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
 from .options import EARLIEST, LATEST, AtTimestamp, Options
@@ -102,7 +102,10 @@ class Planner:
                     "startingOffsetsByTimestampStrategy=latest to start at the end of the stream"
                 )
             return self.end(stream) if found is None else found
-        return self._resolve(bound, stream)
+        found = self._resolve(bound, stream)
+        if isinstance(bound, dict):
+            return self.position_now(stream, found, self.first(stream).stream_id)
+        return found
 
     def stop(self, stream: str) -> Dlsn:
         """Return the end of a batch query.
@@ -125,12 +128,22 @@ class Planner:
             raise InvalidArgumentError(f"the offsets have no position for stream {stream}")
         return bound[stream]
 
+    def position_now(self, stream: str, position: Dlsn, stream_id: str) -> Dlsn:
+        """Return ``position`` in the stream of this id; see ``data_loss.position_now``."""
+        return position_now(
+            stream,
+            position,
+            stream_id,
+            lambda: self.first(stream),
+            fails_on_data_loss=self._options.fails_on_data_loss,
+        )
+
     def boundary(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
         """Return the last entry boundary in (start, end] at most ``rows`` records after ``start``.
 
         If the first entry alone has more records, return the boundary after it.
         """
-        return self._run(self._boundary(stream, start, end, rows))
+        return self._run(self._boundary(stream, start, end, rows)).in_stream(end.stream_id)
 
     # --- splits ---------------------------------------------------------------------------------
 
@@ -146,10 +159,13 @@ class Planner:
         manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
         first = _first_archived(manifests, end) if hot is None else hot.start
-        start = self._skip_deleted(stream, start, end, first, hot)
+        stream_id = first.stream_id
+        for given in (start, end):
+            given.check_stream(stream, stream_id)
+        start = self._skip_deleted(stream, start, end, first, hot).in_stream(stream_id)
         splits: list[InputPartition] = []
         for lssn in range(start.lssn, end.lssn + 1):
-            begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
+            begin = start if lssn == start.lssn else dlsn_in(stream_id, lssn, 0, 0)
             if begin >= end:
                 break
             stop = end if lssn == end.lssn else Dlsn(lssn + 1, 0, 0)
@@ -171,14 +187,14 @@ class Planner:
     async def _first(self, stream: str) -> Dlsn:
         if self._hot is not None:
             return (await self._hot.describe(stream)).start
-        await self._manifests(stream)
-        return self._index(stream).first()
+        manifests = await self._manifests(stream)
+        return self._index(stream).first().in_stream(_stream_id(manifests))
 
     async def _end(self, stream: str) -> Dlsn:
         if self._hot is not None:
             return await self._hot.end(stream)
-        await self._manifests(stream)
-        return self._index(stream).end()
+        manifests = await self._manifests(stream)
+        return self._index(stream).end().in_stream(_stream_id(manifests))
 
     async def _within_end(self, stream: str, wanted: Dlsn) -> Dlsn:
         """Return ``wanted``, or the end of the stream if that is earlier and losses are allowed.
@@ -186,6 +202,7 @@ class Planner:
         Raises InvalidArgumentError if ``wanted`` is after the end and the query fails on data loss.
         """
         limit = await self._last_end(stream)
+        wanted.check_stream(stream, limit.stream_id)
         for _ in range(_VISIBLE_ATTEMPTS if self._hot is not None else 0):
             if wanted <= limit:
                 break
@@ -196,15 +213,15 @@ class Planner:
                 f"endingOffsets: {wanted} is after the end of stream {stream}, which is {limit}; "
                 "set option failOnDataLoss=false to read up to that end"
             )
-        return min(wanted, limit)
+        return min(wanted, limit).in_stream(limit.stream_id)
 
     async def _last_end(self, stream: str) -> Dlsn:
         """Return the last position at which a batch query can end now."""
         if self._hot is not None:
-            segments = (await self._hot.describe(stream)).segments
-            last = segments.get(max(segments, default=0))
+            hot = await self._hot.describe(stream)
+            last = hot.segments.get(max(hot.segments, default=0))
             if last is not None and last.entries is not None:
-                return Dlsn(last.lssn + 1, 0, 0)
+                return dlsn_in(hot.start.stream_id, last.lssn + 1, 0, 0)
         return await self._end(stream)
 
     async def _boundary(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
@@ -260,7 +277,7 @@ class Planner:
                 begin = max(first, Dlsn(lssn, 0, 0))
                 found = await self._hot.first_at_time(stream, begin, ms)
             if found is not None:
-                return max(found, first)
+                return max(found, first).in_stream(first.stream_id)
         return None
 
     async def _start_at_time(self, stream: str, ms: int) -> Dlsn | None:
@@ -273,7 +290,7 @@ class Planner:
         while lssn > min(manifests) and lssn - 1 not in manifests:
             lssn -= 1
         can_be_missing = lssn < found.lssn and manifests[found.lssn].created_ms >= ms
-        return Dlsn(lssn, 0, 0) if can_be_missing else found
+        return dlsn_in(found.stream_id, lssn, 0, 0) if can_be_missing else found
 
     async def _manifests(self, stream: str) -> dict[int, Manifest]:
         if self._cold is None:
@@ -312,7 +329,12 @@ class Planner:
 
 def _first_archived(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
     """Return the first archived position, or ``end`` if nothing is archived."""
-    return Dlsn(min(manifests), 0, 0) if manifests else end
+    return dlsn_in(_stream_id(manifests), min(manifests), 0, 0) if manifests else end
+
+
+def _stream_id(manifests: dict[int, Manifest]) -> str:
+    """Return the id of an archived stream; "" if nothing is archived."""
+    return manifests[min(manifests)].stream_identity[:STREAM_ID_CHARACTERS] if manifests else ""
 
 
 def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:

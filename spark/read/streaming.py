@@ -58,7 +58,9 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         share = None if rows is None else max(1, rows // len(begin))
         for stream, position in begin.items():
-            latest = max(position, self._latest(stream))
+            newest = self._latest(stream)
+            position = self._plan().position_now(stream, position, newest.stream_id)
+            latest = max(position, newest)
             if share is None or latest == position:
                 end[stream] = latest
             else:
@@ -109,6 +111,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _splits(self, stream: str, begin: Dlsn | None, stop: Dlsn) -> list[InputPartition]:
         begin = begin or self._plan().first(stream)
+        begin = self._plan().position_now(stream, begin, stop.stream_id)
         return self._plan().splits(stream, begin, stop) if begin < stop else []
 
     def _is_subscribed(self, stream: str) -> bool:

@@ -81,8 +81,8 @@ def text_of_cookie() -> bytes:
 
 
 def json_records() -> bytes:
-    head = StreamHead(3, "9f2c61d0a4b7e853", 2).encode()
-    subscription = encode_metadata_record(1, {"position": "2:41:7", "generation": 0})
+    head = StreamHead(3, "9f2c61d0a4b7e853", 2, "9f86d081884c").encode()
+    subscription = encode_metadata_record(1, {"position": "2:41:7@9f86d081884c", "generation": 0})
     return head + b"\n" + subscription + b"\n"
 
 

@@ -9,7 +9,7 @@ that it has lost the stream.
 from dataclasses import dataclass, replace
 
 from ...protocol.bookie_id import Region, check_region
-from ...protocol.dlsn import FIRST_DLSN, Dlsn
+from ...protocol.dlsn import FIRST_DLSN, STREAM_ID_CHARACTERS, Dlsn
 from ...protocol.errors import CorruptionError, InvalidArgumentError, NoSuchNamespaceError
 from ...protocol.metadata_record import (
     decode_metadata_record,
@@ -127,6 +127,16 @@ class StreamRecord:
     """True once a deletion has begun. A repeated deletion continues it."""
 
     @property
+    def stream_id(self) -> str:
+        """The part of the identity that positions of the stream carry (rule STR-32)."""
+        return self.identity[:STREAM_ID_CHARACTERS]
+
+    @property
+    def first_active(self) -> Dlsn:
+        """``start`` with the id of the stream, for callers of the API."""
+        return self.start.in_stream(self.stream_id)
+
+    @property
     def oldest(self) -> Dlsn:
         """The lowest position to which an untruncation can move the start."""
         return Dlsn(max(self.first_lssn, self.purging_lssn), 0, 0)
@@ -183,7 +193,7 @@ class StreamRecord:
                 "identity": self.identity,
                 "created_ms": self.created_ms,
                 "policy": None if self.policy is None else self.policy.to_fields(),
-                "start": str(self.start),
+                "start": str(self.start.in_stream("")),
                 "first_lssn": self.first_lssn,
                 "marked": [self.marked_lssn, self.marked_ms],
                 "is_deleting": self.is_deleting,
@@ -246,6 +256,8 @@ class StreamHead:
     """The random token of the writer that claimed last."""
     last_lssn: int = NO_SEGMENT
     """The number of the last published segment."""
+    stream_id: str = ""
+    """``StreamRecord.stream_id``, so that a claim shows which stream it is of; "" in old heads."""
 
     def claimed(self, token: str) -> "StreamHead":
         """Return the head as claimed by another writer."""
@@ -267,9 +279,10 @@ class StreamHead:
 
     def encode(self) -> bytes:
         """Encode the value of the node."""
-        return encode_metadata_record(
-            _FORMAT, {"epoch": self.epoch, "token": self.token, "last_lssn": self.last_lssn}
-        )
+        fields = {"epoch": self.epoch, "token": self.token, "last_lssn": self.last_lssn}
+        if self.stream_id:
+            fields["stream_id"] = self.stream_id
+        return encode_metadata_record(_FORMAT, fields)
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "StreamHead":
@@ -278,6 +291,7 @@ class StreamHead:
             f"head of stream {name}",
             data,
             version=_FORMAT,
-            fields={"epoch": int, "token": str, "last_lssn": int},
+            fields={"epoch": int, "token": str, "last_lssn": int, "stream_id": str},
+            optional={"stream_id": ""},
         )
         return cls(**fields)

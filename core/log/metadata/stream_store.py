@@ -69,7 +69,7 @@ class StreamStore(StreamReads):
         doubtful: Version | None = None
         creations = [
             Create(paths.stream, record.encode()),
-            Create(paths.head, StreamHead().encode()),
+            Create(paths.head, StreamHead(stream_id=record.stream_id).encode()),
         ]
         for _ in range(CONTENTION_MAX):
             _, (data, version) = await self._namespace()

@@ -45,15 +45,17 @@ class SubscriptionStore:
     async def create(self, stream: str, name: str, position: Dlsn) -> Subscription:
         """Create a subscription at ``position``, or return the existing one.
 
-        Raises NoSuchStreamError. A subscription is never created for a deleted stream or for
-        another stream that was created under its name meanwhile.
+        Raises NoSuchStreamError, InvalidPositionError if the position is of another stream. A
+        subscription is never created for a deleted stream or for another stream that was created
+        under its name meanwhile.
         """
-        fresh = Subscription(name, position)
-        creation = Create(self._path(stream, name), _encode(fresh))
         for _ in range(CONTENTION_MAX):
             record, version = await self._streams.record(stream)
             if record.is_deleting:
                 raise being_deleted_error(stream)
+            position.check_stream(stream, record.stream_id)
+            fresh = Subscription(name, position.in_stream(record.stream_id))
+            creation = Create(self._path(stream, name), _encode(fresh))
             try:
                 await self._store.txn(
                     [Check(self._streams.paths(stream).stream, version), creation]
@@ -77,11 +79,14 @@ class SubscriptionStore:
     async def commit(self, subscription: Subscription, stream: str, position: Dlsn) -> Subscription:
         """Move the position forward to ``position``, never back. Safe to repeat.
 
-        Raises NoSuchSubscriptionError, and InvalidArgumentError if the subscription was reset
-        after ``subscription`` was read; the reader must then begin again at the new position.
+        Raises NoSuchSubscriptionError, InvalidPositionError if the position is of another stream,
+        and InvalidArgumentError if the subscription was reset after ``subscription`` was read; the
+        reader must then begin again at the new position.
         """
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, subscription.name)
+            position.check_stream(stream, found.position.stream_id)
+            position = position.in_stream(found.position.stream_id or position.stream_id)
             if found.generation != subscription.generation:
                 raise InvalidArgumentError(
                     f"subscription {found.name} of {stream} was reset to {found.position}"
@@ -96,9 +101,14 @@ class SubscriptionStore:
         )
 
     async def reset(self, stream: str, name: str, position: Dlsn) -> Subscription:
-        """Set the position to any value. Commits of readers that began before the reset fail."""
+        """Set the position to any value. Commits of readers that began before the reset fail.
+
+        Raises NoSuchSubscriptionError, InvalidPositionError if the position is of another stream.
+        """
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, name)
+            position.check_stream(stream, found.position.stream_id)
+            position = position.in_stream(found.position.stream_id or position.stream_id)
             moved = Subscription(name, position, found.generation + 1)
             if await self._put(stream, moved, version):
                 return moved

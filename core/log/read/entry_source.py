@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from ...protocol.errors import (
     EndOfStreamError,
     GapError,
+    InvalidPositionError,
     MetadataUnavailableError,
     NoSuchLedgerError,
     NoSuchStreamError,
@@ -20,6 +21,7 @@ from ...protocol.errors import (
     TruncatedError,
     UnavailableError,
 )
+from ...protocol.ledger_metadata import NO_ENTRY
 from ...protocol.segments import FIRST_LSSN, Segment, merged
 from ..config import ReaderConfig
 from ..ledger_interface import LedgerEntry, ReadableLedger
@@ -95,6 +97,8 @@ class EntrySource:
         self._segment: Segment | None = None
         self._previous: Segment | None = None  # the completed segment before it, if known
         self._handle: ReadableLedger | None = None
+        self._is_at_start = True
+        """True until an entry or the end of a segment shows that the stream has the position."""
         self._failing_since: float | None = None
         self._lags = lags
         self._lag: ReaderLag | None = None  # from the first fetch on
@@ -161,7 +165,7 @@ class EntrySource:
         if self.entry_id <= confirmed:
             entries = await handle.read(self.entry_id, confirmed)
         elif handle.is_closed:
-            await self._advance_segment()
+            await self._advance_segment(confirmed)
             return None
         else:
             self._note_wait()
@@ -169,6 +173,7 @@ class EntrySource:
             if not entries:
                 return None
         self._check_contiguous(entries)
+        self._is_at_start = False
         self.entry_id += len(entries)
         return Chunk(self.lssn, self._start_sequence_id(), entries)
 
@@ -206,7 +211,7 @@ class EntrySource:
             return False  # the segment may belong to another stream of the name
         segment = self._segment = merged(self._known_segment(self.lssn), view.segment)
         if segment.is_empty:
-            await self._advance_segment()
+            await self._advance_segment(NO_ENTRY)
             return False
         if not segment.is_completed and self._previous is None:
             self._keep_previous(view.previous)
@@ -235,10 +240,16 @@ class EntrySource:
         if segment is not None and segment.is_completed:
             self._previous = segment
 
-    async def _advance_segment(self) -> None:
-        """Move to the next segment, because the position is after the end of a closed ledger."""
+    async def _advance_segment(self, last: int) -> None:
+        """Move to the next segment, because the position is after the end of a closed ledger.
+
+        ``last`` is the last entry of the ledger.
+        """
         await self._release_ledger()
         segment = await self._read_segment(self.lssn)
+        if self._is_at_start:
+            self._check_start(segment, last)
+            self._is_at_start = False
         if segment is not None:
             self._previous = segment if segment.is_completed else None
             if segment.is_completed and self.entry_id <= segment.last_entry_id:
@@ -254,6 +265,36 @@ class EntrySource:
         self.lssn += 1
         self.entry_id = 0
         self._segment = None
+
+    def _check_start(self, segment: Segment | None, last: int) -> None:
+        """Raise InvalidPositionError if the segment ended before the start of the reader (STR-32).
+
+        An operator who ends a ledger without proof may also end it before positions that it had.
+        """
+        if segment is None or self.entry_id <= max(last, segment.last_entry_id) + 1:
+            return
+        if not segment.is_completed:
+            raise UnavailableError(
+                f"stream {self._stream}: segment {self.lssn} is being completed, perhaps before "
+                f"entry {self.entry_id}, at which the reader begins"
+            )
+        if not segment.doubt:
+            raise InvalidPositionError(
+                f"stream {self._stream} has no position {self.lssn}:{self.entry_id}: the last "
+                f"entry of segment {self.lssn} is {segment.last_entry_id}"
+            )
+
+    async def _check_start_exists(self, last_lssn: int) -> None:
+        """Raise InvalidPositionError if the start is beyond the next segment (rule STR-32)."""
+        start, following = (self.lssn, self.entry_id), (last_lssn + 1, 0)
+        if start > following and not self._streams.is_confirmed:
+            head, _ = await self._streams.confirmed.head(self._stream)
+            following = (head.last_lssn + 1, 0)
+        if start > following:
+            raise InvalidPositionError(
+                f"stream {self._stream} has no position {self.lssn}:{self.entry_id}: its last "
+                f"segment is {following[0] - 1}"
+            )
 
     async def _wait_for_segment(self) -> None:
         """Wait until the segment at the position may exist.
@@ -272,6 +313,8 @@ class EntrySource:
             await self._check_not_removed()
             head, _ = await self._streams.head(self._stream)
             if head.last_lssn < self.lssn:
+                if self._is_at_start:
+                    await self._check_start_exists(head.last_lssn)
                 await self._check_not_ended()
                 self._note_wait()
                 await wakeup
@@ -329,7 +372,7 @@ class EntrySource:
             raise TruncatedError(
                 f"stream {self._stream} was truncated up to {record.start} while segment "
                 f"{self.lssn} was read",
-                record.start,
+                record.first_active,
             )
 
     async def _explain_missing_ledger(self, error: NoSuchLedgerError) -> RhumblineError:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
     InvalidArgumentError,
+    InvalidPositionError,
     MetadataUnavailableError,
     NoSuchLedgerError,
     NoSuchStreamError,
@@ -47,7 +48,11 @@ async def find_start(
     lags: ReaderLags,
     tracer: Tracer | None = None,
 ) -> StreamReader:
-    """Return a reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
+    """Return a reader at ``start``.
+
+    Raises TruncatedError unless ``on_truncated`` is given, and InvalidPositionError.
+    """
+    record = await _check_stream(streams, stream, record, start)
     record, position, first_txid = await _find_known_position(
         streams, opener, stream, record, start
     )
@@ -58,10 +63,10 @@ async def find_start(
             if on_truncated is None:
                 raise TruncatedError(
                     f"stream {stream}: position {position} was truncated, the first active "
-                    f"position is {record.start}",
-                    record.start,
+                    f"position is {record.first_active}",
+                    record.first_active,
                 )
-            on_truncated(position, record.start)
+            on_truncated(position, record.first_active)
         position = record.start
     source = EntrySource(
         streams,
@@ -76,12 +81,27 @@ async def find_start(
     return StreamReader(
         source,
         stream=stream,
+        stream_id=record.stream_id,
         config=config,
         first_slot=position.slot,
         first_txid=first_txid,
         find_end=lambda: find_end(streams, opener, stream),
         tracer=tracer,
     )
+
+
+async def _check_stream(
+    streams: StreamReads, stream: str, record: StreamRecord, start: Start
+) -> StreamRecord:
+    """Raise InvalidPositionError if ``start`` is a position of another stream (rule STR-32).
+
+    An old record only gives rise to the suspicion (rule STR-30). Returns the record that decided.
+    """
+    if isinstance(start, Dlsn):
+        if start.stream_id != record.stream_id and start.stream_id and not streams.is_confirmed:
+            record, _ = await streams.confirmed.record(stream)
+        start.check_stream(stream, record.stream_id)
+    return record
 
 
 async def find_end(
@@ -95,7 +115,8 @@ async def find_end(
     if fresh:
         streams = streams.confirmed
     record, _ = await streams.record(stream)
-    return (await _find_position(streams, opener, stream, record, LATEST, fresh=fresh))[1]
+    record, end, _ = await _find_position(streams, opener, stream, record, LATEST, fresh=fresh)
+    return end.in_stream(record.stream_id)
 
 
 async def _find_known_position(
@@ -169,10 +190,10 @@ class _Search:
         """Return (position, lowest txid wanted or 0)."""
         if isinstance(start, Dlsn):
             if start.lssn < FIRST_LSSN:
-                raise InvalidArgumentError(
+                raise InvalidPositionError(
                     f"{start} is not a position: segment {start.lssn} is below {FIRST_LSSN}"
                 )
-            return start, 0
+            return start.in_stream(""), 0
         if isinstance(start, Earliest):
             return self._record.start, 0
         if isinstance(start, Latest):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from ...protocol.dlsn import Dlsn
+from ...protocol.dlsn import Dlsn, dlsn_in
 from ...protocol.record_arrow import arrow_batch
 from ...protocol.record_set import NO_PRODUCER, RecordSet
 from ...runtime.trace_context import traceparent_in
@@ -33,7 +33,8 @@ class Record:
     def dlsn(self) -> Dlsn:
         """The permanent position of the record."""
         batch = self._batch
-        return Dlsn(batch.lssn, batch.entry_id, batch.record_set.slot + self._index)
+        slot = batch.record_set.slot + self._index
+        return dlsn_in(batch.stream_id, batch.lssn, batch.entry_id, slot)
 
     @property
     def sequence_id(self) -> int | None:
@@ -74,6 +75,7 @@ class RecordBatch:
         "lssn",
         "record_set",
         "start_sequence_id",
+        "stream_id",
     )
 
     def __init__(
@@ -84,12 +86,14 @@ class RecordBatch:
         *,
         first_index: int = 0,
         start_sequence_id: int | None = None,
+        stream_id: str = "",
     ) -> None:
         self.lssn = lssn
         self.entry_id = entry_id
         self.record_set = record_set
         self.first_index = first_index
         self.start_sequence_id = start_sequence_id  # of the segment
+        self.stream_id = stream_id
         self.delivery: Span | None = None  # if the reader traces it
 
     def __len__(self) -> int:
@@ -99,12 +103,14 @@ class RecordBatch:
     @property
     def first_dlsn(self) -> Dlsn:
         """Position of the first record."""
-        return Dlsn(self.lssn, self.entry_id, self.record_set.slot + self.first_index)
+        slot = self.record_set.slot + self.first_index
+        return dlsn_in(self.stream_id, self.lssn, self.entry_id, slot)
 
     @property
     def last_dlsn(self) -> Dlsn:
         """The position of the last record."""
-        return Dlsn(self.lssn, self.entry_id, self.record_set.slot + self.record_set.count - 1)
+        slot = self.record_set.slot + self.record_set.count - 1
+        return dlsn_in(self.stream_id, self.lssn, self.entry_id, slot)
 
     @property
     def last_txid(self) -> int:
@@ -125,6 +131,7 @@ class RecordBatch:
             self.record_set,
             first_index=self.first_index + count,
             start_sequence_id=self.start_sequence_id,
+            stream_id=self.stream_id,
         )
 
     def payloads(self) -> list[bytes]:

@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from operator import length_hint
 
-from ...protocol.dlsn import Dlsn
+from ...protocol.dlsn import Dlsn, dlsn_in
 from ...protocol.errors import (
     ClosedError,
     CorruptionError,
     EndOfStreamError,
     GapError,
+    InvalidPositionError,
     ReaderStalledError,
     RhumblineError,
     StreamIdleError,
@@ -35,7 +36,8 @@ class StreamReader(ClosesAtExit):
     Use ``async for record in reader`` or ``async for batch in reader.batches()``; a caller may
     switch between the two at any record. Iteration waits at the tail and stops at the end of
     an ended stream. It raises TruncatedError (truncated while it was read), GapError,
-    CorruptionError and NoSuchStreamError. After a transient error, including StreamIdleError and
+    CorruptionError, NoSuchStreamError, and InvalidPositionError if the stream cannot have the
+    position at which it was opened. After a transient error, including StreamIdleError and
     ReaderStalledError (with ``idle_ms_max``), iterating again continues at the same position.
     """
 
@@ -44,6 +46,7 @@ class StreamReader(ClosesAtExit):
         source: EntryFetcher,
         *,
         stream: str,
+        stream_id: str = "",
         config: ReaderConfig | None = None,
         first_slot: int = 0,
         first_txid: int = 0,
@@ -53,6 +56,8 @@ class StreamReader(ClosesAtExit):
         """``find_end`` returns the end confirmed by a quorum. ``idle_ms_max`` uses it."""
         config = config or ReaderConfig()
         self.stream = stream
+        self.stream_id = stream_id
+        """The id of the stream, which positions carry."""
         self._source = source
         # Lower slots are skipped, in the first entry only.
         self._first_slot = first_slot
@@ -79,7 +84,8 @@ class StreamReader(ClosesAtExit):
         A reader that is opened at this position continues without gaps and duplicates.
         """
         end = self._next_dlsn
-        return Dlsn(end.lssn, end.entry_id, end.slot - length_hint(self._records))
+        slot = end.slot - length_hint(self._records)
+        return dlsn_in(self.stream_id, end.lssn, end.entry_id, slot)
 
     @property
     def source(self) -> EntryFetcher:
@@ -117,8 +123,11 @@ class StreamReader(ClosesAtExit):
         If only some records of a batch were read by record, it returns the others. Waits at the
         tail. With ``until``, it returns None instead of waiting once everything below
         that position was returned; the ``position`` of a reader opened at LATEST is a suitable
-        value. Cancelling loses nothing.
+        value. Cancelling loses nothing. Raises InvalidPositionError if ``until`` is a position of
+        another stream.
         """
+        if until is not None:
+            until.check_stream(self.stream, self.stream_id)
         while (batch := self.try_next_batch()) is None:
             if self._is_closed:
                 raise ClosedError(f"the reader of {self.stream} is closed")
@@ -182,13 +191,26 @@ class StreamReader(ClosesAtExit):
             for entry in chunk.entries:
                 for record_set in decode_entry(entry.payload):
                     self._add_set(chunk, entry.entry_id, record_set)
-                self._first_slot = 0
+                if self._first_slot:
+                    self._check_first_slot(chunk.lssn, entry.entry_id, record_set)
+                    self._first_slot = 0
                 self._fetched_to = Dlsn(chunk.lssn, entry.entry_id + 1, 0)
                 if self._is_ended:
                     return
+        except InvalidPositionError as error:
+            self._failure = error
         except (CorruptionError, GapError) as error:
             error.add_note(f"stream {self.stream}, segment {chunk.lssn}, entry {entry.entry_id}")
             self._failure = error
+
+    def _check_first_slot(self, lssn: int, entry_id: int, last: RecordSet) -> None:
+        """Raise InvalidPositionError if the entry ends before the start (rule STR-32)."""
+        end = last.slot + last.count
+        if self._first_slot > end:
+            raise InvalidPositionError(
+                f"stream {self.stream} has no position {lssn}:{entry_id}:{self._first_slot}: the "
+                f"entry has {end} slots"
+            )
 
     def _add_set(self, chunk: Chunk, entry_id: int, record_set: RecordSet) -> None:
         expected = self._expected
@@ -214,6 +236,7 @@ class StreamReader(ClosesAtExit):
                 record_set,
                 first_index=first,
                 start_sequence_id=chunk.start_sequence_id,
+                stream_id=self.stream_id,
             )
             if record_set.extension and self._tracer is not None:
                 self._trace(batch, self._tracer)

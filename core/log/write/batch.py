@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...protocol.dlsn import Dlsn
+from ...protocol.dlsn import Dlsn, dlsn_in
 from ...protocol.errors import RhumblineError
 from ...protocol.record_set import Kind
 from ...runtime.trace_context import trace_extension
@@ -55,6 +55,7 @@ class Batch:
         "sets",
         "span",
         "spare",
+        "stream_id",
         "traces",
         "txids",
         "waiters",
@@ -84,6 +85,7 @@ class Batch:
         """The span of a producer in this process, if the batch is traced."""
         self.traces: list[str] = []
         """The ``traceparent`` of each span that the entry follows from."""
+        self.stream_id = ""
         self.lssn = 0
         self.entry_id = -1
         self.first_slot = 0
@@ -187,7 +189,8 @@ class AppendResult:
     def dlsn(self) -> Dlsn:
         """The permanent position of the record."""
         batch = self._batch
-        return Dlsn(batch.lssn, batch.entry_id, batch.first_slot + self._index)
+        slot = batch.first_slot + self._index
+        return dlsn_in(batch.stream_id, batch.lssn, batch.entry_id, slot)
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...protocol.dlsn import Dlsn
+from ...protocol.dlsn import Dlsn, dlsn_in
 from ...protocol.errors import CorruptionError, DuplicateRecordError, SequenceGapError
 from ...protocol.record_set import NO_PRODUCER, Kind, RecordSet
 from .batch import AppendMany, Batch
@@ -134,7 +134,8 @@ class DeduplicationTable:
 class DeduplicationTableBuilder:
     """Rebuilds the table from a snapshot entry and the record sets after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream_id: str = "") -> None:
+        self._stream_id = stream_id
         self._rows: dict[bytes, NumberedSet] = {}
 
     def add(self, lssn: int, entry_id: int, record_set: RecordSet) -> None:
@@ -142,10 +143,10 @@ class DeduplicationTableBuilder:
         if record_set.kind == Kind.PRODUCERS:
             self._rows = {
                 numbered_set.identity: numbered_set
-                for numbered_set in _decode_rows(record_set.payloads()[0])
+                for numbered_set in _decode_rows(record_set.payloads()[0], self._stream_id)
             }
         elif record_set.kind == Kind.DATA and record_set.producer != NO_PRODUCER:
-            position = Dlsn(lssn, entry_id, record_set.slot)
+            position = dlsn_in(self._stream_id, lssn, entry_id, record_set.slot)
             numbered_set = _acknowledged_set(
                 record_set.producer,
                 record_set.first_sequence,
@@ -161,14 +162,14 @@ class DeduplicationTableBuilder:
         return DeduplicationTable(self._rows.values())
 
 
-def _decode_rows(data: bytes) -> list[NumberedSet]:
+def _decode_rows(data: bytes, stream_id: str) -> list[NumberedSet]:
     if len(data) % _ROW.size or len(data) > PRODUCERS_MAX * _ROW.size:
         raise CorruptionError(
             f"producer snapshot has {len(data)} bytes, not a multiple of {_ROW.size} up to "
             f"{PRODUCERS_MAX * _ROW.size}"
         )
     return [
-        _acknowledged_set(identity, first, count, Dlsn(lssn, entry_id, slot), seen_ms)
+        _acknowledged_set(identity, first, count, dlsn_in(stream_id, lssn, entry_id, slot), seen_ms)
         for identity, first, count, lssn, entry_id, slot, seen_ms in _ROW.iter_unpack(data)
     ]
 
@@ -178,6 +179,7 @@ def _acknowledged_set(
 ) -> NumberedSet:
     """Return a record set of the log as an acknowledged set."""
     batch = Batch(-1, 0, 0)
-    batch.lssn, batch.entry_id = position.lssn, position.entry_id
+    batch.stream_id, batch.lssn = position.stream_id, position.lssn
+    batch.entry_id = position.entry_id
     batch.settle(None, ())
     return NumberedSet(identity, first, count, seen_ms, batch, position.slot)

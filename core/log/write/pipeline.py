@@ -161,7 +161,7 @@ class Pipeline:
     def _add(self, batch: Batch, entry: bytes) -> bool:
         segment = self.segment
         self.in_flight.append(batch)
-        batch.lssn = segment.lssn
+        batch.stream_id, batch.lssn = segment.stream_id, segment.lssn
         try:
             batch.entry_id = segment.ledger.add(entry, self._on_done, batch.traces)
         except RhumblineError as error:

@@ -53,6 +53,8 @@ class OpenSegment:
     ledger: WritableLedger
     rolls_at: float
     """Loop time in seconds at which the segment expires."""
+    stream_id: str = ""
+    """The id of the stream, which positions carry."""
     position: int = 0
     """Number of data records sent."""
     bytes: int = 0
@@ -191,7 +193,8 @@ class SegmentChain:
 
     async def read_dedup_table(self) -> DeduplicationTable:
         """Read the deduplication table from the completed segments (rule STR-17)."""
-        builder = DeduplicationTableBuilder()
+        assert self._claim is not None
+        builder = DeduplicationTableBuilder(self._claim.head.stream_id)
         newest = self.last_completed
         if newest is None or newest.producers_lssn == NO_SEGMENT:
             return builder.table()
@@ -265,7 +268,7 @@ class SegmentChain:
         self._publishing = None
         self._unpublished = None
         rolls_at = asyncio.get_running_loop().time() + roll_ms / 1000
-        return OpenSegment(stored, ledger, rolls_at)
+        return OpenSegment(stored, ledger, rolls_at, self._claim.head.stream_id)
 
     async def _take_over(self, confirm: ConfirmEnd | None = None) -> None:
         """Complete the segments that the previous writer left in progress, oldest first."""

@@ -92,6 +92,11 @@ class StreamWriter(ClosesAtExit):
         self._keepalive = Keepalive(self._pipeline, self, context.timer)
         self._keepalive.schedule()
 
+    @property
+    def stream_id(self) -> str:
+        """The id of the stream, which positions carry."""
+        return self._pipeline.segment.stream_id
+
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, payload: bytes, txid: int | None = None) -> Append:

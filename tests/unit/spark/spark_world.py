@@ -26,7 +26,9 @@ def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
         await fill_stream(world, segments=segments)
         memory = DictColdStore()
         await archive_segments(world, memory)
-        rows.extend((str(r.dlsn), r.txid, r.payload) for r in await read_records(world))
+        rows.extend(
+            (str(r.dlsn.in_stream("")), r.txid, r.payload) for r in await read_records(world)
+        )
         for key, data in memory.objects.items():
             path = root / key
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -56,6 +56,7 @@ STABLE = [
     ("indeterminate", "IndeterminateError", "peer", False, True),
     ("internal", "RhumblineError", "us", False, False),
     ("invalid-argument", "InvalidArgumentError", "caller", False, False),
+    ("invalid-position", "InvalidPositionError", "caller", False, False),
     ("ledger-closed", "LedgerClosedError", "peer", False, True),
     ("ledger-fenced", "LedgerFencedError", "peer", False, True),
     ("limit-exceeded", "LimitExceededError", "caller", False, False),

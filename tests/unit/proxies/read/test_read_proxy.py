@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from google.protobuf.message import Message
 
-from rhumbline.core.protocol.errors import NotOwnerError
+from rhumbline.core.protocol.errors import InvalidPositionError, NotOwnerError
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, WRITE
 from rhumbline.proxies.rpc import methods
@@ -70,3 +70,40 @@ async def test_stopping_proxy_redirects_present_and_new_readers(log: LogWorld) -
     for service in (near, far, writes):
         await service.hand_over()
         await service.leave()
+
+
+async def test_reader_continues_only_in_the_stream_in_which_it_began(log: LogWorld) -> None:
+    """A thin reader that began its call again went on in the next stream of the name."""
+    await log.namespace.create_stream("s")
+    service = await a_service(log, "near:1", READ, "east")
+    received: list[Message | bytes] = []
+    reading = asyncio.ensure_future(read(service, received=received))
+    await asyncio.sleep(1)
+    begun = received[0]
+    assert isinstance(begun, pb.ReadResponse)
+    position = begun.start.position
+    assert position.stream_id == (await log.namespace.describe("s")).stream_id
+    await log.namespace.delete_stream("s")
+    await log.namespace.create_stream("s")
+
+    async def again() -> AsyncIterator[pb.ReadRequest]:
+        yield pb.ReadRequest(namespace="test", stream="s", position=position)
+        await asyncio.Event().wait()
+
+    async def send(_: Message | bytes) -> None:
+        raise AssertionError("another stream was read")
+
+    with pytest.raises(InvalidPositionError, match="another stream than s"):
+        await service.stream_calls[methods.READ](again(), send)
+    # A new reader gets a tail of its own, not that of the deleted stream.
+    fresh: list[Message | bytes] = []
+    reading_fresh = asyncio.ensure_future(read(service, received=fresh))
+    await asyncio.sleep(1)
+    assert isinstance(fresh[0], pb.ReadResponse)
+    assert fresh[0].start.position.stream_id != position.stream_id
+    assert not reading_fresh.done()
+    for task in (reading, reading_fresh):
+        task.cancel()
+    await asyncio.wait([reading, reading_fresh])
+    await service.hand_over()
+    await service.leave()

@@ -7,15 +7,19 @@ import pytest
 from rhumbline.core.log.metadata.stream_description import StreamDescription
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.compression import Codec
-from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.dlsn import Dlsn, dlsn_in
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.segments import Segment
 from rhumbline.proxies.rpc.messages import (
+    AppendResult,
     decode_description,
     decode_policy,
+    decode_results,
     encode_description,
     encode_policy,
+    encode_results,
 )
+from rhumbline.proxies.write.append_item import Appended
 
 UNUSUAL = StreamPolicy(
     quorum=Quorum(5, 4, 3, 2),
@@ -57,3 +61,17 @@ def test_segments_survive_with_the_decision_of_an_operator_about_their_end() -> 
     for age_ms in (0, 61_000):
         old = replace(known, metadata_age_ms=age_ms)
         assert decode_description(encode_description(old, "")) == old
+
+
+def test_positions_of_results_keep_the_ids_of_their_streams() -> None:
+    regions = ("east", "west")
+    results: list[AppendResult] = [
+        (n, Appended(dlsn_in(stream_id, 1, n, 0), 1, regions))
+        for n, stream_id in enumerate(("9f86d081884c", "", "60303ae22b99", "9f86d081884c"))
+    ]
+    decoded = decode_results(encode_results(list(results)))
+    assert sorted(decoded) == results
+    found = {id_: outcome.first for id_, outcome in decoded if isinstance(outcome, Appended)}
+    assert [found[n].stream_id for n in range(4)] == [
+        outcome.first.stream_id for _, outcome in results if isinstance(outcome, Appended)
+    ]

@@ -9,11 +9,12 @@ the records that still exist.
 
 from typing import Any
 
+import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
-from rhumbline.core.protocol.errors import GapError, NoSuchStreamError
+from rhumbline.core.protocol.errors import GapError, InvalidPositionError, NoSuchStreamError
 from rhumbline.tests.unit.spark.streaming_world import (
     GRACE_MS,
     HOT_MS,
@@ -242,3 +243,46 @@ def may_have_lost_records(world: StreamingWorld, query: Query) -> bool:
         for at, _ in world.truth[one]
         if at >= query.finished_to(one, FIRST_DLSN)
     )
+
+
+# --- a stream that is deleted and created again ---------------------------------------------------
+
+
+def recreate(world: StreamingWorld, name: str, entries: list[int]) -> None:
+    world.roll(name)
+    world.run(world.world.namespace.delete_stream(name))
+    world.truth[name] = []
+    world.write(name, entries)
+
+
+def test_a_checkpoint_of_a_deleted_stream_never_skips_records_of_the_next_one() -> None:
+    """The query took the old position for one of the new stream and read nothing of it."""
+    with StreamingWorld() as world:
+        world.write("s-one", [2, 1, 4])
+        strict, lenient = union_query(world), union_query(world, failOnDataLoss="false")
+        for query in (strict, lenient):
+            assert query.begin(None) is not None
+            query.plan()
+            assert query.read() == world.truth
+            query.finish()
+        recreate(world, "s-one", [1, 1])
+        with pytest.raises(InvalidPositionError, match="another stream than s-one"):
+            strict.begin(None)
+        assert lenient.begin(None) is not None
+        lenient.plan()
+        assert lenient.read() == world.truth
+        lenient.finish()
+        assert lenient.begin(None) is None
+        for query in (strict, lenient):
+            query.reader.stop()
+
+
+def test_a_batch_planned_for_a_deleted_stream_reads_nothing_of_the_next_one() -> None:
+    with StreamingWorld() as world:
+        world.write("s-one", [2, 1, 4])
+        query = union_query(world)
+        assert query.begin(None) is not None
+        recreate(world, "s-one", [5, 5, 5, 5])
+        with pytest.raises(InvalidPositionError):
+            query.plan()
+        query.reader.stop()

@@ -18,6 +18,7 @@ from rhumbline.core.protocol.errors import (
     CorruptionError,
     GapError,
     InvalidArgumentError,
+    InvalidPositionError,
     NoSuchLedgerError,
     NoSuchStreamError,
     TruncatedError,
@@ -55,10 +56,89 @@ async def test_starts_between_positions(world: LogWorld) -> None:
         behind = dlsn._replace(slot=dlsn.slot + 1)
         assert (await world.read_all("s", 1, behind))[0].payload == b"%d" % (n + 1)
     last = dlsns[30]
-    beyond = Dlsn(last.lssn, last.entry_id + 1000, 0)
+    segment = next(s for s in await world.segments("s") if s.lssn == last.lssn)
+    end = Dlsn(last.lssn, segment.last_entry_id + 1, 0)
     expected = next(n for n, d in enumerate(dlsns) if d.lssn > last.lssn)
-    for between in (beyond, Dlsn(last.lssn + 1, 0, 0)):
+    for between in (end, Dlsn(last.lssn + 1, 0, 0)):
         assert (await world.read_all("s", 1, between))[0].payload == b"%d" % expected
+
+
+async def test_position_that_the_stream_cannot_have_is_an_error_with_its_reason(
+    world: LogWorld,
+) -> None:
+    """A reader waited for ever, or silently went on in the next segment."""
+    dlsns = await write_records(world)
+    first, last = dlsns[0], dlsns[-1]
+    end = (await world.segments("s"))[0].last_entry_id
+    for position, reason in (
+        (Dlsn(99, 0, 0), f"its last segment is {last.lssn}"),
+        (Dlsn(last.lssn + 1, 1, 0), f"its last segment is {last.lssn}"),
+        (Dlsn(1, 1_000_000, 0), f"the last entry of segment 1 is {end}"),
+        (Dlsn(1, end + 2, 0), f"the last entry of segment 1 is {end}"),
+        (first._replace(slot=4), "the entry has 3 slots"),
+    ):
+        reader = await world.namespace.open_reader("s", position)
+        for _ in range(2):  # a repeat gives the same error
+            with pytest.raises(InvalidPositionError, match=reason):
+                await asyncio.wait_for(anext(reader), 60)
+        await reader.aclose()
+    after = await world.namespace.open_reader("s", Dlsn(last.lssn + 1, 0, 0))
+    with pytest.raises(TimeoutError):  # the next segment may come
+        await asyncio.wait_for(anext(after), 60)
+    await after.aclose()
+
+
+async def test_position_of_another_stream_of_the_name_is_an_error(world: LogWorld) -> None:
+    """The stored position of a deleted stream skipped ten records of the next one."""
+    dlsns = await write_records(world)
+    async with await world.namespace.open_reader("s", EARLIEST) as reader:
+        first = await anext(reader)
+        batch = await reader.next_batch()
+        assert batch is not None
+        positions = [reader.position, first.dlsn, batch.first_dlsn, batch.last_dlsn, dlsns[3]]
+    positions += [await world.namespace.end("s"), (await world.namespace.describe("s")).start]
+    texts = [str(position) for position in positions]
+    for text in texts:
+        async with await world.namespace.open_reader("s", Dlsn.parse(text)):
+            pass
+    await world.namespace.delete_stream("s")
+    await write_records(world)
+    for text in texts:
+        stored = Dlsn.parse(text)
+        assert str(stored) == text
+        with pytest.raises(InvalidPositionError, match="is of another stream than s"):
+            await world.namespace.open_reader("s", stored)
+        with pytest.raises(InvalidPositionError, match="deleted and created again"):
+            await world.namespace.truncate("s", stored)
+        with pytest.raises(InvalidPositionError):
+            await world.namespace.untruncate("s", stored)
+        with pytest.raises(InvalidPositionError):
+            await world.namespace.subscriptions.create("s", "mine", stored)
+        async with await world.namespace.open_reader("s", EARLIEST) as reader:
+            with pytest.raises(InvalidPositionError):
+                await reader.next_batch(until=stored)
+
+
+async def test_commits_of_a_deleted_stream_never_move_the_next_ones_subscription(
+    world: LogWorld,
+) -> None:
+    """Both subscriptions have generation 0, so the late commit was accepted."""
+    subscriptions = world.namespace.subscriptions
+    dlsns = await write_records(world)
+    old = await subscriptions.create("s", "mine", Dlsn(1, 0, 0))
+    assert old.position.stream_id == dlsns[0].stream_id
+    await world.namespace.delete_stream("s")
+    await write_records(world)
+    fresh = await subscriptions.create("s", "mine", Dlsn(1, 0, 0))
+    for call in (
+        subscriptions.commit(old, "s", dlsns[9]),
+        subscriptions.reset("s", "mine", dlsns[9]),
+    ):
+        with pytest.raises(InvalidPositionError):
+            await call
+    assert await subscriptions.read("s", "mine") == fresh
+    moved = await subscriptions.commit(fresh, "s", Dlsn(2, 0, 0))
+    assert moved.position.stream_id == fresh.position.stream_id
 
 
 async def test_starts_at_every_txid(world: LogWorld) -> None:

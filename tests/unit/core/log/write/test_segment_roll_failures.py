@@ -120,7 +120,7 @@ async def test_fenced_writer_loses_the_stream(world: LogWorld) -> None:
     buffered = first.append(b"buffered")
     world.ledgers.are_acks_held = False
     world.ledgers.release_acks()
-    assert str((await sent).dlsn) == "1:1:0"  # the closed ledger contains it
+    assert (await sent).dlsn == (1, 1, 0)  # the closed ledger contains it
     with pytest.raises(StreamLostError):
         await buffered
     with pytest.raises(StreamLostError):
