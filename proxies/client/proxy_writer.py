@@ -179,6 +179,9 @@ class ProxyWriter(ClosesAtExit):
     async def _close_at_exit(self) -> None:
         await self.close()
 
+    async def _abort_at_exit(self) -> None:
+        await self.abort()
+
     # --- checks ---------------------------------------------------------------------------------
 
     def _check_open(self) -> None:

@@ -205,6 +205,10 @@ class TopicWriter(ClosesAtExit):
     async def _close_at_exit(self) -> None:
         await self.close()
 
+    async def _abort_at_exit(self) -> None:
+        for writer in self.writers:
+            await writer.abort()
+
 
 async def open_topic_writer(
     namespace: Namespace, topic: Topic, partitioner: Partitioner | None = None

@@ -369,6 +369,9 @@ class StreamWriter(ClosesAtExit):
     async def _close_at_exit(self) -> None:
         await self.close()
 
+    async def _abort_at_exit(self) -> None:
+        await self.abort()
+
     # --- callbacks of the pipeline --------------------------------------------------------------
 
     def wall_ms(self) -> int:

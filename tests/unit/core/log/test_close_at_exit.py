@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rhumbline.core.log.close_at_exit import ClosesAtExit
+from rhumbline.core.log.close_at_exit import CANCELLED_CLOSE_S_MAX, ClosesAtExit
 from rhumbline.core.protocol.errors import UnavailableError
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
@@ -75,3 +75,44 @@ async def test_cancellation_while_closing_is_raised() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
+
+
+async def test_time_out_of_a_block_is_not_delayed_by_closing() -> None:
+    """A time-out of 1 s took two minutes while no bookie responded."""
+    aborted = []
+
+    class Slow(Closing):
+        async def _abort_at_exit(self) -> None:
+            aborted.append(1)
+
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(TimeoutError) as caught:
+        async with asyncio.timeout(1), Slow(lambda: asyncio.sleep(120)):
+            await asyncio.sleep(60)
+    assert asyncio.get_running_loop().time() - began == 1 + CANCELLED_CLOSE_S_MAX
+    assert caught.value.__cause__ is not None
+    assert caught.value.__cause__.__notes__ == ["closing was not finished after 2 s"]
+    assert aborted == [1]
+
+
+async def test_cancelled_block_closes_in_order_if_that_is_quick() -> None:
+    closed = []
+
+    async def close() -> None:
+        await asyncio.sleep(1)
+        closed.append(1)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1), Closing(close):
+            await asyncio.sleep(60)
+    assert closed == [1]
+
+
+async def test_time_out_inside_of_closing_is_not_taken_for_that_of_the_block() -> None:
+    async def close() -> None:
+        raise TimeoutError("inside")
+
+    error = asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await _end_block(close, error)
+    assert error.__notes__ == ["closing failed as well: TimeoutError: inside"]
