@@ -16,6 +16,10 @@ A set of this size fits an entry together with the sets that an entry gathers be
 """
 
 
+TIME_TXID_MIN = 1 << 40
+"""Lowest txid that can be a time of day, in ms: a day in November 2004."""
+
+
 def as_bytes(payload: object) -> bytes:
     """Return a payload as bytes. Raises InvalidArgumentError if it is not bytes-like."""
     if isinstance(payload, bytes | bytearray | memoryview):
@@ -28,12 +32,27 @@ def too_large(size: int, size_max: int) -> RecordTooLargeError:
     return RecordTooLargeError(f"a record of {size} bytes is above the limit of {size_max} bytes")
 
 
+def default_txid(last_txid: int, now_ms: int) -> int:
+    """Return the txid of a record without one: the time of day, or the last txid if it is higher.
+
+    An application that numbers its records itself uses numbers that are no times of day. A record
+    without a txid, appended by hand for example, then gets the last number: the time of day would
+    be above all numbers that follow (rule STR-14).
+    """
+    if 0 < last_txid < TIME_TXID_MIN <= now_ms:
+        return last_txid
+    return max(last_txid, now_ms, TXID_FIRST)
+
+
 def check_txid(stream: str, txid: object, before: int) -> int:
     """Return the txid. Raises InvalidArgumentError, TxidOutOfOrderError (below ``before``)."""
     if type(txid) is not int or not TXID_FIRST <= txid <= TXID_LAST:
         raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
     if txid < before:
-        raise TxidOutOfOrderError(f"stream {stream}: txid {txid} is below {before}")
+        text = f"stream {stream}: txid {txid} is below {before}"
+        if txid < TIME_TXID_MIN <= before:
+            text += ", the time of day in ms of an earlier record that was appended without a txid"
+        raise TxidOutOfOrderError(text)
     return txid
 
 

@@ -39,6 +39,7 @@ from .append_validation import (
     check_txid,
     check_txids,
     decode_producer_set,
+    default_txid,
     split_by_size,
     too_large,
 )
@@ -103,7 +104,7 @@ class StreamWriter(ClosesAtExit):
         """Append a record without waiting. Await the returned object for the record's position.
 
         ``txid`` must not be below the last txid. None uses the time of day in ms, or the last txid
-        if that is higher; records of one entry may share it.
+        if that is higher or too low for a time of day; records of one entry may share it.
 
         If the call raises, the record was not appended: RecordTooLargeError, TxidOutOfOrderError,
         InvalidArgumentError, TooManyRequestsError (await ``room()`` or earlier appends),
@@ -291,7 +292,7 @@ class StreamWriter(ClosesAtExit):
         return self._dedup_table.last_sequence(producer)
 
     def _default_txid(self) -> int:
-        return max(self.last_txid, self._clock.wall_ms(), TXID_FIRST)
+        return default_txid(self.last_txid, self._clock.wall_ms())
 
     # --- waiting and closing --------------------------------------------------------------------
 

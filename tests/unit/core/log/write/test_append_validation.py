@@ -6,6 +6,7 @@ import pytest
 
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.write.append_validation import default_txid
 from rhumbline.core.protocol.errors import (
     ClosedError,
     EndOfStreamError,
@@ -222,3 +223,42 @@ async def test_cancelled_wait_does_not_withdraw_the_record(world: LogWorld) -> N
     assert (await first).dlsn < (await second).dlsn
     await writer.close()
     assert len(await world.read_all("s", 2)) == 2
+
+
+async def test_append_without_a_txid_leaves_room_for_the_numbers_of_the_application(
+    world: LogWorld,
+) -> None:
+    """One append by hand got the time of day, and every later number was refused."""
+    world.clock.now_ms = 1_790_000_000_000
+    writer = await world.writer("s")
+    await writer.append(b"7", txid=7)
+    await writer.close()
+    writer = await world.writer("s")
+    await writer.append(b"by hand")
+    writer.append_many([b"by hand", b"too"])
+    writer.append(b"8", txid=8)
+    writer.append(b"by hand")
+    await writer.close()
+    assert [r.txid for r in await world.read_all("s", 6)] == [7, 7, 7, 7, 8, 8]
+
+
+async def test_number_below_a_time_of_day_is_refused_with_the_reason(world: LogWorld) -> None:
+    world.clock.now_ms = 1_790_000_000_000
+    writer = await world.writer("s")
+    await writer.append(b"by hand")
+    assert writer.last_txid == world.clock.now_ms
+    with pytest.raises(TxidOutOfOrderError, match="the time of day in ms of an earlier record"):
+        writer.append(b"1", txid=1)
+    await writer.append(b"later", txid=world.clock.now_ms + 1)
+    await writer.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "now_ms", "expected"),
+    [(0, 0, 1), (0, 5, 5), (9, 5, 9), (9, 50, 50), (9, 1 << 40, 9), (1 << 40, 1 << 41, 1 << 41),
+     ((1 << 40) - 1, 1 << 40, (1 << 40) - 1), (1 << 60, 1 << 41, 1 << 60)],
+)  # fmt: skip
+def test_default_txid_is_the_time_of_day_or_the_last_number(
+    last: int, now_ms: int, expected: int
+) -> None:
+    assert default_txid(last, now_ms) == expected
