@@ -2,7 +2,6 @@
 
 import logging
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
     """Imports a public name when it is first used, so that ``import rhumbline`` stays cheap."""
     if name == "__version__":
-        return _installed_version()
+        return import_module(".core.runtime.version", __name__).installed_version()
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     if name not in _HOMES:
@@ -87,10 +86,3 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def _installed_version() -> str:
-    try:
-        return version("rhumbline")
-    except PackageNotFoundError:  # a checkout on PYTHONPATH, without an installation
-        return "0+unknown"

@@ -14,9 +14,9 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as FamilySample
 
-from .. import __version__
 from ..core.runtime import histogram
 from ..core.runtime.metrics import samples
+from ..core.runtime.version import installed_version
 
 BUILD_INFO = "rhumbline_build_info"
 BUILD_LABELS = ("version", "python", "form")
@@ -54,7 +54,7 @@ class BuildCollector(Collector):
             labels=BUILD_LABELS,
         )
         form = "source" if str(histogram.__file__).endswith(".py") else "compiled"
-        family.add_metric((__version__, platform.python_version(), form), 1)
+        family.add_metric((installed_version(), platform.python_version(), form), 1)
         yield family
 
 
