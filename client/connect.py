@@ -18,13 +18,15 @@ from ..core.log.namespace import Namespace
 from ..core.log.read.segment_opener import Archives
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.stream_writer import StreamWriter
+from ..core.metadata.declared_regions import check_declared, read_declared_regions
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.metadata.read_only_store import WAIT_MS
 from ..core.protocol.bookie_id import Region, check_region
-from ..core.protocol.errors import ClosedError, ConfigurationError
+from ..core.protocol.errors import ClosedError, ConfigurationError, MetadataUnavailableError
 from ..core.protocol.extras import needs_extra
 from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
+from ..core.runtime.event_log import EventLog
 from ..core.runtime.home_loop import HomeLoop
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
 from ..core.runtime.runtime import Runtime
@@ -40,6 +42,8 @@ from .system_runtime import system_runtime
 
 if TYPE_CHECKING:
     from ..proxies.client.proxy_client import ProxyClient
+
+_LOG = EventLog(__name__)
 
 METADATA_TIMEOUT_MS = 10_000
 
@@ -301,11 +305,20 @@ class Client(ClosesAtExit):
             yield reader
 
     async def check_region(self) -> None:
-        """Raise ConfigurationError if the client has no region and the cluster has several.
+        """Raise ConfigurationError if the cluster does not have the client's region (PLC-31), or if
+        the client has none and the cluster has several.
 
-        A region without bookies is legal: applications and proxies may run where none are.
+        A declared region without bookies is legal: applications and proxies may run where none are.
+        While the store is unavailable, the region is not checked, so that readers can start.
         """
         if self.region is not None:
+            try:
+                reads = self._stores.global_store.metadata_reads
+                declared = await read_declared_regions(reads, stale_ok=True)
+            except MetadataUnavailableError as error:
+                _LOG.warning("region not checked", region=self.region, error=error)
+            else:
+                check_declared(self.region, declared, "this process")
             return
         directory = self._stores.global_store.directory
         found = {info.region for info in await directory.everything() if info.region}

@@ -2,7 +2,8 @@
 
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT
-from ..core.protocol.bookie_id import BookieId
+from ..core.metadata.declared_regions import read_declared_regions
+from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.placement import BookieInfo
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
 from .states import PlacementStateStore
@@ -16,12 +17,13 @@ class SteeredDirectory(BookieDirectory):
     ``metadata_timeout_ms`` of the ledger client.
     """
 
-    __slots__ = ("states",)
+    __slots__ = ("_root", "states")
 
     def __init__(
         self, store: MetadataStore, root: str = ROOT, *, reads: MetadataReads | None = None
     ) -> None:
         super().__init__(store, root, reads=reads)
+        self._root = root
         self.states = PlacementStateStore(store, root)
 
     async def snapshot(self) -> list[BookieInfo]:
@@ -39,6 +41,20 @@ class SteeredDirectory(BookieDirectory):
         return [
             BookieInfo(bookie, await self.region_of(bookie)) for bookie in await self.all_known()
         ]
+
+    async def in_usable_regions(self) -> list[BookieInfo]:
+        """Return the configured bookies, up or down, of the regions where one takes new data now.
+
+        A default quorum counts these: a region without such a bookie may be a mistake, or gone for
+        good. If there is no such bookie at all, every configured one is returned.
+        """
+        usable = {info.region for info in await self.snapshot()}
+        known = await self.configured()
+        return [info for info in known if info.region in usable] if usable else known
+
+    async def declared_regions(self) -> list[Region] | None:
+        """Return the declared regions, sorted; None if the cluster declares none."""
+        return await read_declared_regions(self._store, self._root)
 
     def rack_of(self, bookie: BookieId) -> str | None:
         """Return the rack of a bookie from the cached registrations; None if it is not cached."""

@@ -14,6 +14,7 @@ from ..core.bookie.config import BookieConfig
 from ..core.bookie.identity import IDENTITY_FILE, format_storage, read_identity
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT
+from ..core.metadata.declared_regions import check_declared, read_declared_regions
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.metadata.measured_store import MeasuredStore
 from ..core.metadata.regional_store import RegionalStore
@@ -28,6 +29,7 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
+from .listening_address import check_advertised, warn_of_loopback
 from .posix_disk import PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
 from .status_server import StatusServer
@@ -46,13 +48,14 @@ async def format_bookie(
     """Format an empty directory as the storage of a new bookie of the cluster in ``store``.
 
     Raises ForeignDataError (not empty, or in use), InvalidArgumentError (invalid name or label),
-    WrongClusterError if ``store`` has no cluster or is a regional one, DiskFailedError,
-    MetadataError.
+    ConfigurationError (the cluster does not have the region), WrongClusterError if ``store`` has no
+    cluster or is a regional one, DiskFailedError, MetadataError.
     """
     async with AsyncExitStack() as closing:
         bookies = BookieDirectory(store)
         closing.callback(bookies.close)
         instance = await bookies.global_instance_id()
+        check_declared(region, await read_declared_regions(store), f"bookie {name}")
         disk = PosixDisk(directory)
         closing.callback(disk.close)
         with prefixed_errors(directory):
@@ -82,8 +85,12 @@ async def running_bookie(
     Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``open_disk`` lets
     callers observe writes. ``observe`` is called with the service name and the function that
     returns its statistics. Raises ForeignDataError, CorruptionError, WrongClusterError,
-    DiskFullError, DiskFailedError, MetadataError, and ConfigurationError if a port is in use.
+    DiskFullError, DiskFailedError, MetadataError, and ConfigurationError (a port in use, a wildcard
+    address without an advertised one, or a region that the cluster does not have).
     """
+    check_advertised(
+        host, config.advertised_host, "set the address for clients with [bookie] advertised_host"
+    )
     async with AsyncExitStack() as closing:
         disk = open_disk(directory)
         closing.callback(disk.close)
@@ -135,6 +142,7 @@ async def running_bookie(
                 ) from error
             await _publish_status_address(store, bookie.bookie_id, host, status_port)
         await bookie.serve(host, port)
+        warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)
         yield bookie
 
 

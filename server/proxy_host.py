@@ -10,6 +10,7 @@ from ..core.protocol.extras import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from ..proxies.proxy_stores import RegionalProxyStore
+from .listening_address import check_advertised, warn_of_loopback
 from .status_server import StatusServer
 
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ async def running_proxy(
 
     Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``observe`` is
     called with the service name and the function that returns its statistics. Raises
-    ConfigurationError (a port in use, gRPC not installed), MetadataError.
+    ConfigurationError (a port in use, gRPC not installed, a wildcard address without an advertised
+    one), MetadataError.
     """
     with needs_extra("a proxy", "grpc"):
         from ..proxies.rpc.grpc_server import ProxyServer
+    check_advertised(host, advertised, "set the address for clients with --advertise host:port")
     async with AsyncExitStack() as closing:
         own = await client.own_regional_store()
         regional = None
@@ -69,4 +72,6 @@ async def running_proxy(
             await server.start(host, port, advertised=advertised)
         except OSError as error:
             raise ConfigurationError(f"{error.strerror or error}; choose another port") from error
+        uri = (client.store if own is None else own.store).uri
+        warn_of_loopback("proxy", server.address.rpartition(":")[0], uri)
         yield server

@@ -6,7 +6,9 @@ import click
 
 from ...backends.open_store import open_store
 from ...client.system_runtime import system_runtime
+from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.metadata.cluster_layout import initialise_cluster
+from ...core.metadata.declared_regions import declare_regions, read_declared_regions
 from ...core.metadata.join_regional_store import join_regional_store
 from ...core.metadata.ledger_ids import id_range_of
 from ...core.metadata.regional_store_records import read_regional_stores
@@ -20,16 +22,25 @@ def cluster() -> None:
 
 
 @cluster.command()
+@click.option("--regions", help="All regions of the cluster, e.g. eu,us; others are then refused.")
 @session_options
 @runs
-async def init(session: CommandSession) -> None:
-    """Initialise a metadata store for a cluster. Safe to repeat."""
+async def init(session: CommandSession, regions: str | None) -> None:
+    """Initialise a metadata store for a cluster. Safe to repeat.
+
+    --regions also declares the regions of an existing cluster. See `region add`.
+    """
     settings = session.settings.cluster
-    store = await open_store(session.metadata_uri(), timeout_ms=settings.metadata_timeout_ms)
-    try:
+    async with AsyncExitStack() as closing:
+        store = await open_store(session.metadata_uri(), timeout_ms=settings.metadata_timeout_ms)
+        closing.push_async_callback(store.close)
         instance = await initialise_cluster(store, system_runtime().random)
-    finally:
-        await store.close()
+        if regions is not None:
+            directory = BookieDirectory(store)
+            closing.callback(directory.close)
+            names = [name.strip() for name in regions.split(",")]
+            declared = await declare_regions(store, directory, names)
+            print_message(f"the regions of the cluster are {', '.join(declared)}")
     print_message(f"the cluster at {store.uri} is initialised; its instance id is {instance}")
 
 
@@ -65,11 +76,13 @@ async def describe(session: CommandSession) -> None:
     async with session.client(moves_data=False) as client:
         stores = await read_regional_stores(client.store)
         bookies = await client.directory.snapshot()
-        regions = sorted({info.region or "unknown" for info in bookies})
+        declared = await read_declared_regions(client.store)
+        regions = sorted({*(declared or ()), *(info.region or "unknown" for info in bookies)})
         record = {
             "metadata": client.store.uri,
             "instance": client.instance_id,
             "regions": regions,
+            "regions are declared": declared is not None,
             "regional stores": sorted(stores),
             "writable bookies": len(bookies),
         }

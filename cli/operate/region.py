@@ -1,4 +1,4 @@
-"""``rhumbline region``: ls, disallow, drain, offline, undrain."""
+"""``rhumbline region``: ls, disallow, drain, offline, undrain; add and remove are elsewhere."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,10 +7,11 @@ import click
 
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import InvalidArgumentError
-from ...regions.states import PlacementState
+from ...regions.states import PlacementState, region_condition
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_rows
 from .draining import Cluster, check_there_is_room, drain_options, opened, opened_stores, watch
+from .region_declaration import COMMANDS
 
 
 @click.group()
@@ -26,18 +27,23 @@ async def ls(session: CommandSession) -> None:
     async with opened(session) as cluster:
         directory = cluster.directory
         states = await directory.states.read()
+        declared = await directory.declared_regions() or ()
         known = Counter([await directory.region_of(b) for b in await directory.all_known()])
         writable = Counter(info.region for info in await directory.everything())
         closed = Counter([await directory.region_of(b) for b in states.bookies])
         rows = [
             {
                 "region": name or "unknown",
-                "state": _shown(states.regions.get(name) if name is not None else None),
+                "state": region_condition(
+                    states.regions.get(name) if name is not None else None,
+                    bookies=known[name],
+                    writable=writable[name],
+                ),
                 "bookies": known[name],
                 "writable": writable[name],
                 "closed to new data": closed[name],
             }
-            for name in sorted({*known, *writable, *states.regions}, key=str)
+            for name in sorted({*known, *writable, *states.regions, *declared}, key=str)
         ]
         print_rows(rows, session.output, empty="no bookie is formatted for this cluster")
 
@@ -95,10 +101,6 @@ async def undrain(session: CommandSession, name: str) -> None:
         await _set(clusters, name, None)
 
 
-def _shown(state: PlacementState | None) -> str:
-    return "open" if state is None else state.value
-
-
 async def _find(cluster: Cluster, name: str) -> Region:
     directory = cluster.directory
     known = {await directory.region_of(bookie) for bookie in await directory.all_known()}
@@ -129,3 +131,7 @@ async def _set(clusters: Sequence[Cluster], name: str, state: PlacementState | N
         if state is None
         else f"region {place} is {state.value}: it gets no new data"
     )
+
+
+for _command in COMMANDS:
+    region.add_command(_command)

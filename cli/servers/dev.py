@@ -152,7 +152,7 @@ def _prepare(directory: Path, metadata: str, region: str) -> Path:
 
 async def _ensure_namespace(cluster: LocalCluster, region: str) -> None:
     async with cluster.client(region, namespace=_NAMESPACE) as client:
-        quorum = default_quorum(await client.directory.configured())
+        quorum = default_quorum(await client.directory.in_usable_regions())
         try:
             await create_namespace(
                 client.store, client.runtime, _NAMESPACE, StreamPolicy(quorum=quorum)

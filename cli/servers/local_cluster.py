@@ -18,7 +18,13 @@ from ...client.system_runtime import system_runtime
 from ...core.bookie.bookie import Bookie
 from ...core.bookie.config import BookieConfig
 from ...core.ledger.config import LedgerConfig
+from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.metadata.cluster_layout import initialise_cluster
+from ...core.metadata.declared_regions import (
+    add_region,
+    declare_regions,
+    read_declared_regions,
+)
 from ...core.runtime.metadata_store import MetadataStore
 from ...server.bookie_host import format_bookie, is_formatted, running_bookie
 
@@ -77,6 +83,7 @@ class LocalCluster:
         store = await open_store(self.metadata_uri)
         self._closing.push_async_callback(store.close)
         await initialise_cluster(store, system_runtime().random)
+        await self._declare_regions(store)
         for local in self.bookies:
             await self._start_bookie(local, store)
 
@@ -116,6 +123,21 @@ class LocalCluster:
             for client_region, relay in local.relays.items()
             if region in (local.region, client_region)
         ]
+
+    async def _declare_regions(self, store: MetadataStore) -> None:
+        """Declare the regions, beside those of an earlier cluster in the same directory."""
+        directory = BookieDirectory(store)
+        try:
+            earlier = await read_declared_regions(store) or [
+                region
+                for bookie in await directory.all_known()
+                if (region := await directory.region_of(bookie)) is not None
+            ]
+            await declare_regions(store, directory, earlier or self.regions)
+            for name in self.regions:
+                await add_region(store, name)
+        finally:
+            directory.close()
 
     async def _start_bookie(self, local: LocalBookie, store: MetadataStore) -> None:
         if not is_formatted(local.directory):

@@ -209,7 +209,7 @@ async def restore(
             wanted = {manifest.stream for manifest in found} if not streams else set(streams)
             if missing := sorted(wanted - {manifest.stream for manifest in found}):
                 raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
-            quorum = default_quorum(await client.directory.configured())
+            quorum = default_quorum(await client.directory.in_usable_regions())
             with suppress(NamespaceExistsError):  # keep the policy of an existing namespace
                 await client.namespaces.create(name, StreamPolicy(quorum))
             metadata = client.namespace().store

@@ -1,10 +1,10 @@
 """``rhumbline namespace``: create, ls, describe, set-policy, delete."""
 
-from collections.abc import Sequence
-
 import click
 
+from ...client.connect import Client
 from ...core.log.policy import StreamPolicy
+from ...core.metadata.declared_regions import check_declared
 from ...core.protocol.bookie_id import Region, check_region
 from ...core.protocol.errors import (
     ConfigurationError,
@@ -12,7 +12,7 @@ from ...core.protocol.errors import (
     NoSuchNamespaceError,
     UnavailableError,
 )
-from ...core.protocol.placement import BookieInfo
+from ...regions.steered_directory import SteeredDirectory
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_record, print_rows
 from .policy_options import (
@@ -46,7 +46,8 @@ async def create(
     """Create a namespace, in the global metadata store or in that of a region.
 
     The default quorum fits the regions of the cluster, or those of --regions: one copy in each,
-    acknowledged by a majority of them. Streams of a namespace in a regional store use the bookies
+    acknowledged by a majority of them. Regions without a bookie that takes new data now do not
+    count. Streams of a namespace in a regional store use the bookies
     of that region.
     """
     region = _region_of_store(session, store, region_local=region_local)
@@ -54,10 +55,11 @@ async def create(
         opened = client.global_store
         if region is not None:
             opened = await client.namespaces.store_of(region)
-        known = await opened.directory.configured()
+        directory = opened.directory
+        usable = await directory.in_usable_regions()
         allowed = policy.allowed_regions
-        chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(known, allowed)))
-        _check_regions(chosen, known)
+        chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(usable, allowed)))
+        await _check_regions(chosen, client, directory)
         await client.namespaces.create(name, chosen, region)
         where = "" if region is None else f" in the metadata store of region {region}"
         print_message(f"namespace {name} was created{where}; quorum E/WQ/AQ/R {chosen.quorum}")
@@ -126,7 +128,7 @@ async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) 
         opened = client.namespace(name)
         chosen = policy.apply_to(await opened.policy())
         directory = (await client.namespaces.find(name)).directory
-        _check_regions(chosen, await directory.configured())
+        await _check_regions(chosen, client, directory)
         await opened.set_policy(chosen)
         print_record({"namespace": name, **describe_policy(chosen)}, session.output)
 
@@ -142,7 +144,14 @@ async def delete(session: CommandSession, name: str) -> None:
         print_message(f"namespace {name} was deleted")
 
 
-def _check_regions(policy: StreamPolicy, known: Sequence[BookieInfo]) -> None:
+async def _check_regions(policy: StreamPolicy, client: Client, directory: SteeredDirectory) -> None:
+    """Raise an error if the policy names a region that is not declared, or without bookies."""
+    if not policy.regions:
+        return
+    declared = await client.directory.declared_regions()
+    for name in policy.regions:
+        check_declared(name, declared, "--regions")
+    known = await directory.configured()
     regions = sorted({str(info.region) for info in known if info.region is not None})
     for name in policy.regions:
         if name not in regions:

@@ -85,6 +85,11 @@ class Paths:
         return f"{self.root}/rhumbline/regions"
 
     @property
+    def declared_regions(self) -> str:
+        """In the global store: the regions that the cluster declares."""
+        return f"{self.root}/rhumbline/declared-regions"
+
+    @property
     def regional_stores(self) -> str:
         """In the global store: the regional stores of the cluster with their numbers."""
         return f"{self.root}/rhumbline/regional-stores"

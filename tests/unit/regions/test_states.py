@@ -8,6 +8,7 @@ from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import CorruptionError, LimitExceededError
 from rhumbline.core.protocol.placement import BookieInfo
+from rhumbline.core.wire.cookie import Cookie
 from rhumbline.core.wire.registration import Registration
 from rhumbline.regions.cached_states import CachedStates
 from rhumbline.regions.states import (
@@ -17,6 +18,7 @@ from rhumbline.regions.states import (
     PlacementStateStore,
     decode,
     encode,
+    region_condition,
 )
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -139,3 +141,27 @@ async def test_cached_states_are_refreshed_even_without_a_watch() -> None:
     await asyncio.sleep(0.01)
     assert not follower.is_offline("a")
     await follower.aclose()
+
+
+async def test_region_is_open_only_if_a_bookie_accepts_data() -> None:
+    assert region_condition(None, bookies=2, writable=1) == "open"
+    assert region_condition(None, bookies=2, writable=0) == "no writable bookie"
+    assert region_condition(None, bookies=0, writable=0) == "no bookies"
+    assert region_condition(PlacementState.DRAINED, bookies=2, writable=2) == "drained"
+
+
+async def test_default_quorums_count_regions_that_take_new_data() -> None:
+    store = MemoryStore()
+    directory = await cluster(store)
+    for name in (*BOOKIES, "x0@00000001"):
+        if name[0] == "x":
+            await directory.record_region(BookieId(name), Region("x"))
+        await directory.write_cookie(Cookie(BookieId(name), "j", ("l",), "instance"))
+    assert {info.region for info in await directory.configured()} == {"a", "b", "x"}
+    assert [info.bookie for info in await directory.in_usable_regions()] == sorted(BOOKIES)
+    await directory.states.change(lambda states: states.with_region(A, PlacementState.DRAINED))
+    assert [info.region for info in await directory.in_usable_regions()] == ["b"]
+    await directory.states.change(lambda states: states.with_region(B, PlacementState.OFFLINE))
+    assert len(await directory.in_usable_regions()) == 4, "nothing takes data: all count"
+    assert await directory.declared_regions() is None
+    await store.close()
