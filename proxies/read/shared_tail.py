@@ -227,7 +227,7 @@ class TailCursor:
         self._tasks = Tasks(on_failure=lambda _: None)  # awaited here
         self._catching_up: asyncio.Task[None] | None = None
         self.lag = ReaderLag()
-        """How far the reader is behind the end of the stream."""
+        """The lag of the reader behind the end of the stream."""
 
     async def next(self, timeout_s: float | None = None) -> EntryBlock | None:
         """Return the next block; None at the end of the stream or at ``end``. Waits at the tail.

@@ -1,8 +1,8 @@
-"""How far the readers of a process are behind the ends of their streams."""
+"""The lag of the readers of a process behind the ends of their streams."""
 
 import asyncio
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 
 class ReaderLag:
@@ -12,9 +12,10 @@ class ReaderLag:
     that the reader has not fetched. A reader that begins before the end counts from its beginning.
     """
 
-    __slots__ = ("__weakref__", "_at_end_since", "_is_waiting", "_now")
+    __slots__ = ("__weakref__", "_at_end_since", "_is_waiting", "_now", "number")
 
     def __init__(self) -> None:
+        self.number = 0
         self._now = asyncio.get_running_loop().time
         self._at_end_since = self._now()
         self._is_waiting = False
@@ -39,17 +40,20 @@ class ReaderLags:
     """The lags of all readers that have begun to read and were not closed."""
 
     def __init__(self) -> None:
-        self._open: WeakSet[ReaderLag] = WeakSet()  # a reader that is dropped counts no more
+        self._open: WeakValueDictionary[int, ReaderLag] = WeakValueDictionary()
+        self._last_number = 0
 
     def add(self, lag: ReaderLag) -> None:
-        """Count a reader. Safe to repeat."""
-        self._open.add(lag)
+        """Count a reader until it is discarded, or nothing refers to it any more."""
+        self._last_number += 1
+        lag.number = self._last_number
+        self._open[lag.number] = lag
 
     def discard(self, lag: ReaderLag) -> None:
         """Count a reader no more. Safe to repeat."""
-        self._open.discard(lag)
+        self._open.pop(lag.number, None)
 
     def statistics(self) -> dict[str, Any]:
         """Return the number of readers, and the longest lag in milliseconds."""
-        longest_s = max((lag.seconds for lag in self._open), default=0.0)
+        longest_s = max((lag.seconds for lag in self._open.values()), default=0.0)
         return {"open": len(self._open), "behind_ms": round(longest_s * 1000)}
