@@ -7,7 +7,7 @@ every random choice, so a failure can be replayed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import combinations
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +20,7 @@ from ..core.protocol.start import EARLIEST
 from .simulation.cluster import NAMESPACE, SimCluster, SimClusterSettings, bookie_host
 from .simulation.world.loop import SimulationFailedError
 from .simulation.world.sim_world import SimHost, SimTopology, SimWorld
+from .simulation.world.waiting_line import waiting_line
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class RunningProgram(Generic[T]):
         self.host = host
         self._task = task
         self._done = done
+        self._was_awaited = False
 
     @property
     def is_done(self) -> bool:
@@ -66,7 +68,21 @@ class RunningProgram(Generic[T]):
         self.host.resume()
 
     def __await__(self) -> Any:  # noqa: ANN401 - same type as Future.__await__
+        self._was_awaited = True
         return self._done.__await__()
+
+    def take_failure(self) -> BaseException | None:
+        """Return the error of a program that failed and that nobody awaited, else None."""
+        if self._was_awaited or not self._done.done() or self._done.cancelled():
+            return None
+        error = self._done.exception()
+        return None if isinstance(error, ProgramKilledError) else error
+
+    def describe_wait(self) -> str:
+        """Return one line that says where the program waits; "" if it has ended."""
+        if self._task.done() or self._done.done():
+            return ""
+        return f"{self.host.name} waits at {waiting_line(self._task)}"
 
 
 class Rehearsal:
@@ -76,7 +92,7 @@ class Rehearsal:
     ``regions`` is the number of regions or their names, ``bookies`` the number of bookies in each
     region (1 to 10), ``rtt_ms`` the round trip between any two regions, and ``quorum`` the tuple
     (ensemble size E, write quorum WQ, ack quorum AQ, minimum regions R). Raises
-    ConfigurationError.
+    ConfigurationError, as all methods that take a region do if there is no such region.
     """
 
     def __init__(
@@ -96,6 +112,7 @@ class Rehearsal:
             )
         self.regions = names
         self.seed = seed
+        self._bookies = bookies
         delays = tuple((region, other, rtt_ms / 2) for region, other in combinations(names, 2))
         quorum_numbers = quorum or (3, 3, 2, min(2, len(names)))
         self._world = SimWorld(f"{seed} rehearsal", SimTopology(names, delays))
@@ -104,7 +121,8 @@ class Rehearsal:
             ledger=LedgerConfig(request_timeout_ms=1_000, underreplicated_ms_max=2_000),
         )
         self._cluster = SimCluster(self._world, settings, [bookies] * len(names))
-        self._program_count = 0
+        self._programs: list[RunningProgram[Any]] = []
+        self._scenario: asyncio.Task[Any] | None = None
         self._killed_regions: dict[str, list[SimHost]] = {}
         self._was_run = False
 
@@ -133,6 +151,9 @@ class Rehearsal:
         Sleeps and timeouts inside the scenario use virtual time, so minutes pass in milliseconds;
         ``minutes_max`` limits the virtual time. Re-raises any exception of the scenario, with the
         seed and the last lines of the trace attached as a note. May be called once.
+
+        Raises also the error of a program that failed although nobody awaited it. If the scenario
+        does not end, notes say at which lines it and its programs wait.
         """
         assert not self._was_run, "run() was already called: create a new Rehearsal"
         self._was_run = True
@@ -141,14 +162,35 @@ class Rehearsal:
         except BaseException as error:
             lines = "\n".join(self._world.trace.lines[-TRACE_LINES_SHOWN:])
             cause = error.__cause__ if isinstance(error, SimulationFailedError) else None
+            for note in self._notes_on(error):
+                (cause or error).add_note(f"rhumbline: {note}")
             (cause or error).add_note(f"rhumbline: seed {self.seed}; last trace lines:\n{lines}")
             if cause is not None:
                 raise cause from None
             raise
 
     async def _run_scenario(self, scenario: Callable[["Rehearsal"], Coroutine[Any, Any, T]]) -> T:
+        self._scenario = asyncio.current_task()
         await self._cluster.bootstrap()
-        return await scenario(self)
+        result = await scenario(self)
+        for program in self._programs:
+            if (error := program.take_failure()) is not None:
+                raise error
+        return result
+
+    def _notes_on(self, error: BaseException) -> Iterator[str]:
+        """Yield what explains the failure of a run: failed programs, and where the others wait."""
+        for program in self._programs:
+            failure = program.take_failure()
+            if failure is error:
+                yield f"program {program.host.name} failed, and the scenario did not await it"
+            elif failure is not None:
+                failed = f"{type(failure).__name__}: {failure}"
+                yield f"program {program.host.name} failed as well, unawaited: {failed}"
+        if isinstance(error, SimulationFailedError) and error.__cause__ is None:
+            if self._scenario is not None:
+                yield f"the scenario waits at {waiting_line(self._scenario)}"
+            yield from filter(None, (program.describe_wait() for program in self._programs))
 
     # --- programs ---------------------------------------------------------------------------------
 
@@ -156,8 +198,9 @@ class Rehearsal:
         self, region: str, program: ClientProgram[T], *, name: str = ""
     ) -> RunningProgram[T]:
         """Start a program on its own host in a region and return a handle on it."""
-        self._program_count += 1
-        host = self._world.host(f"{name or 'program'}-{self._program_count}-{region}", region)
+        self._check_region(region)
+        number = len(self._programs) + 1
+        host = self._world.host(f"{name or 'program'}-{number}-{region}", region)
         host.start(_idle)
         process = host.process
         assert process is not None
@@ -181,7 +224,9 @@ class Rehearsal:
 
         task.add_done_callback(on_done, context=self._world.context)
         process.on_death.append(on_death)
-        return RunningProgram(host, task, done)
+        running = RunningProgram(host, task, done)
+        self._programs.append(running)
+        return running
 
     async def run_program(self, region: str, program: ClientProgram[T], *, name: str = "") -> T:
         """Start a program, wait until it finishes and return its result."""
@@ -238,6 +283,7 @@ class Rehearsal:
 
     def kill_region(self, region: str) -> None:
         """Power off every host of a region without notice to its peers. Safe to repeat."""
+        self._check_region(region)
         if region in self._killed_regions:
             return
         hosts = [host for host in self._world.hosts_in([region]) if host.is_running]
@@ -248,6 +294,7 @@ class Rehearsal:
 
     def restore_region(self, region: str) -> None:
         """Restart the bookies of a killed region with their disks; its programs stay dead."""
+        self._check_region(region)
         for host in self._killed_regions.pop(region, []):
             if host in self._cluster.bookie_hosts:
                 host.start_again()
@@ -258,14 +305,17 @@ class Rehearsal:
 
         Each call needs its own ``heal_region``.
         """
+        self._check_region(region)
         self._world.cut_region(region)
 
     def heal_region(self, region: str) -> None:
         """End one ``cut_region``."""
+        self._check_region(region)
         self._world.heal_region(region)
 
     def slow_region(self, region: str, *, factor: float) -> None:
         """Multiply the delay of every link in and out of a region; 1 restores it."""
+        self._check_region(region)
         for other in self.regions:
             for pair in ((region, other), (other, region)):
                 if region != other:
@@ -288,7 +338,18 @@ class Rehearsal:
         self._world.metadata.health.is_down = False
 
     def _bookie(self, region: str, number: int) -> SimHost:
+        self._check_region(region)
+        if not 0 <= number < self._bookies:
+            raise ConfigurationError(
+                f"region {region} has no bookie {number}, only 0 to {self._bookies - 1}"
+            )
         return self._world.hosts[bookie_host(region, number)]
+
+    def _check_region(self, region: str) -> None:
+        if region not in self.regions:
+            raise ConfigurationError(
+                f"there is no region {region!r}; the regions are {', '.join(self.regions)}"
+            )
 
     def _set_members(self, region: str, *, is_up: bool) -> None:
         for member in self._world.metadata.members:
