@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..protocol.dlsn import Dlsn
+from ..protocol.dlsn import Dlsn, check_position
 from ..protocol.errors import (
     BadVersionError,
     IndeterminateError,
@@ -39,7 +39,7 @@ from .metadata.stream_metadata import NamespaceRecord, StreamRecord
 from .metadata.stream_reads import StreamReads
 from .metadata.stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 from .metadata.subscriptions import SubscriptionStore
-from .policy import StreamPolicy
+from .policy import StreamPolicy, check_policy
 from .read.positioning import find_end, find_start
 from .read.segment_opener import Archives, SegmentOpener
 from .read.stream_reader import StreamReader
@@ -166,6 +166,7 @@ class Namespace:
 
         Raises NoSuchNamespaceError, MetadataUnavailableError.
         """
+        check_policy(policy, is_required=True)
         for _ in range(CONTENTION_MAX):
             record, version = await self._record()
             changed = replace(record, policy=policy)
@@ -193,12 +194,14 @@ class Namespace:
 
         Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError (invalid name).
         """
+        check_policy(policy)
         identity = self._runtime.random_bytes(_TOKEN_BYTES).hex()
         record = StreamRecord(identity, self._runtime.clock.wall_ms(), policy)
         await self._streams.create(name, record)
 
     async def set_stream_policy(self, name: str, policy: StreamPolicy | None) -> None:
         """Set a stream's policy, effective at its next segment. Raises NoSuchStreamError."""
+        check_policy(policy)
         await self._streams.update(name, lambda record: replace(record, policy=policy))
 
     async def truncate(self, name: str, position: Dlsn) -> Dlsn:
@@ -209,7 +212,7 @@ class Namespace:
         and InvalidPositionError if the position is of another stream or its segment does not exist.
         """
         before, policy = await self._record_and_policy(name)
-        position.check_stream(name, before.stream_id)
+        check_position(position).check_stream(name, before.stream_id)
         position = position.in_stream("")
         head, _ = await self._streams.head(name)
         if position.lssn > head.last_lssn + 1:
@@ -232,7 +235,7 @@ class Namespace:
         """
         record, policy = await self._record_and_policy(name)
         if position is not None:
-            position.check_stream(name, record.stream_id)
+            check_position(position).check_stream(name, record.stream_id)
             position = position.in_stream("")
         target = record.oldest if position is None else position
         await self._retention.check_untruncation(name, policy, target)

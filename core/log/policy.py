@@ -195,4 +195,10 @@ class StreamPolicy:
         return replace(self, flush=flush)
 
 
+def check_policy(policy: object, *, is_required: bool = False) -> None:
+    """Raise InvalidArgumentError unless ``policy`` is one, or None if it is not required."""
+    if not isinstance(policy, StreamPolicy) and (is_required or policy is not None):
+        raise InvalidArgumentError(f"policy {policy!r:.80} is not a StreamPolicy")
+
+
 assert FLUSH_BYTES_MAX * 3 < ENTRY_BYTES_MAX, "a full buffer with its columns must fit an entry"

@@ -62,6 +62,8 @@ class Dlsn(_Numbers):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Decode what ``to_bytes`` returned. Raises InvalidArgumentError for anything else."""
+        if not isinstance(data, bytes):
+            raise InvalidArgumentError(f"not the bytes of a DLSN: {data!r:.80}")
         if not _BYTES.size <= len(data) <= _BYTES.size + STREAM_ID_CHARACTERS:
             raise InvalidArgumentError(
                 f"a DLSN has {_BYTES.size} to {_BYTES.size + STREAM_ID_CHARACTERS} bytes, "
@@ -83,6 +85,8 @@ class Dlsn(_Numbers):
 
         Raises InvalidArgumentError for anything else.
         """
+        if not isinstance(text, str):
+            raise InvalidArgumentError(f"not the text of a DLSN: {text!r:.80}")
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise InvalidArgumentError(
@@ -103,6 +107,25 @@ def dlsn_in(stream_id: str, lssn: int, entry_id: int, slot: int) -> Dlsn:
     position = Dlsn(lssn, entry_id, slot)
     if stream_id:
         position.stream_id = stream_id
+    return position
+
+
+def check_position(position: object) -> Dlsn:
+    """Return ``position`` if it is one.
+
+    Raises InvalidArgumentError if it is of another type, and InvalidPositionError if a part of it
+    is not a number from 0 on.
+    """
+    if isinstance(position, str):
+        raise InvalidArgumentError(
+            f"position {position[:80]!r} is text: read it with Dlsn.parse({position[:80]!r})"
+        )
+    if not isinstance(position, Dlsn):
+        raise InvalidArgumentError(f"position {position!r:.80} is not a Dlsn")
+    if not all(type(part) is int and 0 <= part <= _MAX for part in position):
+        raise InvalidPositionError(
+            f"position {position} must consist of int values from 0 to 2^63-1"
+        )
     return position
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .dlsn import Dlsn
+from .dlsn import Dlsn, check_position
 from .errors import InvalidArgumentError
 
 
@@ -44,10 +44,10 @@ def check_start(start: object) -> Start:
     match start:
         case Earliest() | Latest():
             return start
-        case Dlsn(lssn, entry_id, slot):
-            numbers: tuple[object, ...] = (lssn, entry_id, slot)
+        case Dlsn():
+            return check_position(start)
         case AtTxid(number) | AtSequenceId(number):
-            numbers = (number,)
+            value: object = number
         case str():
             raise InvalidArgumentError(
                 f"start {start[:80]!r} is text: read a position with Dlsn.parse({start[:80]!r})"
@@ -56,6 +56,6 @@ def check_start(start: object) -> Start:
             raise InvalidArgumentError(
                 f"start {start!r:.80} is not EARLIEST, LATEST, a Dlsn, an AtTxid or an AtSequenceId"
             )
-    if not all(isinstance(number, int) for number in numbers):
+    if not isinstance(value, int):
         raise InvalidArgumentError(f"start {start!r:.80} must consist of int values")
     return start

@@ -20,7 +20,7 @@ from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import LIST_LIMIT
 from ...core.log.policy import StreamPolicy
 from ...core.log.read.stream_reader import StreamReader
-from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.dlsn import Dlsn, check_position
 from ...core.protocol.errors import (
     ClosedError,
     ConfigurationError,
@@ -226,7 +226,7 @@ class ProxyNamespace:
     async def truncate(self, name: str, position: Dlsn) -> Dlsn:
         """Hide all records below ``position``; return the start of the stream afterwards."""
         request = pb.TruncateStreamRequest(
-            namespace=self.name, stream=name, position=encode_position(position)
+            namespace=self.name, stream=name, position=encode_position(check_position(position))
         )
         answer = await self._client.call(
             methods.TRUNCATE_STREAM, request, pb.TruncateStreamResponse
@@ -237,7 +237,7 @@ class ProxyNamespace:
         """Make truncated records readable again, as the core's namespace does."""
         request = pb.UntruncateStreamRequest(namespace=self.name, stream=name)
         if position is not None:
-            request.position.CopyFrom(encode_position(position))
+            request.position.CopyFrom(encode_position(check_position(position)))
         answer = await self._client.call(
             methods.UNTRUNCATE_STREAM, request, pb.UntruncateStreamResponse
         )

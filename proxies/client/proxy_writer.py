@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.policy import StreamPolicy
-from ...core.log.write.append_validation import as_bytes, check_txid, check_txids, too_large
+from ...core.log.write.append_validation import (
+    as_bytes,
+    check_sequence,
+    check_txid,
+    check_txids,
+    too_large,
+)
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
 from .thin_producer import ThinProducers
@@ -70,6 +76,7 @@ class ProxyWriter(ClosesAtExit):
         self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
     ) -> AppendMany:
         """Append records in order. All or none are accepted; they may end up in several sets."""
+        check_sequence("payloads", payloads)
         if not payloads:
             raise InvalidArgumentError("append_many needs at least one record")
         if txids is not None:

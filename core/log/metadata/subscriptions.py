@@ -8,7 +8,7 @@ delivery. For exactly-once, the application stores the position in its own trans
 
 from dataclasses import dataclass, replace
 
-from ...protocol.dlsn import Dlsn
+from ...protocol.dlsn import Dlsn, check_position
 from ...protocol.errors import (
     BadVersionError,
     CorruptionError,
@@ -53,7 +53,7 @@ class SubscriptionStore:
             record, version = await self._streams.record(stream)
             if record.is_deleting:
                 raise being_deleted_error(stream)
-            position.check_stream(stream, record.stream_id)
+            check_position(position).check_stream(stream, record.stream_id)
             fresh = Subscription(name, position.in_stream(record.stream_id))
             creation = Create(self._path(stream, name), _encode(fresh))
             try:
@@ -85,7 +85,7 @@ class SubscriptionStore:
         """
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, subscription.name)
-            position.check_stream(stream, found.position.stream_id)
+            check_position(position).check_stream(stream, found.position.stream_id)
             position = position.in_stream(found.position.stream_id or position.stream_id)
             if found.generation != subscription.generation:
                 raise InvalidArgumentError(
@@ -107,7 +107,7 @@ class SubscriptionStore:
         """
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, name)
-            position.check_stream(stream, found.position.stream_id)
+            check_position(position).check_stream(stream, found.position.stream_id)
             position = position.in_stream(found.position.stream_id or position.stream_id)
             moved = Subscription(name, position, found.generation + 1)
             if await self._put(stream, moved, version):

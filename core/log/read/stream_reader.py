@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from operator import length_hint
 
-from ...protocol.dlsn import Dlsn, dlsn_in
+from ...protocol.dlsn import Dlsn, check_position, dlsn_in
 from ...protocol.errors import (
     ClosedError,
     CorruptionError,
@@ -127,7 +127,7 @@ class StreamReader(ClosesAtExit):
         another stream.
         """
         if until is not None:
-            until.check_stream(self.stream, self.stream_id)
+            check_position(until).check_stream(self.stream, self.stream_id)
         while (batch := self.try_next_batch()) is None:
             if self._is_closed:
                 raise ClosedError(f"the reader of {self.stream} is closed")

@@ -36,7 +36,7 @@ from ...protocol.errors import (
     SessionLostError,
     UnknownOutcomeError,
 )
-from ...protocol.start import EARLIEST, Start
+from ...protocol.start import EARLIEST, Start, check_start
 from ...runtime.metadata_store import MetadataStore, Session, Watch
 from ...runtime.primitives.backoff import Backoff
 from ...runtime.primitives.wakeup import Wakeup
@@ -119,7 +119,8 @@ class GroupMember(ClosesAtExit):
         self._store = store
         self._namespace = namespace
         self._paths = TopicPaths(namespace.name, topic.name)
-        self._start = start
+        self._paths.group(group)  # checks the name
+        self._start = check_start(start)
         self._config = config or GroupConfig()
         self._backoff = Backoff(runtime.random, self._config.retry_ms, self._config.retry_ms)
         self._id = ""  # a new id for each session

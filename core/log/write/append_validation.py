@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from ...protocol.errors import InvalidArgumentError, RecordTooLargeError, TxidOutOfOrderError
-from ...protocol.record_set import ENTRY_BYTES_MAX, TXID_FIRST, TXID_LAST, RecordSet, decode_entry
+from ...protocol.record_set import (
+    ENTRY_BYTES_MAX,
+    NO_PRODUCER,
+    TXID_FIRST,
+    TXID_LAST,
+    RecordSet,
+    decode_entry,
+)
 from ..policy import FLUSH_BYTES_MAX
 from .batch import RECORD_OVERHEAD_BYTES
 
@@ -25,6 +32,12 @@ def as_bytes(payload: object) -> bytes:
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload)
     raise InvalidArgumentError(f"a record must be bytes, not {type(payload).__name__}")
+
+
+def check_sequence(name: str, values: object) -> None:
+    """Raise InvalidArgumentError unless ``values`` is a list, or another sequence."""
+    if values.__class__ is not list and not isinstance(values, Sequence):
+        raise InvalidArgumentError(f"{name} is a list, not {type(values).__name__}")
 
 
 def too_large(size: int, size_max: int) -> RecordTooLargeError:
@@ -58,10 +71,25 @@ def check_txid(stream: str, txid: object, before: int) -> int:
 
 def check_txids(stream: str, txids: Sequence[object], count: int, before: int) -> None:
     """Check the txids of ``count`` records as ``check_txid`` does."""
+    check_sequence("txids", txids)
     if len(txids) != count:
         raise InvalidArgumentError(f"got {len(txids)} txids for {count} records")
     for txid in txids:
         before = check_txid(stream, txid, before)
+
+
+def check_numbering(producer: object, first_sequence: object) -> None:
+    """Raise InvalidArgumentError unless these can name a producer and number its records."""
+    if (
+        not isinstance(producer, bytes)
+        or len(producer) != len(NO_PRODUCER)
+        or producer == NO_PRODUCER
+        or type(first_sequence) is not int
+        or first_sequence < 0
+    ):
+        raise InvalidArgumentError(
+            "a producer id has 16 bytes that are not all zero, and sequences count from 0"
+        )
 
 
 def decode_producer_set(encoded: bytes, record_bytes_max: int) -> RecordSet:

@@ -36,6 +36,8 @@ from ..log_context import LogContext
 from ..policy import StreamPolicy
 from .append_validation import (
     as_bytes,
+    check_numbering,
+    check_sequence,
     check_txid,
     check_txids,
     decode_producer_set,
@@ -154,6 +156,7 @@ class StreamWriter(ClosesAtExit):
         be split over several entries, so a later failure may leave only the first of them in the
         stream.
         """
+        check_sequence("payloads", payloads)
         count = len(payloads)
         if count == 0:
             raise InvalidArgumentError("append_many needs at least one record")
@@ -253,10 +256,8 @@ class StreamWriter(ClosesAtExit):
         The call may be repeated after any failure, with this or a later writer of the stream: the
         records are in the stream once (rule STR-16). Raises the errors of ``append_set``.
         """
-        if len(producer) != len(NO_PRODUCER) or producer == NO_PRODUCER or first_sequence < 0:
-            raise InvalidArgumentError(
-                "a producer id has 16 bytes that are not all zero, and sequences count from 0"
-            )
+        check_numbering(producer, first_sequence)
+        check_sequence("payloads", payloads)
         if not payloads:
             raise InvalidArgumentError("append_numbered needs at least one record")
         span = None

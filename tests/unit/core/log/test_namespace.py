@@ -1,10 +1,13 @@
 """Tests of streams end to end over ledgers in memory: create, append, read, tail, take over."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
-from rhumbline.core.protocol.errors import StreamLostError
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.dlsn import Dlsn, dlsn_in
+from rhumbline.core.protocol.errors import InvalidArgumentError, StreamLostError
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
@@ -42,3 +45,50 @@ async def test_second_writer_continues_and_the_first_one_fails(world: LogWorld) 
     await second.append(b"b")
     await second.close()
     assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
+
+
+async def test_wrong_arguments_are_refused_before_anything_is_stored(world: LogWorld) -> None:
+    """They gave AttributeErrors from inside, or were stored, and the stream was unreadable."""
+    namespace, subscriptions = world.namespace, world.namespace.subscriptions
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    reader = await namespace.open_reader("s", EARLIEST)
+    mine = await subscriptions.create("s", "mine", Dlsn(1, 0, 0))
+    wrong: Any
+    for wrong in ("1:0:0", (1, 0, 0), 5, Dlsn(-1, 0, 0), Dlsn(1, -1, 0), dlsn_in("", 1.5, 0, 0)):  # type: ignore[arg-type]
+        for call in (
+            lambda at: namespace.open_reader("s", at),
+            lambda at: namespace.truncate("s", at),
+            lambda at: namespace.untruncate("s", at),
+            lambda at: reader.next_batch(until=at),
+            lambda at: subscriptions.create("s", "other", at),
+            lambda at: subscriptions.commit(mine, "s", at),
+            lambda at: subscriptions.reset("s", "mine", at),
+        ):
+            with pytest.raises(InvalidArgumentError, match=r"position|start"):
+                await call(wrong)
+    for wrong in ({"a": 1}, "policy", 5):
+        for work in (
+            namespace.create_stream("new", wrong),
+            namespace.set_stream_policy("s", wrong),
+            namespace.set_policy(wrong),
+        ):
+            with pytest.raises(InvalidArgumentError, match="is not a StreamPolicy"):
+                await work
+    with pytest.raises(InvalidArgumentError):
+        await namespace.set_policy(cast(StreamPolicy, None))
+    for wrong in (None, 5, (one for one in [b"a"])):
+        with pytest.raises(InvalidArgumentError, match="payloads is a list"):
+            writer.append_many(wrong)
+        with pytest.raises(InvalidArgumentError, match="payloads is a list"):
+            writer.append_numbered(b"p" * 16, 0, wrong)
+    for wrong in ("0", None, -1, 1.0):
+        with pytest.raises(InvalidArgumentError, match="sequences count from 0"):
+            writer.append_numbered(b"p" * 16, wrong, [b"a"])
+    with pytest.raises(InvalidArgumentError, match="txids is a list"):
+        writer.append_many([b"a"], cast(list[int], 5))
+    assert await namespace.streams() == ["s"]
+    assert (await subscriptions.read("s", "mine")).position == (1, 0, 0)
+    await reader.aclose()
+    await writer.close()
+    assert [record.payload for record in await world.read_all("s", 1)] == [b"a"]
