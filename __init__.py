@@ -76,7 +76,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
     """Imports a public name when it is first used, so that ``import rhumbline`` stays cheap."""
     if name == "__version__":
-        return import_module(".core.runtime.version", __name__).installed_version()
+        return import_module(".core.protocol.installation", __name__).installed_version()
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     if name not in _HOMES:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ..core.protocol.errors import ConfigurationError
-from ..core.protocol.extras import needs_extra
+from ..core.protocol.installation import needs_extra
 from ..core.runtime.plugins import METADATA_STORES, OpenerTable
 from .memory import MemoryStore, MemoryTree
 from .migrating_store import MigratingStore

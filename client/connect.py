@@ -23,7 +23,7 @@ from ..core.metadata.ledger_store import LedgerStore
 from ..core.metadata.read_only_store import WAIT_MS
 from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import ClosedError, ConfigurationError, MetadataUnavailableError
-from ..core.protocol.extras import needs_extra
+from ..core.protocol.installation import needs_extra
 from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.event_log import EventLog

@@ -14,9 +14,9 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as FamilySample
 
+from ..core.protocol.installation import installed_version
 from ..core.runtime import histogram
 from ..core.runtime.metrics import samples
-from ..core.runtime.version import installed_version
 
 BUILD_INFO = "rhumbline_build_info"
 BUILD_LABELS = ("version", "python", "form")

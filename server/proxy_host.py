@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.connect import Client
 from ..core.protocol.errors import ConfigurationError
-from ..core.protocol.extras import needs_extra
+from ..core.protocol.installation import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from ..proxies.proxy_stores import RegionalProxyStore

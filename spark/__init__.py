@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.protocol.extras import needs_extra
+from ..core.protocol.installation import needs_extra
 
 if TYPE_CHECKING:
     from .session import open_session, register

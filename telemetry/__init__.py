@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..core.protocol.extras import needs_extra
+from ..core.protocol.installation import needs_extra
 
 if TYPE_CHECKING:
     from .process_telemetry import Telemetry, running_telemetry

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..client.settings import TelemetrySettings
-from ..core.protocol.extras import needs_extra
+from ..core.protocol.installation import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..core.runtime.tracing import Tracer
 

@@ -7,7 +7,7 @@ from statistics import median
 import click
 
 from ...client.units import show_bytes
-from ...core.protocol.extras import needs_extra
+from ...core.protocol.installation import needs_extra
 from ..output import format_table
 
 with needs_extra("the Spark benchmark", "spark"):

@@ -4,7 +4,7 @@ import click
 
 from ...client.connect import connect_proxies
 from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError, UnavailableError
-from ...core.protocol.extras import needs_extra
+from ...core.protocol.installation import needs_extra
 from ...core.runtime.metadata_store import MetadataStore
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_rows

@@ -18,7 +18,7 @@ from ...core.protocol.errors import (
     InvalidArgumentError,
     NamespaceExistsError,
 )
-from ...core.protocol.extras import needs_extra
+from ...core.protocol.installation import needs_extra
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...server.status_server import StatusServer

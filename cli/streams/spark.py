@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...core.protocol.errors import ConfigurationError
-from ...core.protocol.extras import needs_extra
+from ...core.protocol.installation import needs_extra
 from ..options import Command, CommandSession, session_options
 
 with needs_extra("a Spark job", "spark"):

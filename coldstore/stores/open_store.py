@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ...core.protocol.errors import ConfigurationError
-from ...core.protocol.extras import needs_extra
+from ...core.protocol.installation import needs_extra
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.plugins import COLD_STORES, OpenerTable
 from .local import LocalColdStore

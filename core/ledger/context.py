@@ -11,7 +11,6 @@ from ..protocol.bookie_id import BookieId, Region
 from ..protocol.ledger_metadata import Fragment, LedgerMetadata
 from ..protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ..protocol.quorum import Quorum, QuorumView
-from ..protocol.reachability import bookies_to_probe, reachable_first
 from ..protocol.recovery import Evidence
 from ..runtime.histogram import Histogram
 from ..runtime.primitives.backoff import Backoff
@@ -20,6 +19,7 @@ from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
 from .connection.path_probes import probe_paths
+from .connection.reachability import bookies_to_probe, reachable_first
 from .measured_load import shares_percent
 from .missing_range import MissingRange
 from .read_policy import ReadPolicy

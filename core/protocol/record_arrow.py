@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .errors import CorruptionError
-from .extras import needs_extra
+from .installation import needs_extra
 from .record_set import RecordSet
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from ...protocol.bookie_id import BookieId, Region, has_incarnation
 from ...protocol.errors import ClosedError
 from ...protocol.placement import BookieInfo
-from ...protocol.reachability import KnownPaths
 from ...runtime.primitives.rate_limiter import RateLimiter
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ..config import LedgerConfig
 from ..measured_load import MeasuredLoad
 from .bookie_link import Addresses, BookieLink
+from .reachability import KnownPaths
 from .region_round_trips import RegionRoundTrips
 
 _DEPARTURES_PER_SECOND = 20

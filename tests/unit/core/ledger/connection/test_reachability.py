@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from rhumbline.core.protocol.bookie_id import BookieId, check_region
-from rhumbline.core.protocol.placement import BookieInfo
-from rhumbline.core.protocol.reachability import (
+from rhumbline.core.ledger.connection.reachability import (
     PROBES_PER_REGION,
     KnownPaths,
     bookies_to_probe,
     reachable_first,
     suspect_regions,
 )
+from rhumbline.core.protocol.bookie_id import BookieId, check_region
+from rhumbline.core.protocol.placement import BookieInfo
 
 NAMES = ("a1", "a2", "b1", "b2", "c1", "c2")
 CANDIDATES = [BookieInfo(BookieId(name), check_region(name[0])) for name in NAMES]

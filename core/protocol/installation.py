@@ -1,7 +1,8 @@
-"""Optional dependencies: the error for a missing one names the extra to install."""
+"""What is installed: the version of the package, and its optional dependencies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 
 from .errors import ConfigurationError
 
@@ -25,3 +26,11 @@ def needs_extra(feature: str, extra: str) -> Iterator[None]:
         raise ConfigurationError(
             f"{feature} needs {missing}: pip install '{_PACKAGE}[{extra}]'"
         ) from error
+
+
+def installed_version() -> str:
+    """Return the version of the package; "0+unknown" for a checkout that is not installed."""
+    try:
+        return version(_PACKAGE)
+    except PackageNotFoundError:
+        return "0+unknown"

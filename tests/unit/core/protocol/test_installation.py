@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rhumbline.core.protocol.errors import ConfigurationError
-from rhumbline.core.protocol.extras import needs_extra
+from rhumbline.core.protocol.installation import needs_extra
 
 
 def open_metadata_store(uri: str) -> Callable[[], object]:

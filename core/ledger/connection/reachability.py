@@ -8,8 +8,8 @@ failure makes the whole region suspect, until a bookie of that region has respon
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .bookie_id import BookieId
-from .placement import BookieInfo
+from ...protocol.bookie_id import BookieId
+from ...protocol.placement import BookieInfo
 
 PROBES_PER_REGION = 4
 """Maximum number of bookies of one region that are probed for one choice."""
