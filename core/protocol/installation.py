@@ -1,4 +1,4 @@
-"""What is installed: the version of the package, and its optional dependencies."""
+"""Tells what is installed: the version of the package, and its optional dependencies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
