@@ -55,6 +55,7 @@ class LedgerIndex:
         self._ledgers: dict[int, _Counted] = {}
         self._scanned: dict[int, _Counted] = {}
         self._streams: dict[str, str] = {}  # one object for each name
+        self._bookies: dict[BookieId, int] = {}  # number of the groups that name each of them
 
     def __len__(self) -> int:
         return len(self._ledgers.keys() | self._scanned.keys())
@@ -65,11 +66,7 @@ class LedgerIndex:
 
     def bookies(self) -> Iterable[BookieId]:
         """Return every bookie that a ledger names, each once."""
-        found: dict[BookieId, None] = {}
-        for layout in self._groups:
-            for part in layout.parts:
-                found.update(dict.fromkeys(part.bookies))
-        return found
+        return list(self._bookies)
 
     def begin_scan(self) -> None:
         """Begin to read all ledgers; the ones that are not noted before ``end_scan`` are gone."""
@@ -103,6 +100,8 @@ class LedgerIndex:
         group = self._groups.get(layout)
         if group is None:
             group = self._groups[layout] = LayoutGroup(layout, len(entries))
+            for bookie in layout.bookies():
+                self._bookies[bookie] = self._bookies.get(bookie, 0) + 1
         name = stream_of(metadata)
         stream = None if name is None else self._streams.setdefault(name, name)
         counted = _Counted(version, group, stream, entries, metadata.length)
@@ -112,7 +111,12 @@ class LedgerIndex:
     def _remove(self, counted: _Counted) -> None:
         self._change(counted, -1)
         if counted.group.ledgers == 0:
-            del self._groups[counted.group.layout]
+            layout = counted.group.layout
+            del self._groups[layout]
+            for bookie in layout.bookies():
+                self._bookies[bookie] -= 1
+                if not self._bookies[bookie]:
+                    del self._bookies[bookie]
 
     def _change(self, counted: _Counted, sign: int) -> None:
         group = counted.group

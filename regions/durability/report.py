@@ -1,6 +1,6 @@
 """Sums the judgements of all ledgers up: the durability report (rule PLC-23). Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...core.protocol.bookie_id import BookieId
@@ -10,6 +10,9 @@ from .ledger_index import LayoutGroup, LedgerIndex
 
 OPEN = "open"
 CLOSED = "closed"
+
+_MORE_THAN_NEEDED = 2
+"""Factor by which the remembered judgements may exceed the groups."""
 
 
 @dataclass(slots=True)
@@ -114,26 +117,29 @@ class Judge:
             known = self._known[group] = judge(group.layout, self.cluster)
         return known
 
-    def update(self, cluster: ClusterCopies, groups: Iterable[LayoutGroup]) -> bool:
+    def update(self, cluster: ClusterCopies, groups: Collection[LayoutGroup]) -> None:
         """Replace the state of the cluster, and forget what may differ in it.
 
-        ``groups`` are all that there are; others are forgotten too. Return whether a bookie is
-        not what it was.
+        ``groups`` are all that there are; others are forgotten too, at the latest when there are
+        many of them.
         """
         changed = cluster.changed_since(self.cluster)
         self.cluster = cluster
+        if not changed and len(self._known) <= _MORE_THAN_NEEDED * len(groups):
+            return
         kept: dict[LayoutGroup, Judgement] = {}
         for group in groups:
             judgement = self._known.get(group)
-            if judgement is not None and not (changed and _depends(group, changed)):
+            if judgement is not None and not _depends(group, changed):
                 kept[group] = judgement
         self._known = kept
-        return bool(changed)
 
 
 def _depends(group: LayoutGroup, changed: frozenset[BookieId]) -> bool:
     """Return whether a judgement may change; any bookie may replace a member of an open ledger."""
     layout = group.layout
+    if not changed:
+        return False
     return layout.is_open or any(not changed.isdisjoint(part.bookies) for part in layout.parts)
 
 

@@ -67,7 +67,8 @@ class RepairConfig:
     durability_stale_after_ms: int = setting(
         300_000,
         "Age of the last complete audit, or of the last reading of the bookies' states, at which "
-        "the durability metrics become unknown. Raise it if an audit takes minutes.",
+        "the durability metrics become unknown, and at least two ``audit_interval_ms``. Raise it "
+        "if an audit takes minutes.",
         low=1,
     )
     retention_interval_ms: int = setting(

@@ -88,7 +88,9 @@ class RepairService:
         self._durability = DurabilityMonitor(
             directory,
             interval_ms=self.config.durability_interval_ms,
-            stale_after_ms=self.config.durability_stale_after_ms,
+            stale_after_ms=max(
+                self.config.durability_stale_after_ms, 2 * self.config.audit_interval_ms
+            ),
         )
         self._auditor = Auditor(
             runtime,

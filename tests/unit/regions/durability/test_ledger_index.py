@@ -66,6 +66,9 @@ def test_an_index_that_follows_changes_equals_one_that_is_read_anew() -> None:
         assert contents(index) == contents(scanned(ledgers))
         assert len(index) == len(ledgers)
         named = {b for metadata, _ in ledgers.values() for b in metadata.bookies()}
+        assert set(index.bookies()) == {
+            bookie for group in index.groups() for bookie in group.layout.bookies()
+        }
         assert set(index.bookies()) <= named
     assert index.is_complete
     assert index.unreadable == 1
