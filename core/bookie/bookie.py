@@ -33,6 +33,7 @@ from ..wire.registration import (
     FREE_BYTES,
     HOLDER,
     HOST,
+    LIMBO,
     RACK,
     REGION,
     ZONE,
@@ -281,6 +282,10 @@ class Bookie:
         for keeper in self._registration_keepers:
             keeper.set_free_bytes(free_bytes)
 
+    def _publish_limbo(self) -> None:
+        for keeper in self._registration_keepers:
+            keeper.set_limbo(self.storage.states.limbo.is_active)
+
     async def _record_end(self) -> None:
         """Records how far the log is durable, periodically and after each new log file."""
         while True:
@@ -291,6 +296,7 @@ class Bookie:
             except TimeoutError:
                 pass  # the regular record is due
             self._log_began.clear()
+            self._publish_limbo()
             try:
                 await self._guard.record(self.storage.log.durable_end, self.limbo_reason)
             except WrongClusterError as error:
@@ -335,6 +341,8 @@ class Bookie:
             RACK: self._config.rack or self._identity.rack,
             FREE_BYTES: str(self._space.free_bytes),
         }
+        if self.storage.states.limbo.is_active:
+            properties[LIMBO] = "yes"
         if self._config.zone:
             properties[ZONE] = self._config.zone
         if self._config.host:

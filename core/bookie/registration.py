@@ -5,6 +5,7 @@ task runs for the lifetime of the bookie. It sleeps until the session is lost or
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
@@ -15,7 +16,7 @@ from ..runtime.metadata_store import Session
 from ..runtime.primitives.backoff import Backoff
 from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import Tasks
-from ..wire.registration import FREE_BYTES, Registration
+from ..wire.registration import FREE_BYTES, LIMBO, Registration
 from .config import BookieConfig
 
 _LOG = EventLog(__name__)
@@ -63,7 +64,18 @@ class RegistrationKeeper:
 
     def set_free_bytes(self, free_bytes: int) -> None:
         """Publishes the free space by which placement chooses bookies (rule PLC-15)."""
-        properties = {**self._registration.properties, FREE_BYTES: str(free_bytes)}
+        self._publish({**self._registration.properties, FREE_BYTES: str(free_bytes)})
+
+    def set_limbo(self, is_in_limbo: bool) -> None:
+        """Publishes whether the bookie is in limbo, so that its copies count or not (PLC-23)."""
+        if is_in_limbo == self._registration.is_in_limbo:
+            return
+        properties = {**self._registration.properties, LIMBO: "yes"}
+        if not is_in_limbo:
+            del properties[LIMBO]
+        self._publish(properties)
+
+    def _publish(self, properties: Mapping[str, str]) -> None:
         self._registration = replace(self._registration, properties=properties)
         self._is_outdated = True
         self._wakeup.wake()

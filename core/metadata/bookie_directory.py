@@ -468,15 +468,6 @@ class BookieDirectory:
         """Return the record of the bookie's starts; None before the first one."""
         return await idempotent_writes.read_if_exists(self._store, self._paths.start(bookie))
 
-    async def read_starts(self, bookies: Sequence[BookieId]) -> dict[BookieId, Value]:
-        """Return the records of the starts of these bookies, without those that have none."""
-        found: dict[BookieId, Value] = {}
-        for start in range(0, len(bookies), _READS_AT_ONCE):
-            some = bookies[start : start + _READS_AT_ONCE]
-            values = await self._store.get_all([self._paths.start(bookie) for bookie in some])
-            found |= {b: value for b, value in zip(some, values, strict=True) if value is not None}
-        return found
-
     async def write_start(self, bookie: BookieId, data: bytes, expect: Version | None) -> Version:
         """Replace the record of the bookie's starts, or create it if ``expect`` is None.
 

@@ -6,8 +6,8 @@ that does not parse makes a Java client hang at start, so no other format is eve
 
 Rhumbline adds these properties, which Java clients ignore: ``zone``, ``rack`` and ``host``, the
 location in its region; ``region`` (for display only: quorums use the persistent region node, rule
-PLC-10); ``free_bytes``; ``holder`` (the lock that the
-process holds); ``address.<region>``, the ``host:port`` for clients in that region.
+PLC-10); ``free_bytes``; ``limbo`` (present while the bookie is in limbo, rule BKE-16); ``holder``
+(the lock that the process holds); ``address.<region>``, the ``host:port`` for clients in a region.
 """
 
 from collections.abc import Mapping
@@ -31,6 +31,7 @@ RACK = "rack"
 HOST = "host"
 REGION = "region"
 FREE_BYTES = "free_bytes"
+LIMBO = "limbo"
 HOLDER = "holder"
 ADDRESS_PREFIX = "address."
 
@@ -69,6 +70,11 @@ class Registration:
         """
         properties = self.properties
         return properties.get(ZONE), properties.get(RACK), properties.get(HOST, self.host)
+
+    @property
+    def is_in_limbo(self) -> bool:
+        """True if the bookie says that it may have lost something that it acknowledged."""
+        return LIMBO in self.properties
 
     @property
     def free_bytes(self) -> int:

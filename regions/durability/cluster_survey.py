@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Iterable
 
-from ...core.bookie.start_record import decode
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.errors import CorruptionError, ForeignDataError
+from ...core.protocol.errors import BookieUnavailableError, CorruptionError
 from ...core.protocol.placement import BookieInfo
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
@@ -29,7 +28,7 @@ async def read_cluster(
     read_only = dict.fromkeys(await directory.read_only())
     registered = {**writable, **read_only}
     located = {info.bookie: info for info in await directory.locations(list(registered))}
-    limbo = await _in_limbo(directory, list(registered))
+    proved = await _proved(directory, located)
     states = await directory.states.read()
     members: dict[BookieId, Member] = {}
     for bookie in dict.fromkeys([*cookies, *registered, *named]):
@@ -38,27 +37,27 @@ async def read_cluster(
         state = copy_state(
             is_registered=bookie in registered,
             has_cookie=bookie in cookies,
-            is_in_limbo=bookie in limbo,
+            is_in_limbo=bookie not in proved,
             is_given_up=bookie in given_up,
             order=states.of(bookie, region),
         )
-        accepts_adds = bookie in writable and bookie not in limbo
+        accepts_adds = bookie in writable and bookie in proved
         accepts_ledgers = accepts_adds and states.of(bookie, region) is None
         members[bookie] = Member(state, info.path, accepts_adds, accepts_ledgers)
     return ClusterCopies(members)
 
 
-async def _in_limbo(
-    directory: SteeredDirectory, bookies: Collection[BookieId]
+async def _proved(
+    directory: SteeredDirectory, registered: Iterable[BookieId]
 ) -> dict[BookieId, None]:
-    """Return the bookies whose record of starts says limbo, or cannot be understood."""
+    """Return the bookies whose registrations can be read, and do not say limbo."""
     found: dict[BookieId, None] = {}
-    for bookie, value in (await directory.read_starts(list(bookies))).items():
+    for bookie in registered:
         try:
-            if decode(value.data).limbo:
+            if not (await directory.registration(bookie)).is_in_limbo:
                 found[bookie] = None
-        except (CorruptionError, ForeignDataError):
-            found[bookie] = None  # nothing is proved
+        except (BookieUnavailableError, CorruptionError):
+            continue  # it left meanwhile
     return found
 
 

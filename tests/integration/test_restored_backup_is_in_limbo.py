@@ -77,6 +77,9 @@ def test_files_that_are_restored_after_a_kill_are_in_limbo(tmp_path: Path) -> No
         bookie.start()
         (detail,) = limbo_findings(cluster)
         assert "the directory is a copy" in detail
+        now = json.loads(cluster.run("durability", "-o", "json"))["now"]
+        assert (now["bookies"]["up"], now["bookies"]["limbo"]) == (2, 1)
+        assert now["ledgers"]["closed"]["reduced"] >= 1, "its copies do not count"
         append(cluster, 200, 300)
         assert cluster.run("stream", "read", "s").splitlines() == LINES[:300]
 

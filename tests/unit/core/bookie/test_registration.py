@@ -281,4 +281,8 @@ async def test_changed_free_space_is_published_again_and_kept_over_registrations
     keeper.set_free_bytes(5_000)
     assert await published() == (5_000, "r1")
     assert await directory.read_only() == [ME]
+    for is_in_limbo in (True, True, False):
+        keeper.set_limbo(is_in_limbo)
+        assert await published() == (5_000, "r1")
+        assert (await BookieDirectory(store).registration(ME)).is_in_limbo == is_in_limbo
     await tasks.aclose()

@@ -5,13 +5,12 @@ from random import Random
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
-from rhumbline.core.bookie.start_record import StartRecord, encode
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.protocol.bookie_id import BookieId, Region, check_bookie_id
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.core.wire.cookie import Cookie
-from rhumbline.core.wire.registration import RACK, Registration
+from rhumbline.core.wire.registration import LIMBO, RACK, Registration
 from rhumbline.regions.durability.cluster_survey import read_cluster
 from rhumbline.regions.durability.copy_states import CopyState
 from rhumbline.regions.states import PlacementState
@@ -41,31 +40,27 @@ class World:
         *,
         has_cookie: bool = True,
         read_only: bool = False,
-        start: bytes | None = None,
+        properties: dict[str, str] | None = None,
     ) -> BookieId:
         bookie = bookie_id(name)
         await self.directory.record_region(bookie, Region("rome"))
         if has_cookie:
             await self.directory.write_cookie(Cookie(bookie, "journal", ("ledgers",), "cluster"))
         if session is not None:
-            registration = Registration(bookie, name, 1, {RACK: f"rack-{name}"})
+            labels = {RACK: f"rack-{name}", **(properties or {})}
+            registration = Registration(bookie, name, 1, labels)
             await self.directory.register(session, registration, read_only=read_only)
-        if start is not None:
-            await self.store.create(Paths().start(bookie), start)
         return bookie
-
-
-def started(limbo: str) -> bytes:
-    return encode(StartRecord(1, "0123456789abcdef", 0, limbo))
 
 
 async def test_each_bookie_has_the_state_that_the_store_shows() -> None:
     world = World()
     session = await world.start()
-    await world.add("up", session, start=started(""))
-    await world.add("full", session, read_only=True, start=started(""))
-    await world.add("limbo", session, start=started("bonn-2: the log is damaged"))
-    await world.add("odd", session, start=b"of a later program")
+    await world.add("up", session)
+    await world.add("full", session, read_only=True)
+    await world.add("limbo", session, properties={LIMBO: "yes"})
+    odd = await world.add("odd", session)
+    await world.store.put(Paths().registration(odd, read_only=False), b"does not parse")
     await world.add("apache", session)
     await world.add("down", None)
     await world.add("gone", None, has_cookie=False)
