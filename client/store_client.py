@@ -26,6 +26,7 @@ from ..regions.follow_policies import PolicyFollower
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.repair.task_store import TaskStore
 from ..regions.repair.under_replication_reports import UnderReplicationReports
+from ..regions.roll_requests import RollRequests
 from ..regions.steered_directory import SteeredDirectory
 
 
@@ -94,7 +95,7 @@ class StoreClient:
         )
         self._closing.push_async_callback(self.ledgers.aclose)
         self._closing.push_async_callback(reports.aclose)
-        drainer = WriterDrainer(self.directory.states, self.ledgers)
+        drainer = WriterDrainer(self.directory.states, RollRequests(store), self.ledgers)
         self._closing.push_async_callback(drainer.aclose)
         follower = PolicyFollower(store, self.ledgers)
         self._closing.push_async_callback(follower.aclose)

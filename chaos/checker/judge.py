@@ -3,6 +3,7 @@
 from . import (
     ledger_invariants,
     log_invariants,
+    ownership_invariants,
     placement_invariants,
     recreation_invariants,
     slow_bookie_invariants,
@@ -16,6 +17,7 @@ from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
 CHECKS = (
     ledger_invariants,
     log_invariants,
+    ownership_invariants,
     placement_invariants,
     recreation_invariants,
     stale_metadata_invariants,

@@ -14,6 +14,7 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
+from ...regions.repair.ownerless_ledgers import Takeover
 from .history import History, LateAdd
 
 EXAMPLES_MAX = 3
@@ -57,6 +58,15 @@ class CompareAndSet(NamedTuple):
     sent_ms: float
     ended_ms: float
     """When it was answered or timed out."""
+
+
+@dataclass(slots=True)
+class SealPeriod:
+    """A period in which the main stream was sealed, in virtual milliseconds."""
+
+    confirmed_ms: float
+    unsealing_ms: float = float("inf")
+    """When the unsealing was ordered."""
 
 
 @dataclass(slots=True)
@@ -190,6 +200,9 @@ class RunRecord:
     """When readers used old metadata, in order (rule STR-28)."""
     compare_and_sets: Sequence[CompareAndSet] = ()
     late_adds: Sequence[LateAdd] = ()
+    takeovers: Sequence[Takeover] = ()
+    """The decisions of repair to take the main stream over from a writer that is gone."""
+    seals: Sequence[SealPeriod] = ()
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""

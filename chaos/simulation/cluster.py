@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ...core.bookie.bookie import Bookie
 from ...core.bookie.config import MIB, BookieConfig
@@ -42,14 +43,21 @@ from ...regions.drain_writers import WriterDrainer
 from ...regions.follow_policies import PolicyFollower
 from ...regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
 from ...regions.region_reads import RegionReads
+from ...regions.repair.ownerless_ledgers import Takeover
 from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
+from ...regions.roll_requests import RollRequests
 from ...regions.steered_directory import SteeredDirectory
 from ...server.replica_reads import ReplicaReads
 from ..checker.history import TOKEN
+from ..checker.run_record import SealPeriod
 from .world.disk import DiskBackup
 from .world.metadata import ledger_id_of
+from .world.process import ProcessState
 from .world.sim_world import SimHost, SimWorld
+
+if TYPE_CHECKING:
+    from .operator import Operator
 
 NAMESPACE, STREAM = "sim", "stream"
 PORT = 3181
@@ -76,6 +84,8 @@ class SimClusterSettings:
     regional_store: str = ""
     """The region whose metadata store holds the stream, beside a global store that holds no stream;
     "" if there is one store only."""
+    follows_rolls: bool = True
+    """False if writers follow no roll requests, like programs of an older version."""
     bookies_fetch: bool = True
     """True if bookies fetch lost entries from replicas; otherwise only repair restores them."""
 
@@ -145,6 +155,16 @@ class SimCluster:
         """Functions that set the R of a ledger which is being written."""
         if settings.regional_store:
             world.add_global_metadata(world.topology.regions)
+        self.takeovers: list[Takeover] = []
+        """The decisions of repair to take a stream over from a writer that is gone."""
+        self.sleepers_met = 0
+        """Number of these decisions at which an application was paused."""
+        self.seals: list[SealPeriod] = []
+        """The periods in which the stream was sealed."""
+        self.operator: Operator | None = None
+        """Gives commands, in plans that have an operator."""
+        self.writers_are_idle = False
+        """True if writers keep their sessions and append nothing."""
         self.bookie_hosts: list[SimHost] = []
         for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
             for number in range(count):
@@ -282,6 +302,16 @@ class SimCluster:
             else:
                 self.world.trace.note(host.name, f"R of the {target} is {min_regions}")
 
+    # --- ends of segments -----------------------------------------------------------------------
+
+    def add_takeover(self, takeover: Takeover) -> None:
+        """Record a decision of repair to take a stream over."""
+        self.takeovers.append(takeover)
+        processes = [host.process for host in self.app_hosts]
+        self.sleepers_met += any(
+            process is not None and process.state is ProcessState.PAUSED for process in processes
+        )
+
     # --- rebalancing ----------------------------------------------------------------------------
 
     async def rebalance(self, host: SimHost, bytes_per_second: int, *, is_paused: bool) -> None:
@@ -359,7 +389,11 @@ class SimClient:
             on_missing_range=self.under_replication,
             on_slow_departure=cluster.slow_departures.append,
         )
-        self.drain_writers = WriterDrainer(self.directory.states, self.ledgers)
+        self.drain_writers = None
+        if settings.follows_rolls:
+            self.drain_writers = WriterDrainer(
+                self.directory.states, RollRequests(self.store), self.ledgers
+            )
         self.follow_policies = PolicyFollower(self.store, self.ledgers)
         self.namespace = Namespace(
             runtime,
@@ -376,7 +410,8 @@ class SimClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.follow_policies.aclose()
-        await self.drain_writers.aclose()
+        if self.drain_writers is not None:
+            await self.drain_writers.aclose()
         await self.under_replication.aclose()
         await self.ledgers.aclose()
         await self.cached_states.aclose()

@@ -13,6 +13,7 @@ REPAIR = RepairConfig(
     audit_interval_ms=1_500,
     full_audit_interval_ms=6_000,
     recovery_grace_ms=3_000,
+    ownerless_grace_ms=3_000,
     retry_ms_min=300,
     retry_ms_max=3_000,
     retention_interval_ms=700,
@@ -35,6 +36,7 @@ async def run_repair(cluster: SimCluster, host: SimHost, config: RepairConfig = 
             client.directory,
             RegionAwarePlacement(),
             config,
+            on_takeover=cluster.add_takeover,
         )
         service.start()
         await asyncio.Event().wait()

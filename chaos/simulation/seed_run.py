@@ -356,6 +356,8 @@ class SeedRun:
             copies=self.copies,
             unreachable=frozenset(self.unreachable),
             evidence=self.cluster.evidence,
+            takeovers=self.cluster.takeovers,
+            seals=self.cluster.seals,
             slow_departures=self.cluster.slow_departures,
             stale_reads_ms=self.cluster.stale_reads_ms,
             slow_hold_ms=self.plan.settings.ledger.slow_hold_ms,
@@ -424,6 +426,9 @@ class SeedRun:
         seen["copies rebalanced"] = self._rebalanced_copies()
         seen["stale reads"] = len(self.cluster.stale_reads_ms)
         seen["slow departures"] = len(self.cluster.slow_departures)
+        seen["takeovers by repair"] = len(self.cluster.takeovers)
+        seen["takeovers beside a sleeper"] = self.cluster.sleepers_met
+        seen["seals"] = len(self.cluster.seals)
         seen["sessions"] = self.history.session_count
         seen["segments"] = len(self._segment_versions())
         return seen

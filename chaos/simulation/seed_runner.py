@@ -15,6 +15,7 @@ from .plans.basic import basic, steady
 from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.lying_disk import lying_disk
+from .plans.ownerless import ownerless
 from .plans.policies import policies
 from .plans.races import changes, races
 from .plans.recoveries import recoveries
@@ -47,6 +48,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "end-queries": end_queries,
     "lying-disk": lying_disk,
     "mixed": mixed,
+    "ownerless": ownerless,
     "policies": policies,
     "r-changes": r_changes,
     "races": races,
@@ -70,6 +72,7 @@ SHARES: dict[str, float] = {
     "cut-off-readers": 1,
     "damage": 1,
     "end-queries": 1,
+    "ownerless": 0.5,
     "policies": 1,
     "r-changes": 1,
     "races": 1,

@@ -1,5 +1,5 @@
 """``rhumbline stream``: create, ls, describe, append, read, tail, truncate, untruncate,
-set-policy, recover, delete."""
+set-policy, roll, seal, unseal, recover, delete."""
 
 import asyncio
 import sys
@@ -21,11 +21,16 @@ from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import parse_start, read_stream
 from .record_files import FORMATS
 from .recovering import recover_stream
+from .rolling import roll, seal, unseal
 
 
 @click.group()
 def stream() -> None:
     """Create, write and read streams: named, strictly ordered sequences of records."""
+
+
+for _command in (roll, seal, unseal):
+    stream.add_command(_command)
 
 
 @stream.command()
@@ -90,6 +95,7 @@ async def describe(session: CommandSession, name: str) -> None:
             "records": sum(segment.record_count for segment in done),
             "size": show_bytes(size),
             "writer sessions": known.epoch,
+            "sealed": known.is_sealed,
             "metadata": _describe_age(known.metadata_age_ms),
             "ends decided by an operator": {
                 f"segment {segment.lssn}": segment.doubt for segment in done if segment.doubt

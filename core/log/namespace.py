@@ -18,6 +18,7 @@ from ..protocol.errors import (
     TruncatedError,
 )
 from ..protocol.start import Start, check_start
+from ..runtime.event_log import EventLog
 from ..runtime.metadata_store import (
     Check,
     Delete,
@@ -35,9 +36,14 @@ from .metadata.paths import ROOT, check_name, namespace_path
 from .metadata.retention import MaintenanceResult, Retention
 from .metadata.stream_deletion import StreamDeletion
 from .metadata.stream_description import StreamDescription
-from .metadata.stream_metadata import NamespaceRecord, StreamRecord
+from .metadata.stream_metadata import NamespaceRecord, StreamHead, StreamRecord
 from .metadata.stream_reads import StreamReads
-from .metadata.stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
+from .metadata.stream_store import (
+    CONTENTION_MAX,
+    ClaimPurpose,
+    StreamStore,
+    being_deleted_error,
+)
 from .metadata.subscriptions import SubscriptionStore
 from .policy import StreamPolicy, check_policy
 from .read.positioning import find_end, find_start
@@ -45,6 +51,8 @@ from .read.segment_opener import Archives, SegmentOpener
 from .read.stream_reader import StreamReader
 from .write.segment_chain import SegmentChain
 from .write.stream_writer import StreamWriter
+
+_LOG = EventLog(__name__)
 
 _TOKEN_BYTES = 16
 LIST_LIMIT = 1000
@@ -312,6 +320,7 @@ class Namespace:
             segments=nodes.segments,
             identity=record.identity,
             stream_id=record.stream_id,
+            is_sealed=nodes.head.is_sealed,
             grace_ends_ms=record.marked_ms + policy.purge_grace_ms if is_marked else None,
             metadata_age_ms=nodes.age_ms,
         )
@@ -319,8 +328,8 @@ class Namespace:
     async def open_writer(self, name: str) -> StreamWriter:
         """Take over the stream from its current writer and begin a new segment (rule STR-3).
 
-        Raises NoSuchStreamError, EndOfStreamError, StreamLostError (another writer took over
-        meanwhile), and transient errors, after which the call may be repeated.
+        Raises NoSuchStreamError, EndOfStreamError, StreamSealedError, StreamLostError (another
+        writer took over meanwhile), and transient errors, after which the call may be repeated.
         """
         policy = await self._policy_of(name)
         chain = self._chain(name)
@@ -338,15 +347,42 @@ class Namespace:
             context=self._context,
         )
 
-    async def take_over(self, name: str, confirm: ConfirmEnd | None = None) -> None:
+    async def take_over(
+        self, name: str, confirm: ConfirmEnd | None = None, *, expect: StreamHead | None = None
+    ) -> None:
         """Take the stream from its writer and complete its segments, without writing a record.
+
+        With ``expect`` the call raises StreamLostError and changes nothing unless that is the head
+        of the stream, which says that no writer has claimed or extended the stream since.
 
         If the end of a ledger cannot be proven, ``confirm`` is awaited with the findings, and the
         ledger is closed at its provable end with the record that it returns (rule REC-19). Without
         ``confirm`` the call then raises RecoveryIncompleteError, as ``open_writer`` does.
         """
         await self._policy_of(name)
-        await self._chain(name).take_over(confirm)
+        await self._chain(name).take_over(confirm, expect=expect)
+
+    async def seal(self, name: str) -> None:
+        """Take the stream from its writer, complete its segments, and refuse writers from now on.
+
+        When the call returns, no record is acknowledged until ``unseal`` (rule STR-33). After an
+        error the stream may be sealed with a segment that is still in progress; a repeat completes
+        it. Raises like ``take_over`` without ``confirm``.
+        """
+        await self._policy_of(name)
+        await self._chain(name).take_over(purpose=ClaimPurpose.SEAL)
+        _LOG.info("stream sealed", namespace=self.name, stream=name)
+
+    async def unseal(self, name: str) -> bool:
+        """Let writers open a sealed stream again. Returns whether it was sealed. Safe to repeat.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
+        token = self._runtime.random_bytes(_TOKEN_BYTES).hex()
+        was_sealed = await self._streams.unseal(name, token)
+        if was_sealed:
+            _LOG.info("stream unsealed", namespace=self.name, stream=name)
+        return was_sealed
 
     def _chain(self, name: str) -> SegmentChain:
         return SegmentChain(

@@ -190,6 +190,15 @@ class EndOfStreamError(RefusedError):
     code = "end-of-stream"
 
 
+class StreamSealedError(RefusedError):
+    """An operator sealed the stream: it accepts no more records until it is unsealed.
+
+    Stop appending, or unseal the stream with ``rhumbline stream unseal`` and open a writer again.
+    """
+
+    code = "stream-sealed"
+
+
 class ClosedError(RefusedError):
     """The caller has already closed this writer, reader, ledger or connection.
 

@@ -366,6 +366,12 @@ CATALOGUE = (
         "Ledgers deleted because no segment refers to them.",
     ),
     Metric(
+        "repair.ownerless_ended",
+        MetricType.COUNTER,
+        "{ledger}",
+        "Open ledgers that were ended because their writer was gone.",
+    ),
+    Metric(
         "repair.fragile_fragments",
         MetricType.GAUGE,
         "{fragment}",

@@ -54,6 +54,11 @@ class Availability:
             for group in self._groups
         )
 
+    @property
+    def last(self) -> int:
+        """The highest id; -1 if there is none."""
+        return max((group.last_start + group.size - 1 for group in self._groups), default=-1)
+
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (first id, count) of each run, ascending; neighbours may be adjacent."""
         for group in self._groups:

@@ -25,6 +25,7 @@ from ...core.protocol.errors import (
     RhumblineError,
     SessionLostError,
     StreamLostError,
+    StreamSealedError,
     TooManyRequestsError,
     UnavailableError,
 )
@@ -247,8 +248,8 @@ class WriteProxy:
         return {"namespace": stream.namespace, "stream": stream.name, "proxy": self._address}
 
     def _log_failed_takeover(self, stream: _Stream, failure: RhumblineError) -> None:
-        if isinstance(failure, NotOwnerError | EndOfStreamError):
-            return  # the client is redirected, or told the end
+        if isinstance(failure, NotOwnerError | EndOfStreamError | StreamSealedError):
+            return  # the client is redirected, or told that the stream ended or is sealed
         dropped = self._log_limit.admit(self._loop.time(), stream.name)
         if dropped is not None:
             _LOG.warning(

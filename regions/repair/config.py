@@ -39,6 +39,13 @@ class RepairConfig:
         "fenced.",
         low=1,
     )
+    ownerless_grace_ms: int = setting(
+        30_000,
+        "Time for which the writer of an open ledger that needs repair must show no sign of life "
+        "until its stream is taken over, and the ledger closed and repaired. The writer was asked "
+        "to roll before. A live writer answers within 5 s and two reads of the metadata store.",
+        low=1,
+    )
     worker_count: int = setting(
         2, "Number of ledgers that this process repairs concurrently.", low=1
     )

@@ -14,3 +14,17 @@ class NoCopyError(RepairStuckError):
     lost."""
 
     code = "repair-no-copy"
+
+
+class WaitingForWriterError(RepairStuckError):
+    """The ledger is open and its writer may be alive. After ``left_ms`` of silence it counts as
+    gone.
+
+    Retry later: the writer rolls, or is taken over.
+    """
+
+    code = "repair-waits-for-writer"
+
+    def __init__(self, message: str, left_ms: int = 0) -> None:
+        super().__init__(message)
+        self.left_ms = left_ms

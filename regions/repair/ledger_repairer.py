@@ -11,8 +11,9 @@ For each settled fragment, one after the other:
 3. The members list their entries again, and only a complete fragment is recorded, by a
    compare-and-set (RPR-11, RPR-12).
 
-Nothing here fences an open ledger, and its open last fragment is not touched (RPR-2, RPR-15). An
-unreadable entry stops its own fragment only, and no ledger is shortened (RPR-13).
+Nothing here fences an open ledger, and its open last fragment is not touched (RPR-2, RPR-15);
+``ownerless_ledgers`` ends it before. An unreadable entry stops its own fragment only, and no ledger
+is shortened (RPR-13).
 """
 
 from collections.abc import Callable, Sequence
@@ -110,8 +111,6 @@ class LedgerRepairer:
             await reader.aclose()
         if stuck is not None:
             raise stuck
-        await self._check_tail(metadata, liveness)
-        self.counts.ledgers += 1
 
     async def move(
         self,
@@ -148,18 +147,6 @@ class LedgerRepairer:
         finally:
             await reader.aclose()
         self.counts.fragments_moved += 1
-
-    async def _check_tail(self, metadata: LedgerMetadata, liveness: Liveness) -> None:
-        """Raise RepairStuckError if an open last fragment has lost or leaving members (RPR-15)."""
-        if metadata.state is LedgerState.CLOSED:
-            return
-        for bookie in metadata.last_fragment.bookies:
-            standing = liveness.standing(bookie, await self._directory.region_of(bookie))
-            if standing in (Standing.LEAVING, Standing.LOST):
-                raise RepairStuckError(
-                    f"ledger {metadata.ledger_id} is still being written, and {bookie} is "
-                    f"{standing.value}: waiting until its stream rolls"
-                )
 
     # --- one fragment ---------------------------------------------------------------------------
 

@@ -30,10 +30,11 @@ from ..rebalance.runner import RebalanceRunner
 from ..steered_directory import SteeredDirectory
 from .auditor import Auditor
 from .config import RepairConfig
-from .errors import NoCopyError
+from .errors import NoCopyError, RepairStuckError, WaitingForWriterError
 from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
+from .ownerless_ledgers import OwnerlessLedgers, Takeover
 from .retention_runner import RetentionRunner
 from .task_store import TaskStore
 
@@ -64,10 +65,12 @@ class RepairService:
         config: RepairConfig | None = None,
         *,
         open_namespace: Callable[[str], Namespace] | None = None,
+        on_takeover: Callable[[Takeover], None] = lambda _: None,
     ) -> None:
-        """``open_namespace`` opens the namespaces whose retention the elected process runs.
+        """``open_namespace`` opens namespaces for retention and for takeovers of streams.
 
-        By default they have no archives.
+        By default they have no archives. ``on_takeover`` receives each decision to take a stream
+        over from a writer that is gone.
         """
         self.config = config or RepairConfig()
         self.tasks = TaskStore(store)
@@ -103,6 +106,16 @@ class RepairService:
             self._durability,
             config=self.config,
         )
+        open_namespace = open_namespace or (lambda name: Namespace(runtime, store, client, name))
+        self._ownerless = OwnerlessLedgers(
+            runtime,
+            store,
+            client,
+            directory,
+            open_namespace,
+            self.config.ownerless_grace_ms,
+            on_takeover,
+        )
         self._repairer = LedgerRepairer(
             runtime, client, store, directory, placement, config=self.config
         )
@@ -119,11 +132,7 @@ class RepairService:
                 self.config,
             )
         )
-        self._retention = RetentionRunner(
-            store,
-            open_namespace or (lambda name: Namespace(runtime, store, client, name)),
-            self.config,
-        )
+        self._retention = RetentionRunner(store, open_namespace, self.config)
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
         self._work_wakeups = [Wakeup() for _ in range(self.config.worker_count)]
@@ -152,6 +161,7 @@ class RepairService:
             "region_violations": counts.region_violations,
             "unreadable_ledgers": counts.unreadable,
             "unreferenced_removed": self._orphans.removed_count,
+            "ownerless_ended": self._ownerless.ended_count,
             "fragile_fragments": counts.fragile,
             "entries_at_risk": entries_at_risk,
             "streams_at_risk": streams_at_risk,
@@ -239,6 +249,7 @@ class RepairService:
                     self._set_auditor(await self.tasks.try_elect(session, owner), owner)
                     if self.is_auditor:
                         await self._auditor.audit(self._liveness_monitor)
+                        await self._ownerless.withdraw_done()
                         self.last_error = self._auditor.counts.last_unreadable or self.last_error
                 except SessionLostError:
                     return
@@ -304,7 +315,7 @@ class RepairService:
         if ledger_id not in self._retries:
             _LOG.info("repair began", ledger=ledger_id)
         try:
-            await self._repairer.repair(ledger_id, await self._liveness_monitor.snapshot())
+            await self._repair_ledger(ledger_id)
         except NoSuchLedgerError:
             await self._finish(ledger_id)
         except SessionLostError:
@@ -318,6 +329,19 @@ class RepairService:
                 with suppress(RhumblineError):
                     await self.tasks.unlock(ledger_id)
 
+    async def _repair_ledger(self, ledger_id: int) -> None:
+        """End the ledger if it must end, and repair what is settled in any case."""
+        liveness = await self._liveness_monitor.snapshot()
+        waiting: RepairStuckError | None = None
+        try:
+            await self._ownerless.end_leaving(ledger_id, liveness)
+        except RepairStuckError as error:
+            waiting = error
+        await self._repairer.repair(ledger_id, liveness)
+        if waiting is not None:
+            raise waiting
+        self._repairer.counts.ledgers += 1
+
     async def _finish(self, ledger_id: int) -> None:
         self._retries.pop(ledger_id, None)
         await self.tasks.remove(ledger_id)
@@ -330,7 +354,10 @@ class RepairService:
             backoff = Backoff(self._runtime.random, config.retry_ms_min, config.retry_ms_max)
             retry = self._retries[ledger_id] = _Retry(backoff)
             _LOG.warning("repair stuck", ledger=ledger_id, error=error)
-        retry.due = self._loop.time() + retry.backoff.next_s()
+        pause_s = retry.backoff.next_s()
+        if isinstance(error, WaitingForWriterError):
+            pause_s = min(pause_s, error.left_ms / 1000)
+        retry.due = self._loop.time() + pause_s
         await self.tasks.mark_stuck(
             ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError)
         )

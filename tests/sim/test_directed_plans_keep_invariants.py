@@ -11,6 +11,7 @@ SEEDS = 10
 PLANS = (
     "cut-off-readers",
     "end-queries",
+    "ownerless",
     "r-changes",
     "rebalances",
     "recoveries",
@@ -49,6 +50,10 @@ def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) 
     elif plan == "end-queries":
         assert seen["query_end"] > 20 * SEEDS
         assert faults(results)["cut-region"] > SEEDS
+    elif plan == "ownerless":
+        assert seen["takeovers by repair"] > SEEDS / 2
+        assert seen["takeovers beside a sleeper"] >= SEEDS / 2
+        assert seen["seals"] > 0
     elif plan == "r-changes":
         assert faults(results)["change-r"] > 3 * SEEDS
         assert seen["ensemble changes"] > 0

@@ -522,6 +522,38 @@ def _rebalance(cluster: SimCluster, fault: Fault) -> None:
         host.spawn(cluster.rebalance(host, int(fault.value), is_paused=is_paused), f"{fault}")
 
 
+# --- ends of segments ---------------------------------------------------------------------------
+
+
+@_kind("idle")
+def _idle(cluster: SimCluster, fault: Fault) -> Undo:
+    """Let writers keep their sessions and append nothing."""
+    cluster.writers_are_idle = True
+
+    def undo() -> None:
+        cluster.writers_are_idle = False
+
+    return undo
+
+
+@_kind("seal")
+def _seal(cluster: SimCluster, fault: Fault) -> None:
+    """Seal the stream, and unseal it after the duration."""
+    assert cluster.operator is not None, "the plan has no operator"
+    cluster.operator.seal(fault.lasts_ms)
+
+
+@_kind("drain-member")
+def _drain_member(cluster: SimCluster, fault: Fault) -> None:
+    """Drain a bookie of the newest ledger, and reopen it after the duration."""
+    assert cluster.operator is not None, "the plan has no operator"
+    ledgers = cluster.ledgers_now()
+    if ledgers:
+        newest = max(ledgers, key=lambda ledger: ledger.ledger_id)
+        victim = cluster.world.random_of(f"{fault}").choice(newest.last_fragment.bookies)
+        cluster.operator.drain(victim, fault.lasts_ms)
+
+
 # --- the metadata store -------------------------------------------------------------------------
 
 

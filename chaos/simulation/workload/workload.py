@@ -112,7 +112,7 @@ class Applications:
             while self._keeps_writing(host):
                 if number >= self.habits.session_appends_max:
                     break
-                number += self._burst(writer, session, number, random, tasks)
+                number += self._burst_unless_idle(writer, session, number, random, tasks)
                 if self.habits.awaits_each_burst:
                     await until(lambda: not len(tasks), every_s=0.002)
                 await asyncio.sleep(random.random() * self.habits.pause_ms / 1000)
@@ -178,6 +178,13 @@ class Applications:
             self.active_writer is None or self.habits.stops_when_replaced
         )
         return should_write and self.called < self.appends_max
+
+    def _burst_unless_idle(
+        self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
+    ) -> int:
+        if self.cluster.writers_are_idle:
+            return 0
+        return self._burst(writer, session, number, random, tasks)
 
     def _burst(
         self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks

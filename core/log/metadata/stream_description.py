@@ -29,6 +29,9 @@ class StreamDescription:
     """Time of day in ms from which the first truncated segments may be purged; None if there are
     none, or if a proxy described the stream."""
 
+    is_sealed: bool = False
+    """True if the stream accepts no records until it is unsealed."""
+
     metadata_age_ms: int | None = None
     """None if the metadata was current when it was read. Otherwise it may be old, because the
     metadata store was out of reach: the milliseconds since the store last confirmed anything."""

@@ -23,6 +23,9 @@ _FORMAT = 1
 _RESERVATION_FORMAT = 2
 """Programs that know no regional stores refuse a namespace of this format."""
 
+_SEALED_FORMAT = 2
+"""Programs that know no seal refuse the head of a sealed stream, so they cannot write to it."""
+
 _DELETION = "deletion"
 """The token of a head that can never be claimed again. The tokens of writers are random."""
 
@@ -258,9 +261,11 @@ class StreamHead:
     """The number of the last published segment."""
     stream_id: str = ""
     """``StreamRecord.stream_id``, so that a claim shows which stream it is of; "" in old heads."""
+    is_sealed: bool = False
+    """True if no segment may follow until the stream is unsealed (rule STR-33)."""
 
     def claimed(self, token: str) -> "StreamHead":
-        """Return the head as claimed by another writer."""
+        """Return the head with another claim. A seal stays."""
         assert token not in ("", self.token, _DELETION)
         return replace(self, epoch=self.epoch + 1, token=token)
 
@@ -275,6 +280,7 @@ class StreamHead:
 
     def extended(self) -> "StreamHead":
         """Return the head with one more segment."""
+        assert not self.is_sealed, "a sealed stream gets no segment (rule STR-33)"
         return replace(self, last_lssn=self.last_lssn + 1)
 
     def encode(self) -> bytes:
@@ -282,16 +288,17 @@ class StreamHead:
         fields = {"epoch": self.epoch, "token": self.token, "last_lssn": self.last_lssn}
         if self.stream_id:
             fields["stream_id"] = self.stream_id
-        return encode_metadata_record(_FORMAT, fields)
+        return encode_metadata_record(_SEALED_FORMAT if self.is_sealed else _FORMAT, fields)
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "StreamHead":
         """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
+        is_sealed = metadata_record_version(data) == _SEALED_FORMAT
         fields = decode_metadata_record(
             f"head of stream {name}",
             data,
-            version=_FORMAT,
+            version=_SEALED_FORMAT if is_sealed else _FORMAT,
             fields={"epoch": int, "token": str, "last_lssn": int, "stream_id": str},
             optional={"stream_id": ""},
         )
-        return cls(**fields)
+        return cls(**fields, is_sealed=is_sealed)

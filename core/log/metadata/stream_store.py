@@ -8,6 +8,7 @@ version that it replaces, and versions never repeat, not even for another stream
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from ...metadata import idempotent_writes
 from ...protocol.errors import (
@@ -19,6 +20,7 @@ from ...protocol.errors import (
     NoSuchStreamError,
     StreamExistsError,
     StreamLostError,
+    StreamSealedError,
 )
 from ...protocol.segments import Segment, encode_segment
 from ...runtime.metadata_store import (
@@ -35,6 +37,14 @@ from .stream_reads import StoredSegment, StreamReads
 
 CONTENTION_MAX = 64
 """Maximum attempts of a change: concurrent changes and lost replies require retries."""
+
+
+class ClaimPurpose(Enum):
+    """The reason for a claim, which decides about the seal of the stream (rule STR-33)."""
+
+    WRITE = "write"  # refused if the stream is sealed
+    CLOSE = "close"  # completes segments only; a seal stays
+    SEAL = "seal"  # as CLOSE, and seals the stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +146,20 @@ class StreamStore(StreamReads):
 
     # --- segments -------------------------------------------------------------------------------
 
-    async def claim(self, stream: str, token: str) -> WriterClaim:
+    async def claim(
+        self,
+        stream: str,
+        token: str,
+        purpose: ClaimPurpose = ClaimPurpose.WRITE,
+        *,
+        expect: StreamHead | None = None,
+    ) -> WriterClaim:
         """Claim the right to write from its current holder (rule STR-2). ``token`` must be new.
 
-        Raises NoSuchStreamError, also if the stream is being deleted, and MetadataUnavailableError.
-        A repeat with the same token is safe unless another writer has claimed the stream since.
+        With ``expect`` only a stream with exactly this head is claimed. Raises NoSuchStreamError,
+        also if the stream is being deleted, StreamSealedError, StreamLostError (the head is not
+        ``expect``), and MetadataUnavailableError. A repeat with the same token is safe unless
+        another writer has claimed the stream since.
         """
         for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
@@ -148,7 +167,13 @@ class StreamStore(StreamReads):
                 return WriterClaim(stream, head, version)
             if head.is_deleting:
                 raise being_deleted_error(stream)
+            if head.is_sealed and purpose is ClaimPurpose.WRITE:
+                raise sealed_error(stream)
+            if expect is not None and head != expect:
+                raise StreamLostError(f"stream {stream} was claimed or extended meanwhile")
             claimed = head.claimed(token)
+            if purpose is ClaimPurpose.SEAL:
+                claimed = replace(claimed, is_sealed=True)
             try:
                 version = await self._store.put(
                     self.paths(stream).head, claimed.encode(), expect=version
@@ -160,6 +185,30 @@ class StreamStore(StreamReads):
             return WriterClaim(stream, claimed, version)
         raise MetadataUnavailableError(
             f"stream {stream}: not claimed in {CONTENTION_MAX} attempts, because other writers "
+            "claimed it"
+        )
+
+    async def unseal(self, stream: str, token: str) -> bool:
+        """Let writers claim a sealed stream again; False if it is not sealed. Safe to repeat.
+
+        ``token`` must be new. Raises NoSuchStreamError, MetadataUnavailableError.
+        """
+        for _ in range(CONTENTION_MAX):
+            head, version = await self.head(stream)
+            if head.is_deleting:
+                raise being_deleted_error(stream)
+            if not head.is_sealed:
+                return head.token == token
+            unsealed = replace(head.claimed(token), is_sealed=False)
+            try:
+                await self._store.put(self.paths(stream).head, unsealed.encode(), expect=version)
+            except (BadVersionError, IndeterminateError):
+                continue
+            except NoNodeError as error:
+                raise self._missing_error(stream) from error
+            return True
+        raise MetadataUnavailableError(
+            f"stream {stream}: not unsealed in {CONTENTION_MAX} attempts, because other processes "
             "claimed it"
         )
 
@@ -269,3 +318,10 @@ class StreamStore(StreamReads):
 def being_deleted_error(stream: str) -> NoSuchStreamError:
     """Return the error for a stream whose deletion or restore is incomplete."""
     return NoSuchStreamError(f"stream {stream} is being deleted")
+
+
+def sealed_error(stream: str) -> StreamSealedError:
+    """Return the error for a writer of a sealed stream."""
+    return StreamSealedError(
+        f"stream {stream} is sealed and accepts no records; `rhumbline stream unseal` ends this"
+    )

@@ -28,8 +28,9 @@ from ...runtime.event_log import EventLog
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ..ledger_interface import ConfirmEnd, LedgerProvider, WritableLedger
+from ..metadata.stream_metadata import StreamHead
 from ..metadata.stream_reads import StoredSegment
-from ..metadata.stream_store import StreamStore, WriterClaim
+from ..metadata.stream_store import ClaimPurpose, StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
 from .dedup_table import DeduplicationTable, DeduplicationTableBuilder
@@ -110,9 +111,9 @@ class SegmentChain:
     async def open(self, policy: StreamPolicy) -> OpenSegment:
         """Take over the stream and begin a segment, in the order that the module docstring gives.
 
-        Raises NoSuchStreamError, EndOfStreamError, StreamLostError, and the errors of ledgers and
-        of the metadata store. After an error the stream is unchanged, or taken over without a new
-        segment.
+        Raises NoSuchStreamError, EndOfStreamError, StreamSealedError, StreamLostError, and the
+        errors of ledgers and of the metadata store. After an error the stream is unchanged, or
+        taken over without a new segment.
         """
         self._claim = await self._streams.claim(self._stream, self._token)
         _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
@@ -153,13 +154,20 @@ class SegmentChain:
         """
         await self._complete(segment.stored, end)
 
-    async def take_over(self, confirm: ConfirmEnd | None = None) -> None:
+    async def take_over(
+        self,
+        confirm: ConfirmEnd | None = None,
+        *,
+        purpose: ClaimPurpose = ClaimPurpose.CLOSE,
+        expect: StreamHead | None = None,
+    ) -> None:
         """Claim the stream and complete its segments, without a new segment.
 
         The previous writer loses the stream. ``confirm`` decides about ledgers whose end cannot be
-        proven (rule REC-19). Raises like ``open``.
+        proven (rule REC-19). With ``expect`` nothing happens unless that is the head of the stream.
+        Raises like ``open``.
         """
-        self._claim = await self._streams.claim(self._stream, self._token)
+        self._claim = await self._streams.claim(self._stream, self._token, purpose, expect=expect)
         _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
         await self._take_over(confirm)
 

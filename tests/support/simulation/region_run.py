@@ -41,6 +41,7 @@ REPAIR = RepairConfig(
     lost_after_ms=5_000,
     audit_interval_ms=2_000,
     recovery_grace_ms=5_000,
+    ownerless_grace_ms=5_000,
     retry_ms_min=500,
     retry_ms_max=4_000,
     session_ttl_ms=2_000,
@@ -126,6 +127,7 @@ class RegionRun(SeedRun):
                 client.directory,
                 RegionAwarePlacement(),
                 self.repair_config,
+                on_takeover=self.cluster.add_takeover,
             )
             self.repairs[host.name] = service
             service.start()

@@ -17,6 +17,7 @@ from rhumbline.core.wire.registration import Registration
 from rhumbline.regions.drain_writers import ROLLS_PER_SECOND, WriterDrainer
 from rhumbline.regions.repair.task_store import TaskStore
 from rhumbline.regions.repair.under_replication_reports import PENDING_MAX, UnderReplicationReports
+from rhumbline.regions.roll_requests import RollRequests
 from rhumbline.regions.states import REREAD_MS, PlacementState, PlacementStateStore
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -40,10 +41,12 @@ class Writer:
     replicas: list[Member]
     view: QuorumView = field(default_factory=lambda: QuorumView(Quorum(1, 1, 1), [None]))
     rolled_at: list[float] = field(default_factory=list)
+    ledger_id: int = 1
+    is_failed: bool = False
 
     @property
     def metadata(self) -> LedgerMetadata:
-        return LedgerMetadata(1, 1, 1, 1, (Fragment(0, (A,)),))
+        return LedgerMetadata(self.ledger_id, 1, 1, 1, (Fragment(0, (A,)),))
 
     def request_drain(self) -> None:
         self.rolled_at.append(asyncio.get_running_loop().time())
@@ -82,9 +85,14 @@ def on(*bookies: BookieId) -> Writer:
 
 
 async def while_draining(
-    states: PlacementStateStore, writers: Writers, scenario: Callable[[], Awaitable[None]]
+    states: PlacementStateStore,
+    writers: Writers,
+    scenario: Callable[[], Awaitable[None]],
+    rolls: RollRequests | None = None,
 ) -> None:
-    drainer = WriterDrainer(states, cast(LedgerClient, writers))
+    drainer = WriterDrainer(
+        states, rolls or RollRequests(MemoryStore()), cast(LedgerClient, writers)
+    )
     try:
         await scenario()
     finally:
@@ -156,6 +164,50 @@ async def test_writer_without_another_ensemble_is_left_alone_until_there_is_one(
 
     await while_draining(states, writers, scenario)
     assert all(writer.rolled_at for writer in writers.open)
+
+
+async def test_only_the_writer_of_a_requested_ledger_rolls_and_answers_while_it_is_open() -> None:
+    store = MemoryStore()
+    states, rolls = PlacementStateStore(store), RollRequests(store)
+    asked, other = Writer([], ledger_id=7), Writer([], ledger_id=8)
+
+    async def scenario() -> None:
+        await asyncio.sleep(1)
+        await rolls.add(7, "a test", 5)
+        await asyncio.sleep(1)
+        assert len(asked.rolled_at) == 1
+        await asyncio.sleep(2.5 * REREAD_MS / 1000)
+
+    await while_draining(states, Writers(asked, other), scenario, rolls)
+    assert not other.rolled_at
+    request = await rolls.get(7)
+    assert request is not None
+    assert (request.why, request.since_ms) == ("a test", 5)
+    assert request.answers >= 2 and "moving" in request.answer
+
+
+async def test_a_writer_that_cannot_move_answers_why_again_and_again() -> None:
+    store = MemoryStore()
+    states, rolls = PlacementStateStore(store), RollRequests(store)
+    writer, ended = Writer([], ledger_id=7), Writer([], ledger_id=8, is_failed=True)
+    writers = Writers(writer, ended)
+    writers.has_ensemble = False
+    answers: list[int] = []
+
+    async def scenario() -> None:
+        await rolls.add(7, "a test", 5)
+        await rolls.add(8, "a test", 5)
+        for _ in range(3):
+            await asyncio.sleep(1.1 * REREAD_MS / 1000)
+            request = await rolls.get(7)
+            assert request is not None and "no legal ensemble" in request.answer
+            answers.append(request.answers)
+
+    await while_draining(states, writers, scenario, rolls)
+    assert not writer.rolled_at
+    assert answers == sorted({*answers}), "each answer shows that the writer is alive"
+    dead = await rolls.get(8)
+    assert dead is not None and not dead.answers
 
 
 class FixedClock:

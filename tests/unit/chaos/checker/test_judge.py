@@ -27,6 +27,7 @@ from rhumbline.chaos.checker.run_record import (
     EntryCopy,
     LedgerVersion,
     RunRecord,
+    SealPeriod,
     SegmentVersion,
     StreamVersions,
 )
@@ -42,6 +43,7 @@ from rhumbline.core.protocol.ledger_metadata import (
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.recovery import AnswerKind, BookieAnswer, Evidence, Verdict
 from rhumbline.core.protocol.segments import Segment
+from rhumbline.regions.repair.ownerless_ledgers import Takeover
 
 A, B, C, D = (BookieId(f"{name}@0000000a") for name in "abcd")
 MEMBERS = (A, B, C)
@@ -457,6 +459,15 @@ def slow_bookie_is_left_for_fewer_regions(record: RunRecord) -> None:
     departure(record, 1.0, (A, B, other))
 
 
+def sealed_stream_acknowledges(record: RunRecord) -> None:
+    record.seals = [SealPeriod(90.0, 150.0)]
+
+
+def stream_of_a_busy_writer_is_taken(record: RunRecord) -> None:
+    """Entry 1 was stored at 105 ms and acknowledged at 150 ms."""
+    record.takeovers = [Takeover(5, 0.100, 0.160)]
+
+
 def writer_forgets_the_spread_rule(record: RunRecord) -> None:
     other = D
     record.regions[other] = record.regions[A]
@@ -511,6 +522,8 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         subscription_is_deleted_by_itself,
     ),
     "G21": (acknowledged_after_the_deletion,),
+    "G23": (sealed_stream_acknowledges,),
+    "G22": (stream_of_a_busy_writer_is_taken,),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),
     "L16": (two_changes_at_once, older_version_is_replaced),
     "L18": (copy_is_dropped,),
@@ -538,6 +551,13 @@ def test_a_stream_created_and_deleted_by_its_calls_violates_nothing() -> None:
         record = a_record()
         delete(record, AdminCall("delete", 500.0, identity, ended_ms=2_000.0))
         assert [str(violation) for violation in judge(record)] == []
+
+
+def test_a_takeover_of_a_writer_that_was_silent_between_the_observations_is_right() -> None:
+    record = a_record()
+    record.takeovers = [Takeover(5, 0.260, 0.900), Takeover(5, 0.100, 0.149), Takeover(6, 0.0, 1.0)]
+    record.seals = [SealPeriod(210.0)]
+    assert [str(violation) for violation in judge(record)] == []
 
 
 @pytest.mark.parametrize(

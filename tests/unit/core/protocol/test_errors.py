@@ -89,6 +89,7 @@ STABLE = [
     ("stream-exists", "StreamExistsError", "caller", False, False),
     ("stream-idle", "StreamIdleError", "peer", True, False),
     ("stream-lost", "StreamLostError", "peer", False, True),
+    ("stream-sealed", "StreamSealedError", "caller", False, False),
     ("too-many-requests", "TooManyRequestsError", "peer", True, False),
     ("truncated", "TruncatedError", "caller", False, False),
     ("txid-out-of-order", "TxidOutOfOrderError", "caller", False, False),
