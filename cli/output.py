@@ -101,9 +101,14 @@ class ProgressBar:
     """
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = self.is_shown()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+
+    @staticmethod
+    def is_shown() -> bool:
+        """True if stderr is a terminal."""
+        return sys.stderr.isatty()
 
     def show(self, text: str, done: float = 0, total: float | None = None) -> None:
         """Replace the text; a bar shows ``done`` of ``total`` if the total is known."""

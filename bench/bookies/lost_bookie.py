@@ -192,6 +192,6 @@ async def _await_repair(client: Client, lost: BookieId, deadline: float) -> floa
             return settled_at
         if time.perf_counter() > deadline:
             raise UnavailableError(
-                f"repair not finished: {found.copies} copies missing, {found.reasons}"
+                f"repair not finished: {found.copies} copies missing, {found.blocked[:3]}"
             )
         await asyncio.sleep(_POLL_SECONDS)

@@ -7,10 +7,13 @@ import click
 
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import InvalidArgumentError
+from ...regions.repair.drain_records import region_target
 from ...regions.states import PlacementState, region_condition
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_rows
-from .draining import Cluster, check_there_is_room, drain_options, opened, opened_stores, watch
+from .drain_progress import note_beginning, watch
+from .draining import check_there_is_room, drain_options
+from .opened_cluster import Cluster, opened, opened_stores
 from .region_declaration import COMMANDS
 
 
@@ -75,9 +78,11 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
         for cluster in knowing:
             await check_there_is_room(cluster, is_leaving, force=force)
         await _set(clusters, name, PlacementState.DRAINED)
+        for cluster in knowing:
+            await note_beginning(cluster, region_target(place), is_leaving)
         if not no_wait:
             for cluster in knowing:
-                await watch(session, cluster, is_leaving)
+                await watch(session, cluster, region_target(place), is_leaving)
             print_message(f"region {place} is empty")
 
 
@@ -126,6 +131,8 @@ async def _set(clusters: Sequence[Cluster], name: str, state: PlacementState | N
     place = await _find(clusters[0], name)
     for cluster in await _knowing(clusters, place):
         await cluster.set(lambda states: states.with_region(place, state))
+        if state is None:
+            await cluster.drains.end(region_target(place))
     print_message(
         f"region {place} accepts new data"
         if state is None

@@ -1,18 +1,24 @@
-"""``rhumbline repair``: run, ls."""
+"""``rhumbline repair``: run, ls, drains, inspect, fix."""
 
 import asyncio
 import signal
+import sys
 from typing import Any
 
 import click
 
-from ...client.units import show_count
+from ...client.connect import Client
+from ...client.units import show_bytes, show_count, show_ms
+from ...core.protocol.segments import NO_LEDGER
+from ...regions.repair.segment_faults import Remedy, SegmentFault
+from ...regions.repair.segment_mending import SegmentMending
 from ...server.repair_services import RepairServices
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options, setting_option
 from ..output import print_message, print_rows
 from ..waiting import timeout_option, wait_until
-from .draining import opened
+from .drain_progress import running_drains
+from .opened_cluster import opened, opened_stores
 
 
 @click.group()
@@ -103,3 +109,100 @@ async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
         print_rows(rows, session.output, empty="no ledger needs repair")
         if auditor is None:
             print_message("no repair process is running: start `rhumbline repair run`")
+
+
+@repair.command()
+@session_options
+@runs
+async def drains(session: CommandSession) -> None:
+    """List the drains in progress: what is left, what it waits for, and an estimate of the time.
+
+    These are the bookies and regions that are drained or offline. `node drain` and `region drain`
+    show the same continuously; they can be interrupted and repeated.
+    """
+    async with opened_stores(session) as clusters:
+        documents = [found for cluster in clusters for found in await running_drains(cluster)]
+    if session.output != "table":
+        print_rows(documents, session.output, empty="")
+        return
+    rows = [
+        {
+            "target": found["target"],
+            "ledgers": found["ledgers"],
+            "copies": found["copies"],
+            "left": show_bytes(found["bytes"]),
+            "being written": found["being_written"],
+            "eta": "done" if found["is_done"] else _shown_eta(found["eta_ms"]),
+            "waits for": next((ledger["reason"] for ledger in found["waiting"]), None),
+        }
+        for found in documents
+    ]
+    print_rows(rows, session.output, empty="nothing is drained or offline")
+
+
+def _shown_eta(eta_ms: int | None) -> str:
+    return "unknown" if eta_ms is None else show_ms(eta_ms)
+
+
+@repair.command()
+@click.argument("stream")
+@session_options
+@runs
+async def inspect(session: CommandSession, stream: str) -> None:
+    """Compare the segments of a stream with their ledgers, and show what disagrees.
+
+    The exit code is 1 if something does. While a writer rolls, its last two segments may seem to.
+    """
+    async with session.client() as client:
+        faults = await (await _mending(client)).inspect(stream)
+        _print_faults(session, stream, faults)
+    sys.exit(1 if faults else 0)
+
+
+@repair.command()
+@click.argument("stream")
+@click.option(
+    "--apply", "is_applied", is_flag=True, help="Mend; without it only show what would be done."
+)
+@session_options
+@runs
+async def fix(session: CommandSession, stream: str, is_applied: bool) -> None:
+    """Mend segments of a stream that disagree with their ledgers. Safe to repeat.
+
+    Nothing is deleted, shortened or hidden: a fault after which records could be missing is shown,
+    and left to you. The exit code is 1 if faults are left.
+    """
+    async with session.client() as client:
+        mending = await _mending(client)
+        head = await mending.head(stream)
+        faults = await mending.inspect(stream)
+        if is_applied:
+            for fault in faults:
+                if await mending.mend(stream, fault, head):
+                    print_message(f"segment {fault.lssn}: {fault.text}; done: {fault.remedy.value}")
+                if fault.remedy is Remedy.TAKE_OVER:
+                    break  # it completes all segments in progress
+            faults = await mending.inspect(stream)
+        _print_faults(session, stream, faults)
+        if not is_applied and any(fault.remedy is not Remedy.NONE for fault in faults):
+            print_message("nothing was changed; --apply mends what has a remedy")
+    sys.exit(1 if faults else 0)
+
+
+async def _mending(client: Client) -> SegmentMending:
+    namespace = client.namespace()
+    store = await client.namespaces.find(namespace.name)
+    return SegmentMending(store.store, store.ledgers, client.namespace_of(store, namespace.name))
+
+
+def _print_faults(session: CommandSession, stream: str, faults: list[SegmentFault]) -> None:
+    rows = [
+        {
+            "segment": fault.lssn,
+            "ledger": None if fault.ledger_id == NO_LEDGER else fault.ledger_id,
+            "fault": fault.text,
+            "remedy": None if fault.remedy is Remedy.NONE else fault.remedy.value,
+        }
+        for fault in faults
+    ]
+    print_rows(rows, session.output, empty=f"the segments of {stream} agree with their ledgers")

@@ -17,6 +17,7 @@ from ..protocol.errors import (
     NotEmptyError,
     TruncatedError,
 )
+from ..protocol.segments import Segment, SegmentEnd
 from ..protocol.start import Start, check_start
 from ..runtime.event_log import EventLog
 from ..runtime.metadata_store import (
@@ -361,6 +362,13 @@ class Namespace:
         """
         await self._policy_of(name)
         await self._chain(name).take_over(confirm, expect=expect)
+
+    async def read_end(self, name: str, segment: Segment) -> SegmentEnd:
+        """Return the end of a segment as its ledger has it, which is closed if it is not yet.
+
+        For repair of segments that disagree with their ledgers. Raises what recovery raises.
+        """
+        return await self._chain(name).recover_end(segment)
 
     async def seal(self, name: str) -> None:
         """Take the stream from its writer, complete its segments, and refuse writers from now on.

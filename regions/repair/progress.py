@@ -1,23 +1,46 @@
-"""Progress of a drain: the copies that still have to move, and whether they can."""
+"""Progress of drains: the copies that still have to move, what each waits for, whether they can."""
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from ...core.log.metadata.ledger_policies import stream_of_ledger
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import in_regions
 from ...core.protocol.quorum import Quorum
+from ...core.runtime.tasks import run_all
 from ...placement.layouts import best_layouts
 from ..durability.ledger_layout import entry_counts
-from ..ledger_scan import all_ledgers
+from ..ledger_scan import AT_ONCE, all_ledgers
 from ..steered_directory import SteeredDirectory
 from .entry_ranges import estimate_bytes
 from .liveness import by_region
-from .task_store import TaskStore
+from .task_store import RepairTask, TaskStore
+
+BLOCKED_MAX = 1_000
+"""Maximum number of ledgers of a drain for which the reason is read."""
+
+NO_REPAIR = "no repair process is running: start `rhumbline repair run`"
+NOT_AUDITED = "waits for the next audit"
+QUEUED = "waits for a repair worker, or is being repaired"
 
 IsLeaving = Callable[[BookieId, Region | None], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedLedger:
+    """A ledger whose copies have not moved yet."""
+
+    ledger_id: int
+    stream: str
+    """``namespace/stream``; "" if the ledger was not made for a stream."""
+    is_open: bool
+    """True if it is still written, so that its last fragment cannot move yet."""
+    reason: str = ""
+    """What it waits for."""
+    is_hopeless: bool = False
+    """True if the last repair found entries without any copy."""
 
 
 @dataclass(slots=True)
@@ -32,10 +55,8 @@ class RemainingCopies:
     """Approximate payload bytes of closed ledgers."""
     writing: int = 0
     """Ledgers whose last fragment is open; they move when their streams roll."""
-    reasons: dict[str, int] = field(default_factory=dict)
-    """Reasons why ledgers are stuck with the number of ledgers, most frequent first."""
-    hopeless: int = 0
-    """Ledgers with entries that have no copy."""
+    blocked: list[BlockedLedger] = field(default_factory=list)
+    """These ledgers with what each waits for, open ones first, at most ``BLOCKED_MAX``."""
     demands: dict[tuple[Quorum, tuple[str, ...]], None] = field(default_factory=dict)
     """Quorum and allowed regions (() for all) of those fragments."""
 
@@ -44,52 +65,82 @@ class RemainingCopies:
         """True if no copy remains."""
         return self.copies == 0
 
+    @property
+    def hopeless(self) -> int:
+        """The number of ledgers with entries that have no copy."""
+        return sum(ledger.is_hopeless for ledger in self.blocked)
+
 
 async def count_remaining(
     ledgers: LedgerStore, directory: SteeredDirectory, tasks: TaskStore, is_leaving: IsLeaving
 ) -> RemainingCopies:
     """Count in all ledgers. Raises MetadataUnavailableError, CorruptionError."""
-    found = RemainingCopies()
-    concerned: dict[int, None] = {}
+    return (await count_all_remaining(ledgers, directory, tasks, {"": is_leaving}))[""]
+
+
+async def count_all_remaining(
+    ledgers: LedgerStore,
+    directory: SteeredDirectory,
+    tasks: TaskStore,
+    targets: Mapping[str, IsLeaving],
+) -> dict[str, RemainingCopies]:
+    """Count for several drains in one pass over all ledgers. Raises like ``count_remaining``."""
+    found = {target: RemainingCopies() for target in targets}
     async for metadata, _ in all_ledgers(ledgers):
-        if await _count(metadata, directory, is_leaving, found):
-            concerned[metadata.ledger_id] = None
-    reasons: Counter[str] = Counter()
-    for ledger_id in concerned:
-        task = await tasks.get(ledger_id)
-        if task is not None and task.stuck:
-            reasons[task.stuck] += 1
-            found.hopeless += task.is_hopeless
-    found.reasons = dict(reasons.most_common())
+        regions = {bookie: await directory.region_of(bookie) for bookie in metadata.bookies()}
+        for target, is_leaving in targets.items():
+            _count(metadata, regions, is_leaving, found[target])
+    has_auditor = await tasks.auditor() is not None
+    for remaining in found.values():
+        waiting = sorted(remaining.blocked, key=lambda ledger: not ledger.is_open)
+        remaining.blocked = []
+        for start in range(0, len(waiting), AT_ONCE):
+            batch = waiting[start : start + AT_ONCE]
+            reads = [tasks.get(ledger.ledger_id) for ledger in batch]
+            for ledger, task in zip(batch, await run_all(reads, "read repair tasks"), strict=True):
+                remaining.blocked.append(explained(ledger, task, has_auditor))
     return found
 
 
-async def _count(
+def explained(ledger: BlockedLedger, task: RepairTask | None, has_auditor: bool) -> BlockedLedger:
+    """Return the ledger with what it waits for, by its repair task. Pure."""
+    if task is not None and task.stuck:
+        reason = task.stuck
+    elif not has_auditor:
+        reason = NO_REPAIR
+    else:
+        reason = NOT_AUDITED if task is None else QUEUED
+    return replace(ledger, reason=reason, is_hopeless=task is not None and task.is_hopeless)
+
+
+def _count(
     metadata: LedgerMetadata,
-    directory: SteeredDirectory,
+    regions: Mapping[BookieId, Region | None],
     is_leaving: IsLeaving,
     found: RemainingCopies,
-) -> bool:
+) -> None:
     is_concerned = False
+    is_open = False
     for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
         is_tail = fragment is metadata.last_fragment and metadata.state is not LedgerState.CLOSED
         if not count and not is_tail:
             continue
-        there = 0
-        for bookie in fragment.bookies:
-            there += is_leaving(bookie, await directory.region_of(bookie))
+        there = sum(is_leaving(bookie, regions[bookie]) for bookie in fragment.bookies)
         if not there:
             continue
         is_concerned = True
+        is_open |= is_tail
         entries = there * count * metadata.write_quorum // metadata.ensemble_size
         found.copies += there
         found.entries += entries
         found.bytes += estimate_bytes(metadata, entries)
-        found.writing += is_tail
         demand = metadata.quorum_at(fragment.first_entry_id), metadata.allowed_regions()
         found.demands[demand] = None
+    found.writing += is_open
     found.ledgers += is_concerned
-    return is_concerned
+    if is_concerned and len(found.blocked) < BLOCKED_MAX:
+        stream = "/".join(stream_of_ledger(metadata) or ())
+        found.blocked.append(BlockedLedger(metadata.ledger_id, stream, is_open))
 
 
 async def unplaceable_quorums(
