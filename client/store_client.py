@@ -23,10 +23,10 @@ from ..placement.region_aware import RegionAwarePlacement
 from ..regions.cached_states import CachedStates
 from ..regions.drain_writers import WriterDrainer
 from ..regions.follow_policies import PolicyFollower
+from ..regions.ownerless.roll_requests import RollRequests
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.repair.task_store import TaskStore
 from ..regions.repair.under_replication_reports import UnderReplicationReports
-from ..regions.roll_requests import RollRequests
 from ..regions.steered_directory import SteeredDirectory
 
 

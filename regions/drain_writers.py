@@ -20,7 +20,7 @@ from ..core.runtime.event_log import EventLog
 from ..core.runtime.primitives.rate_limiter import RateLimiter
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.tasks import Tasks
-from .roll_requests import RollRequests
+from .ownerless.roll_requests import RollRequests
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 
 _LOG = EventLog(__name__)

@@ -14,7 +14,7 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
-from ...regions.repair.ownerless_ledgers import Takeover
+from ...regions.ownerless.ownerless_ledgers import Takeover
 from .history import History, LateAdd
 
 EXAMPLES_MAX = 3

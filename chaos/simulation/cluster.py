@@ -41,12 +41,12 @@ from ...placement.region_aware import RegionAwarePlacement
 from ...regions.cached_states import CachedStates
 from ...regions.drain_writers import WriterDrainer
 from ...regions.follow_policies import PolicyFollower
+from ...regions.ownerless.ownerless_ledgers import Takeover
+from ...regions.ownerless.roll_requests import RollRequests
 from ...regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
 from ...regions.region_reads import RegionReads
-from ...regions.repair.ownerless_ledgers import Takeover
 from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
-from ...regions.roll_requests import RollRequests
 from ...regions.steered_directory import SteeredDirectory
 from ...server.replica_reads import ReplicaReads
 from ..checker.history import TOKEN

@@ -9,11 +9,13 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
 
 from ...client.units import show_bytes, show_count, show_ms
+from ...core.protocol.bookie_id import BookieId, Region
 from ...regions.repair.drain_records import DrainRecord, region_target
 from ...regions.repair.progress import (
     NO_REPAIR,
@@ -94,11 +96,19 @@ def leaving_targets(states: PlacementStates) -> dict[str, IsLeaving]:
     targets: dict[str, IsLeaving] = {}
     for bookie, state in states.bookies.items():
         if state in _MOVING:
-            targets[bookie] = lambda found, _, bookie=bookie: found == bookie
+            targets[bookie] = partial(_is_bookie, bookie)
     for region, state in states.regions.items():
         if state in _MOVING:
-            targets[region_target(region)] = lambda _, found, region=region: found == region
+            targets[region_target(region)] = partial(_is_in, region)
     return targets
+
+
+def _is_bookie(leaving: BookieId, bookie: BookieId, _: Region | None) -> bool:
+    return bookie == leaving
+
+
+def _is_in(leaving: Region, _: BookieId, region: Region | None) -> bool:
+    return region == leaving
 
 
 def as_document(target: str, found: RemainingCopies, eta_ms: int | None) -> dict[str, Any]:

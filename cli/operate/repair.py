@@ -10,8 +10,8 @@ import click
 from ...client.connect import Client
 from ...client.units import show_bytes, show_count, show_ms
 from ...core.protocol.segments import NO_LEDGER
-from ...regions.repair.segment_faults import Remedy, SegmentFault
-from ...regions.repair.segment_mending import SegmentMending
+from ...regions.mending.segment_faults import Remedy, SegmentFault
+from ...regions.mending.segment_mending import SegmentMending
 from ...server.repair_services import RepairServices
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options, setting_option

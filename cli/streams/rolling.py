@@ -10,8 +10,8 @@ from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.errors import DeadlineExceededError
 from ...core.protocol.ledger_metadata import LedgerState
 from ...core.protocol.segments import Segment
+from ...regions.ownerless.ownerless_ledgers import OwnerlessLedgers
 from ...regions.repair.errors import RepairStuckError
-from ...regions.repair.ownerless_ledgers import OwnerlessLedgers
 from ..options import CommandSession, runs, session_options
 from ..output import print_message
 from ..waiting import timeout_option

@@ -38,7 +38,7 @@ class BlockedLedger:
     is_open: bool
     """True if it is still written, so that its last fragment cannot move yet."""
     reason: str = ""
-    """What it waits for."""
+    """The condition for which it waits."""
     is_hopeless: bool = False
     """True if the last repair found entries without any copy."""
 

@@ -24,6 +24,7 @@ from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
 from ..durability.monitor import DurabilityMonitor
+from ..ownerless.ownerless_ledgers import OwnerlessLedgers, Takeover
 from ..rebalance.order_store import OrderStore
 from ..rebalance.round import RebalanceParts
 from ..rebalance.runner import RebalanceRunner
@@ -34,7 +35,6 @@ from .errors import NoCopyError, RepairStuckError, WaitingForWriterError
 from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
-from .ownerless_ledgers import OwnerlessLedgers, Takeover
 from .retention_runner import RetentionRunner
 from .task_store import TaskStore
 

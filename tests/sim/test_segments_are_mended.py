@@ -9,8 +9,8 @@ from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.protocol.errors import StreamLostError
 from rhumbline.core.protocol.segments import Segment
-from rhumbline.regions.repair.segment_faults import Remedy, SegmentFault
-from rhumbline.regions.repair.segment_mending import SegmentMending
+from rhumbline.regions.mending.segment_faults import Remedy, SegmentFault
+from rhumbline.regions.mending.segment_mending import SegmentMending
 from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_script
 
 HOUR_MS = 3_600_000

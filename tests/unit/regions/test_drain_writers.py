@@ -15,9 +15,9 @@ from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.wire.registration import Registration
 from rhumbline.regions.drain_writers import ROLLS_PER_SECOND, WriterDrainer
+from rhumbline.regions.ownerless.roll_requests import RollRequests
 from rhumbline.regions.repair.task_store import TaskStore
 from rhumbline.regions.repair.under_replication_reports import PENDING_MAX, UnderReplicationReports
-from rhumbline.regions.roll_requests import RollRequests
 from rhumbline.regions.states import REREAD_MS, PlacementState, PlacementStateStore
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping

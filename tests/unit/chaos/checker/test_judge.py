@@ -43,7 +43,7 @@ from rhumbline.core.protocol.ledger_metadata import (
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.recovery import AnswerKind, BookieAnswer, Evidence, Verdict
 from rhumbline.core.protocol.segments import Segment
-from rhumbline.regions.repair.ownerless_ledgers import Takeover
+from rhumbline.regions.ownerless.ownerless_ledgers import Takeover
 
 A, B, C, D = (BookieId(f"{name}@0000000a") for name in "abcd")
 MEMBERS = (A, B, C)

@@ -9,7 +9,7 @@ from rhumbline.core.log.write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STRE
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.segments import Residence, Segment
-from rhumbline.regions.repair.segment_faults import Remedy, SegmentFault, find_faults
+from rhumbline.regions.mending.segment_faults import Remedy, SegmentFault, find_faults
 
 STREAM = ("ns", "s")
 RECORD, HEAD = StreamRecord("me", 1), StreamHead(2, "token", 3)

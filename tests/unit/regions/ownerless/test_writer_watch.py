@@ -7,7 +7,7 @@ import pytest
 from rhumbline.core.log.metadata.stream_metadata import StreamHead
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.runtime.metadata_store import Version
-from rhumbline.regions.repair.writer_watch import WriterSigns, WriterWatch
+from rhumbline.regions.ownerless.writer_watch import WriterSigns, WriterWatch
 
 A, B = BookieId("a@00000001"), BookieId("b@00000001")
 SIGNS = WriterSigns(StreamHead(3, "token", 2), Version("1"), 0, {A: 5, B: 4})

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
-from ..core.metadata import idempotent_writes
-from ..core.metadata.cluster_layout import ROOT
-from ..core.protocol.errors import BadVersionError, CorruptionError, NodeExistsError, NoNodeError
-from ..core.runtime.metadata_store import MetadataStore, Watch
+from ...core.metadata import idempotent_writes
+from ...core.metadata.cluster_layout import ROOT
+from ...core.protocol.errors import BadVersionError, CorruptionError, NodeExistsError, NoNodeError
+from ...core.runtime.metadata_store import MetadataStore, Watch
 
 _TEXT_MAX = 500
 _LISTED_MAX = 10_000

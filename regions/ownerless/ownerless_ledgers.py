@@ -38,10 +38,10 @@ from ...core.runtime.event_log import EventLog
 from ...core.runtime.metadata_store import MetadataStore, Version
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import run_all
-from ..roll_requests import RollRequest, RollRequests
+from ..repair.errors import RepairStuckError, WaitingForWriterError
+from ..repair.liveness import Liveness, Standing
 from ..steered_directory import SteeredDirectory
-from .errors import RepairStuckError, WaitingForWriterError
-from .liveness import Liveness, Standing
+from .roll_requests import RollRequest, RollRequests
 from .writer_watch import WriterSigns, WriterWatch
 
 _LOG = EventLog(__name__)

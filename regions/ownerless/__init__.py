@@ -1,0 +1,1 @@
+"""Open ledgers whose writer may be gone: requests to roll, signs of life, takeovers."""
