@@ -81,6 +81,7 @@ class SimClusterSettings:
     maintenance_ms: int = 10_000
     collect_ms: int = 600_000
     sealed_logs_kept: int = 4
+    surplus_ms: int = 3_600_000
     regional_store: str = ""
     """The region whose metadata store holds the stream, beside a global store that holds no stream;
     "" if there is one store only."""
@@ -217,6 +218,7 @@ class SimCluster:
             maintenance_ms=self.settings.maintenance_ms,
             collect_ms=self.settings.collect_ms,
             sealed_logs_kept=self.settings.sealed_logs_kept,
+            surplus_ms=self.settings.surplus_ms,
         )
         try:
             if IDENTITY_FILE not in await disk.list(""):

@@ -396,6 +396,11 @@ class SeedRun:
                 moved[progress["ordered_ms"]] = progress["moved_copies"]
         return sum(moved.values())
 
+    def _returned_copies(self) -> int:
+        """Return the number of ledgers whose copies a bookie returned, over all bookies."""
+        last = [versions[-1].metadata for versions in self._ledger_versions().values()]
+        return sum(metadata.return_count for metadata in last if metadata is not None)
+
     def _overlaps(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for begin_ms, fault in self.cluster.faults_begun:
@@ -424,6 +429,7 @@ class SeedRun:
             name = f"recovery {kind} {evidence.verdict.value}"
             seen[name] = seen.get(name, 0) + 1
         seen["copies rebalanced"] = self._rebalanced_copies()
+        seen["copies returned"] = self._returned_copies()
         seen["stale reads"] = len(self.cluster.stale_reads_ms)
         seen["slow departures"] = len(self.cluster.slow_departures)
         seen["takeovers by repair"] = len(self.cluster.takeovers)

@@ -55,6 +55,7 @@ from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import CollectorOfStore, Maintenance
 from .maintenance.scrubber import Scrubber
 from .maintenance.space_recovery import SpaceState
+from .maintenance.surplus_copies import SurplusCopies
 from .registration import RegistrationKeeper
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
@@ -116,8 +117,15 @@ class Bookie:
         if regional is not None:
             collector = self._collector_of(regional.ledgers, stores)
             collectors.append(CollectorOfStore(collector, regional.instance_id))
+        surplus = SurplusCopies(self.service, stores, identity.bookie_id, config)
         self.maintenance = Maintenance(
-            self.storage, self._space, collectors, self.limbo, config, identity.instance_id
+            self.storage,
+            self._space,
+            collectors,
+            self.limbo,
+            surplus,
+            config,
+            identity.instance_id,
         )
         self._regional = regional
         self._is_read_only_by_command = False
@@ -507,6 +515,8 @@ class Bookie:
             "sorted_files": len(storage.sorted),
             "sorted_bytes": self.maintenance.compactor.written_bytes,
             "deleted_ledgers": sum(c.deleted_count for c, _ in self.maintenance.collectors),
+            "ledgers_returned": self.maintenance.surplus.counts.returned,
+            "ledgers_surplus": self.maintenance.surplus.counts.waiting,
             "ledgers_held_back": sum(c.held_back_count for c, _ in self.maintenance.collectors),
             "repaired_entries": self.scrubber.repaired_count,
             "maintenance_failures": self.maintenance.failed_count,

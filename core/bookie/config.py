@@ -229,6 +229,20 @@ class BookieConfig:
         low=0,
     )
 
+    surplus_ms: int = setting(
+        3_600_000,
+        "Time for which the metadata of a closed ledger must not have named this bookie until its "
+        "copies are deleted here: repair or rebalancing has moved them to other bookies.",
+        low=0,
+    )
+
+    surplus_checks_max: int = setting(
+        1_000,
+        "Maximum number of ledgers whose metadata is read in one garbage collection to find "
+        "surplus copies.",
+        low=1,
+    )
+
     tombstone_ms: int = setting(
         7 * 24 * 3_600_000, "Time for which the tombstone of a deleted ledger is kept.", low=0
     )

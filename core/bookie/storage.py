@@ -374,6 +374,30 @@ class Storage:
             return True
         return ledger_id not in states.tombstones and states.limbo.covers(ledger_id)
 
+    async def delete_durably(self, ledger_id: int) -> None:
+        """Deletes a ledger, and waits until its tombstone is durable and its rows are dropped.
+
+        Raises the failure of the log.
+        """
+        await self.journal(self.states.delete(ledger_id, self._runtime.clock.wall_ms()))
+        self.index.drop(ledger_id)
+
+    def recreate_ledger(self, ledger_id: int, master_key: bytes) -> LedgerRecord:
+        """Lifts the tombstone of a ledger whose surplus copies were returned (rule BKE-28).
+
+        The ledger is closed, so it is created with a fence.
+        """
+        del self.states.tombstones[ledger_id]
+        ledger = self.states.create(ledger_id, master_key)
+        ledger.is_fenced = True
+
+        def durable(error: RhumblineError | None) -> None:
+            if error is None:
+                ledger.is_fence_durable = True
+
+        self.log.append_state(ledger.encode(), durable)
+        return ledger
+
     def delete_ledger(self, ledger_id: int) -> None:
         """Deletes a ledger and leaves a tombstone (rule BKE-22)."""
         record = self.states.delete(ledger_id, self._runtime.clock.wall_ms())

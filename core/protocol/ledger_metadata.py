@@ -36,6 +36,10 @@ SPREAD_KEY = "rhumbline.spread"
 """Custom metadata key: the domains that each write set must lie in, as ``region:2,rack:3``."""
 
 
+RETURNS_KEY = "rhumbline.returns"
+"""Custom metadata key: how often bookies have returned surplus copies of the ledger."""
+
+
 class LedgerState(Enum):
     """The state of a ledger: OPEN -> IN_RECOVERY -> CLOSED, or OPEN -> CLOSED; never back."""
 
@@ -160,7 +164,24 @@ class LedgerMetadata:
         """Return every bookie that any fragment names, each once, in order of appearance."""
         return list(dict.fromkeys(b for fragment in self.fragments for b in fragment.bookies))
 
+    @property
+    def return_count(self) -> int:
+        """The number of times that a bookie has returned surplus copies (rule BKE-28).
+
+        What a bookie listed or stored before the count rose may be gone. Raises CorruptionError.
+        """
+        data = self.custom.get(RETURNS_KEY, b"0")
+        if not data.isdigit():
+            raise CorruptionError(f"ledger {self.ledger_id}: bad count of returns {data[:20]!r}")
+        return int(data)
+
     # --- changes --------------------------------------------------------------------------------
+
+    def with_return(self) -> "LedgerMetadata":
+        """Return a copy of closed metadata that counts one more return of surplus copies."""
+        assert self.state is LedgerState.CLOSED, "copies of open ledgers are never surplus (BKE-28)"
+        count = str(self.return_count + 1).encode()
+        return replace(self, custom={**self.custom, RETURNS_KEY: count})
 
     def with_fragment(self, first_entry_id: int, bookies: tuple[BookieId, ...]) -> "LedgerMetadata":
         """Return a copy with a new ensemble from an entry on.

@@ -212,6 +212,18 @@ CATALOGUE = (
         "Ledgers whose entries were removed.",
     ),
     Metric(
+        "bookie.ledgers_returned",
+        MetricType.COUNTER,
+        "{ledger}",
+        "Ledgers whose surplus copies were removed, because they were moved to other bookies.",
+    ),
+    Metric(
+        "bookie.ledgers_surplus",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Ledgers that were found to be surplus here, and are retained for now.",
+    ),
+    Metric(
         "bookie.ledgers_held_back",
         MetricType.GAUGE,
         "{ledger}",

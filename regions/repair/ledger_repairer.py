@@ -354,6 +354,10 @@ class LedgerRepairer:
         """Change the record, if the fragment is still the one that was repaired."""
         for _ in range(_CAS_ATTEMPTS):
             stored, version = await self._ledgers.read(work.metadata.ledger_id)
+            if stored.return_count != work.metadata.return_count:
+                raise RepairStuckError(
+                    "a bookie returned surplus copies during the repair; it begins again"
+                )
             if work.entry_range not in settled_ranges(stored, work.wanted_r):
                 raise RepairStuckError(
                     f"the fragment at entry {work.entry_range.first} changed during its repair"

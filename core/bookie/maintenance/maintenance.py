@@ -29,6 +29,7 @@ from .garbage_files import GarbageFiles
 from .garbage_logs import LIVE_PERCENT_WHEN_SHORT, GarbageLogs
 from .limbo_recovery import LimboRecovery
 from .space_recovery import SpaceRecovery
+from .surplus_copies import SurplusCopies
 
 _LOG = EventLog(__name__)
 
@@ -56,6 +57,7 @@ class Maintenance:
         space: FreeSpaceMonitor,
         collectors: Sequence[CollectorOfStore],
         limbo: LimboRecovery,
+        surplus: SurplusCopies,
         config: BookieConfig,
         instance_id: str,
     ) -> None:
@@ -67,6 +69,7 @@ class Maintenance:
         self.collectors = collectors
         """The garbage collectors, one for each metadata store."""
         self._limbo = limbo
+        self.surplus = surplus
         self._config = config
         self._expected_instance = instance_id
         self._wakeup = Wakeup()
@@ -161,6 +164,7 @@ class Maintenance:
         else:
             obstacles.pop("damaged files", None)
         held_back = sum(collector.held_back_count for collector, _ in self.collectors)
+        held_back += self.surplus.counts.waiting
         has_work = has_removed or held_back > 0 or not self._has_collected
         self.recovery.end_round(
             is_short=self.is_short, has_work=has_work, free_bytes=space.free_bytes
@@ -210,6 +214,7 @@ class Maintenance:
             self._collected_s = None if self.is_short else now_s
             raise failure
         self._has_collected = self.is_short
+        await self.surplus.step(is_unlimited=is_unlimited or self.is_short)
 
     @property
     def _backlog(self) -> int:

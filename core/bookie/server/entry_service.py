@@ -69,6 +69,8 @@ class EntryService(StorageListener):
         """True if plain adds are accepted. The bookie sets it by its state (life_cycle.py)."""
         self.accepts_recovery_adds = False
         """True if recovery adds are accepted."""
+        self.returning: dict[int, None] = {}
+        """Ledgers whose surplus copies are being deleted: not listed, and closed to copies."""
         self.failure: RhumblineError | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Called when the log failed or found no space, so that the bookie updates its state."""
@@ -113,6 +115,9 @@ class EntryService(StorageListener):
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is not None and (ledger.is_proven or op.is_recovery):
             self._add(op, ledger)
+        elif op.is_recovery and op.ledger_id in self.storage.states.tombstones:
+            op.connection.add_inflight(len(op.entry))
+            self._check_membership(op, lambda membership: self._lift_tombstone(op, membership))
         elif op.is_recovery:
             self._add_to_new_ledger(op, is_proven=False)
         else:
@@ -135,6 +140,40 @@ class EntryService(StorageListener):
             return
         self.storage.mark_proven(ledger)
         self._add(op, ledger)
+
+    def _lift_tombstone(self, op: EntryAdd, membership: MembershipCheck) -> None:
+        """Accepts a copy of a ledger that this bookie had returned, if the ledger exists."""
+        op.connection.release_inflight(len(op.entry))
+        ledger = self.ledgers.get(op.ledger_id)
+        error: RhumblineError | None = None
+        if membership is MembershipCheck.UNKNOWN:
+            error = UnknownStateError(f"the metadata of ledger {op.ledger_id} {membership.value}")
+        elif membership is MembershipCheck.DELETED:
+            error = NoSuchLedgerError(f"ledger {op.ledger_id} was deleted")
+        elif ledger is None:
+            error = self._recovery_refusal(op)
+        if error is not None:
+            op.connection.send(op.response(error))
+            return
+        if ledger is None and op.ledger_id in self.storage.states.tombstones:
+            ledger = self.storage.recreate_ledger(op.ledger_id, op.master_key)
+            self.polls.ledger_created(ledger)
+        if ledger is None:
+            self._add_to_new_ledger(op, is_proven=False)
+        else:
+            self._add(op, ledger)
+
+    def _recovery_refusal(self, op: EntryAdd) -> RhumblineError | None:
+        """Return why a tombstone cannot be lifted now."""
+        if self.failure is not None:
+            return DiskFailedError("the write log has failed; this bookie accepts no adds")
+        if not self.accepts_recovery_adds:
+            return ReadOnlyError("this bookie is read-only")
+        if op.ledger_id in self.returning:
+            return _returning_error(op.ledger_id)
+        if len(self.ledgers) >= self.config.ledger_count_max:
+            return _too_many_ledgers(len(self.ledgers))
+        return None
 
     def _add_to_new_ledger(self, op: EntryAdd, *, is_proven: bool) -> None:
         refusal = self._add_refusal(op, None)
@@ -171,7 +210,8 @@ class EntryService(StorageListener):
         if ledger.master_key != op.master_key:
             return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
         if op.is_recovery:
-            return None
+            is_returning = op.ledger_id in self.returning
+            return _returning_error(op.ledger_id) if is_returning else None
         if ledger.is_fenced:
             return LedgerFencedError(f"ledger {op.ledger_id} is fenced")
         if self.storage.states.limbo.covers(op.ledger_id):
@@ -310,6 +350,8 @@ class EntryService(StorageListener):
         In limbo these are the entries that are left, so that repair can restore the others. Raises
         NoSuchLedgerError; UnknownStateError if the ledger was deleted in limbo.
         """
+        if ledger_id in self.returning:
+            raise _returning_error(ledger_id)
         if not self.storage.is_held(ledger_id):
             raise self.storage.absence(ledger_id)
         found: list[int] = []
@@ -408,3 +450,7 @@ class EntryService(StorageListener):
 
 def _too_many_ledgers(count: int) -> TooManyRequestsError:
     return TooManyRequestsError(f"this bookie holds {count} ledgers, which is its maximum")
+
+
+def _returning_error(ledger_id: int) -> UnknownStateError:
+    return UnknownStateError(f"surplus copies of ledger {ledger_id} are being deleted here")

@@ -1,7 +1,8 @@
 """The plan ``rebalances``: copies of closed ledgers move between bookies while things fail.
 
 The plan is ``swarm`` with three bookies in each region, short segments, two repair processes and a
-small tolerance. Orders to rebalance are given, replaced, paused and resumed.
+small tolerance. Orders to rebalance are given, replaced, paused and resumed. In most seeds bookies
+return surplus copies soon, so that copies also move back to bookies that had them.
 """
 
 from dataclasses import replace
@@ -22,6 +23,9 @@ def rebalances(seed: int) -> RunPlan:
     quorum = random.choice(_QUORUMS)
     settings = plan.settings
     policy = replace(settings.policy, quorum=quorum, roll_ms=random.choice((500, 1_500)))
+    bookie_habits = Random(f"{seed} returned copies")
+    surplus_ms = bookie_habits.choice((0, 0, 500, 3_600_000))
+    collect_ms, maintenance_ms = bookie_habits.choice(((100, 50), (1_000, 300)))
     faults = [
         fault for fault in plan.faults if fault.kind not in ("wipe", "rot") or random.random() < 0.3
     ]
@@ -35,7 +39,13 @@ def rebalances(seed: int) -> RunPlan:
         plan,
         seed=f"{seed} rebalances",
         bookies_by_region=(3, 3, 3),
-        settings=replace(settings, policy=policy),
+        settings=replace(
+            settings,
+            policy=policy,
+            surplus_ms=surplus_ms,
+            collect_ms=collect_ms,
+            maintenance_ms=maintenance_ms,
+        ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         repairs=("east", "west"),
         habits=replace(plan.habits, pause_ms=50),

@@ -70,6 +70,8 @@ async def test_statistics_of_a_new_bookie_and_after_some_requests() -> None:
             "sorted_bytes": 0,
             "deleted_ledgers": 0,
             "ledgers_held_back": 0,
+            "ledgers_returned": 0,
+            "ledgers_surplus": 0,
             "repaired_entries": 0,
             "maintenance_failures": 0,
             "half_frame_bytes": 0,

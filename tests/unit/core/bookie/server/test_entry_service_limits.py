@@ -57,6 +57,7 @@ async def test_limited_number_of_requests_wait_for_metadata() -> None:
 async def test_deleted_ledger_does_not_return() -> None:
     async with one_bookie() as (world, bookie, wire):
         assert await wire.add(entry(1, 0)) == Code.OK
+        await world.ledgers.delete(1)
         bookie.storage.delete_ledger(1)
         for flags in (0, v2.FLAG_RECOVERY_ADD):
             assert await wire.add(entry(1, 1), flags) == Code.NO_LEDGER
