@@ -17,6 +17,34 @@ Generated from `proxies/rpc/rhumbline.proto`; do not edit. Every write and read 
 `rhumbline.v1.Rhumbline`, `grpc.health.v1.Health` and server reflection (v1alpha). To run proxies
 and use them from Python, see [Run proxies](../how-to/run-proxies.md).
 """
+_RULES = """\
+## Record sets
+
+`AppendItem.record_set` and `ReadResponse.entries` hold [record sets](../storage-format.md#record-sets):
+columns behind a header of 96 bytes, with a CRC32C of each, optionally compressed with zstd. That
+section has the layout of every byte and examples to test a decoder with. A simple producer leaves
+`record_set` empty and sends `payloads`; the proxy then makes the set.
+
+## Retries
+
+Decide by the `Error` of an answer or of the details of the status. A producer numbers its sets (a
+producer id of its own, sequences without gaps), so that a set that is sent again is stored once.
+[PRX-9](../protocol/proxies.md#PRX-9) to [PRX-17](../protocol/proxies.md#PRX-17) have the reasons.
+
+| what happens | what the client does |
+|---|---|
+| `not-owner` with `owner` | continues at that address |
+| `not-owner` without it, another error with `retryable`, status UNAVAILABLE or ABORTED | continues at an address that it did not try yet; pauses once all were tried, 0.25 s at most, with jitter |
+| `too-many-requests` | repeats at the same address after a pause |
+| `over-rate` | repeats at the same address after `retry_after_ms` |
+| `append-outcome-unknown`, or the call ends without an answer | repeats a numbered set; a set without a producer id may be stored twice if it is repeated |
+| any other code | gives up: a repeat is refused again |
+| an append was refused | waits until every set in flight has an answer or the call has ended, then sends those without a result again in order, the first with `restarts` and the addresses in `tried` |
+| 250 ms of silence while answers are due | sends an empty AppendRequest; after 1.5 s of silence the call has failed |
+| a read ends without `is_end` | reads again from the position after the last entry, with the `stream_id` of the first response |
+| 3.5 s of silence with `heartbeat_ms` = 1000 | the read has failed |
+| CreateStream or DeleteStream ends without an answer | describes the stream to learn the outcome: a repeat may affect another stream of the name |
+"""  # noqa: E501 - rows of a table
 _RPC = re.compile(r"rpc (\w+)\((stream )?(\w+)\) returns \((stream )?(\w+)\);")
 _FIELD = re.compile(r"(?:(repeated|optional) )?([\w.]+) (\w+) = (\d+);")
 _OPENS = re.compile(r"(message|oneof) (\w+) \{(\})?")
@@ -31,8 +59,17 @@ class _Field(NamedTuple):
 
 def grpc_page() -> str:
     """Return the page with calls, messages and error codes."""
-    lines = list(_commented(PROTO.read_text(encoding="utf-8")))
-    return "\n".join([_HEAD, *_calls(lines), *_messages(lines), *_errors()])
+    proto = PROTO.read_text(encoding="utf-8")
+    lines = list(_commented(proto))
+    parts = [_HEAD, *_introduction(proto), *_calls(lines), _RULES, *_messages(lines), *_errors()]
+    return "\n".join(parts)
+
+
+def _introduction(proto: str) -> Iterator[str]:
+    """Yield the paragraphs of the comment at the beginning of the file."""
+    comment = proto.partition("\nsyntax")[0]
+    for paragraph in re.split(r"\n//\s*\n", comment.strip()):
+        yield " ".join(line.removeprefix("//").strip() for line in paragraph.splitlines()) + "\n"
 
 
 def _commented(proto: str) -> Iterator[tuple[str, str]]:

@@ -100,7 +100,8 @@ class StreamPolicy:
     )
     retention_ms: int | None = setting(
         None,
-        "Time after its completion at which a segment is truncated. none: never by age.",
+        "Time after its completion at which the elected repair process truncates a segment. none: "
+        "never by age.",
         low=1,
         high=_MS_MAX,
     )
