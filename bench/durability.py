@@ -135,15 +135,15 @@ class _Cluster:
 
 
 async def _report(monitor: DurabilityMonitor) -> tuple[int, int]:
-    """Return the CPU time of a report, and the longest time that other tasks waited for it."""
+    """Return the CPU time of a report, and the most of it that other tasks waited for at once."""
     pauses: list[float] = []
 
     async def tick() -> None:
-        last = time.perf_counter()
+        last = time.process_time()
         while True:
             await asyncio.sleep(0)
-            pauses.append(time.perf_counter() - last)
-            last = time.perf_counter()
+            pauses.append(time.process_time() - last)
+            last = time.process_time()
 
     ticking = asyncio.ensure_future(tick())
     await asyncio.sleep(0)

@@ -14,6 +14,9 @@ CLOSED = "closed"
 _MORE_THAN_NEEDED = 2
 """Factor by which the remembered judgements may exceed the groups."""
 
+_CHANGES_MAX = 1_000
+"""Number of changes of bookies after which all judgements are made anew."""
+
 
 @dataclass(slots=True)
 class StreamDurability:
@@ -104,42 +107,49 @@ class DurabilityReport:
 
 
 class Judge:
-    """Judges groups, and remembers the judgements until a bookie that they depend on changes."""
+    """Judges groups, and remembers the judgements until a bookie that they depend on changes.
+
+    A judgement is examined when it is used, so that a change costs nothing at once.
+    """
 
     def __init__(self, cluster: ClusterCopies) -> None:
         self.cluster = cluster
-        self._known: dict[LayoutGroup, Judgement] = {}
+        self._changes: list[frozenset[BookieId]] = []
+        self._known: dict[LayoutGroup, tuple[Judgement, int]] = {}
+        """The judgements, each with the number of changes that it includes."""
 
     def judge(self, group: LayoutGroup) -> Judgement:
         """Return the judgement of the ledgers of a group."""
+        now = len(self._changes)
         known = self._known.get(group)
-        if known is None:
-            known = self._known[group] = judge(group.layout, self.cluster)
-        return known
+        if known is not None:
+            found, included = known
+            if included == now:
+                return found
+            if not any(_depends(group, changed) for changed in self._changes[included:]):
+                self._known[group] = found, now
+                return found
+        found = judge(group.layout, self.cluster)
+        self._known[group] = found, now
+        return found
 
     def update(self, cluster: ClusterCopies, groups: Collection[LayoutGroup]) -> None:
-        """Replace the state of the cluster, and forget what may differ in it.
+        """Replace the state of the cluster. ``groups`` are all that there are.
 
-        ``groups`` are all that there are; others are forgotten too, at the latest when there are
-        many of them.
+        The judgements of others are forgotten when there are many of them.
         """
         changed = cluster.changed_since(self.cluster)
         self.cluster = cluster
-        if not changed and len(self._known) <= _MORE_THAN_NEEDED * len(groups):
-            return
-        kept: dict[LayoutGroup, Judgement] = {}
-        for group in groups:
-            judgement = self._known.get(group)
-            if judgement is not None and not _depends(group, changed):
-                kept[group] = judgement
-        self._known = kept
+        if changed:
+            self._changes.append(changed)
+        if len(self._known) > _MORE_THAN_NEEDED * len(groups) or len(self._changes) > _CHANGES_MAX:
+            self._known = {}
+            self._changes = []
 
 
 def _depends(group: LayoutGroup, changed: frozenset[BookieId]) -> bool:
     """Return whether a judgement may change; any bookie may replace a member of an open ledger."""
     layout = group.layout
-    if not changed:
-        return False
     return layout.is_open or any(not changed.isdisjoint(part.bookies) for part in layout.parts)
 
 
