@@ -383,7 +383,7 @@ class Storage:
         self.index.drop(ledger_id)
 
     def recreate_ledger(self, ledger_id: int, master_key: bytes) -> LedgerRecord:
-        """Lifts the tombstone of a ledger whose surplus copies were returned (rule BKE-28).
+        """Lifts the tombstone of a ledger whose surplus copies were returned (rule BKE-30).
 
         The ledger is closed, so it is created with a fence.
         """
