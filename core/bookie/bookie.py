@@ -50,6 +50,7 @@ from .identity import (
     repair_identity,
 )
 from .life_cycle import ADMISSIONS, BOOKIE_LIFE, SERVING, BookieEvent, BookieState, admission
+from .maintenance.disk_reserve import release_for_start
 from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import CollectorOfStore, Maintenance
@@ -184,6 +185,7 @@ class Bookie:
             await check_regional_store(identity, regional)
         await repair_identity(disk, identity)
         limits = limits_on_disk(config, await disk.total_bytes())
+        await release_for_start(disk, limits.maintenance_reserve_bytes)
         bookie = cls(
             runtime,
             disk,

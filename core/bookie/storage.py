@@ -5,7 +5,7 @@ are three-valued (rules BKE-1, BKE-2): an entry; NoSuchEntryError or NoSuchLedge
 certain; otherwise an error that means "unknown".
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import (
@@ -61,6 +61,10 @@ _LAST_LOG_BYTES = 4 << 20
 """Limit of the last log after an orderly shutdown, in bytes: the next start reads that log."""
 
 
+async def _lend_nothing() -> bool:
+    return False
+
+
 class Storage:
     """The durable data of one bookie. ``open`` must be called first; it has a single owner."""
 
@@ -93,6 +97,8 @@ class Storage:
         """The data files that do not change, by number, except those with a damaged header."""
         self.on_maintenance_due: Callable[[], None] = lambda: None
         """Called when a log was sealed, or an index file is damaged."""
+        self.on_space_needed: Callable[[], Awaitable[bool]] = _lend_nothing
+        """Called when a state record does not fit; returns whether space was freed for it."""
         self.on_log_began: Callable[[], None] = lambda: None
         """Called when the log continues in a new file."""
         self._highest_number = 0
@@ -526,12 +532,25 @@ class Storage:
 
     def group_refused(self, group: CommitGroup, error: RhumblineError) -> None:
         """See LogOwner."""
+        self._refuse_adds(group, error)
+        for callback in group.callbacks:
+            callback(error)
+
+    def adds_refused(self, group: CommitGroup, error: RhumblineError) -> None:
+        """See LogOwner."""
+        self._refuse_adds(group, error)
+        for callback in group.callbacks:
+            callback(None)
+
+    def _refuse_adds(self, group: CommitGroup, error: RhumblineError) -> None:
         for sink, outbox in group.outboxes.items():
             sink.reject(outbox, error)
         if isinstance(error, DiskFullError):
             self.listener.space_ran_out(error)
-        for callback in group.callbacks:
-            callback(error)
+
+    async def lend_space(self) -> bool:
+        """See LogOwner."""
+        return await self.on_space_needed()
 
     def file_sealed(self, data_file: DataFile) -> None:
         """See LogOwner."""

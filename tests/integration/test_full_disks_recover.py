@@ -32,7 +32,7 @@ from rhumbline.tests.support.processes.small_disk import fill_disk, free_disk, s
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry
 
 MIB = 1 << 20
-DISK_BYTES = 64 * MIB
+DISK_BYTES = 32 * MIB
 LEDGERS = range(1, 9)
 PAYLOAD = bytes(60_000)
 CONFIG = BookieConfig(

@@ -57,6 +57,14 @@ class LogOwner(Protocol):
         """Called when writing the group failed; a replay may or may not find it."""
         ...
 
+    def adds_refused(self, group: CommitGroup, error: RhumblineError) -> None:
+        """Called when only the state records of the group were written: they are durable."""
+        ...
+
+    async def lend_space(self) -> bool:
+        """Free space for state records; returns False if none can be freed."""
+        ...
+
     def file_sealed(self, data_file: DataFile) -> None:
         """Called when the log continues in another file."""
         ...
@@ -223,7 +231,10 @@ class WriteLog:
             except DiskFullError as error:
                 await self.current.cut()
                 self._carried += group.states
-                self._owner.group_refused(group, error)
+                if await self._write_states_alone(group):
+                    self._owner.adds_refused(group, error)
+                else:
+                    self._owner.group_refused(group, error)
                 return
         except BaseException:
             self._full.insert(0, group)
@@ -232,6 +243,22 @@ class WriteLog:
         self._entry_count += len(group.adds)
         self.written_bytes += GROUP_HEADER_BYTES + len(body)
         self._owner.group_durable(group, self.number << OFFSET_BITS | start, body)
+
+    async def _write_states_alone(self, group: CommitGroup) -> bool:
+        """Writes the state records of a group that did not fit, in space that the owner lends.
+
+        Returns False if there are none, or still no space. A bookie that cannot record a fence or
+        the deletion of a ledger would stay full for ever (rule BKE-28).
+        """
+        while group.states and await self._owner.lend_space():
+            try:
+                await self._write_carried()
+                await self._write_marker(self.current)
+            except DiskFullError:
+                await self.current.cut()
+            else:
+                return True
+        return False
 
     def _is_full(self) -> bool:
         """Return whether the file has reached its size, or its rows in memory their number."""

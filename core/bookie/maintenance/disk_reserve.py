@@ -6,9 +6,11 @@ write of its own found no space, and creates them again right after that. Meanwh
 monitor does not count what was lent, so that adds do not use it up.
 
 Another process may take what was lent before it is reserved again. Therefore a loan begins with one
-part, and the last part is lent for nothing but the removal of garbage, which needs space only for a
-record in the log.
+part, and the last part is lent for nothing but records of the log, such as a fence, the deletion of
+a ledger, or the removal of garbage.
 """
+
+import asyncio
 
 from ...protocol.errors import DiskFullError
 from ...runtime.disk import Disk
@@ -22,8 +24,23 @@ def reserve_path(part: int) -> str:
     return f"maintenance.reserve.{part}"
 
 
+async def release_for_start(disk: Disk, reserve_bytes: int) -> None:
+    """Frees the reserve of an earlier process until half of ``reserve_bytes`` is free.
+
+    A start begins a log file with a snapshot of all state, which is at most a 16th of a log file.
+    The reserve is allocated anew when the bookie runs. Raises DiskFailedError.
+    """
+    for part in reversed(range(PARTS)):
+        if await disk.free_bytes() >= reserve_bytes // 2:
+            return
+        try:
+            await disk.remove(reserve_path(part))
+        except FileNotFoundError:
+            continue
+
+
 class DiskReserve:
-    """Reserves space on one disk and lends it; the calls must not overlap."""
+    """Reserves space on one disk and lends it, to maintenance and to the log."""
 
     def __init__(self, disk: Disk, space: FreeSpaceMonitor) -> None:
         self._disk = disk
@@ -31,6 +48,7 @@ class DiskReserve:
         self._part_bytes = 0
         self._held: list[int] = []
         """The parts that are reserved."""
+        self._lock = asyncio.Lock()
         self._was_held = False
         self._is_prepared = False
 
@@ -49,6 +67,10 @@ class DiskReserve:
 
         Cheap if nothing is missing. Raises DiskFailedError.
         """
+        async with self._lock:
+            return await self._fill()
+
+    async def _fill(self) -> bool:
         part_bytes = -(-self._space.limits.maintenance_reserve_bytes // PARTS)
         if part_bytes != self._part_bytes or not self._is_prepared:
             for part in range(PARTS):  # also those of an earlier process
@@ -62,22 +84,21 @@ class DiskReserve:
         self._note()
         return not self.missing_bytes
 
-    async def lend(self, *, for_garbage: bool = False) -> bool:
+    async def lend(self, *, for_records: bool = False) -> bool:
         """Frees one part, or all of them if one was lent before; False if none may be lent.
 
-        The last part is only lent ``for_garbage``: to record its removal. Raises DiskFailedError.
+        The last part is only lent ``for_records`` of the log. Raises DiskFailedError.
         """
-        kept = 0 if for_garbage else 1
-        parts = self._held[kept:]
-        if not parts:
-            return False
-        if len(self._held) == PARTS:
-            parts = parts[-1:]
-        self._held = [part for part in self._held if part not in parts]
-        self._note()  # before the space is free, so that a check in between does not count it
-        for part in parts:
-            await self._remove(part)
-        return True
+        async with self._lock:
+            parts = self._held if for_records else self._held[1:]
+            if len(self._held) == PARTS:
+                parts = parts[-1:]
+            self._held = [part for part in self._held if part not in parts]
+            self._note()
+            await self._space.check()  # before the space is free, so that no add takes it
+            for part in parts:
+                await self._remove(part)
+            return bool(parts)
 
     def _note(self) -> None:
         """Tells the monitor which part of the free space is not for adds.

@@ -84,6 +84,8 @@ class Maintenance:
         self._has_collected = False
         """True if a garbage collection has succeeded since space is short."""
         self._was_short = False
+        self._without_space: dict[str, tuple[int, int]] = {}
+        """Deletions, and free bytes beyond the reserve, when work did not fit, by its name."""
         self._seen_bytes = 0
         self._busy_until_s = 0.0
         self.failed_count = 0
@@ -92,6 +94,7 @@ class Maintenance:
         self.may_delete_many = False
         """Set by an operator: the next garbage collection has no limit, and resets the flag."""
         storage.on_maintenance_due = self._wakeup.wake
+        storage.on_space_needed = self._lend_to_log
 
     async def run(self) -> None:
         """Runs rounds until cancelled."""
@@ -134,14 +137,20 @@ class Maintenance:
         await self._end_round(self.compactor.removed_count > removed)
 
     async def _attempt(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Does one kind of work, in the reserve if there is no other space for it."""
+        """Does one kind of work, in the reserve if there is no other space for it.
+
+        Work that did not fit is not repeated before there is more garbage or more space.
+        """
+        if self._lacks_space(name):
+            return
+        self._without_space.pop(name, None)
         try:
             while True:
                 try:
                     await work()
                     break
                 except DiskFullError:
-                    if not await self.reserve.lend(for_garbage=name == _REMOVE_GARBAGE):
+                    if not await self.reserve.lend(for_records=name == _REMOVE_GARBAGE):
                         raise
             await self.reserve.fill()
         except (RhumblineError, MetadataError) as error:
@@ -149,8 +158,33 @@ class Maintenance:
             self.last_failure = error
             self.recovery.obstacles[name] = str(error)
             self._log_failure(name, error)
+            if isinstance(error, DiskFullError):
+                await self._note_no_space(name)
         else:
             self.recovery.obstacles.pop(name, None)
+
+    async def _note_no_space(self, name: str) -> None:
+        """Records that work did not fit, after the reserve was filled as far as possible."""
+        try:
+            await self.reserve.fill()
+            await self._space.check()
+        except RhumblineError as error:
+            self._log_failure(name, error)
+            return
+        deleted = self._storage.states.deletion_count
+        self._without_space[name] = deleted, self._space.free_bytes - self.reserve.missing_bytes
+
+    def _lacks_space(self, name: str) -> bool:
+        deleted, spare = self._without_space.get(name, (-1, 0))
+        found = self._space.free_bytes - self.reserve.missing_bytes
+        return deleted == self._storage.states.deletion_count and found <= spare
+
+    async def _lend_to_log(self) -> bool:
+        """Lends space for state records, which the next round reserves anew."""
+        is_lent = await self.reserve.lend(for_records=True)
+        if is_lent:
+            self._wakeup.wake()
+        return is_lent
 
     async def _end_round(self, has_removed: bool) -> None:
         """Checks the space again if files were removed, and records what the round found out."""

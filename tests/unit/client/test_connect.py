@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
+from rhumbline.client import connect as connect_module
 from rhumbline.client.connect import Client
 from rhumbline.client.topics import Topics
 from rhumbline.core.log.config import WriterConfig
@@ -17,14 +18,18 @@ from rhumbline.core.log.read.segment_opener import Archives
 from rhumbline.core.log.topics.topics import create_topic
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.cluster_layout import initialise_cluster
+from rhumbline.core.metadata.declared_regions import declare_regions
 from rhumbline.core.protocol.bookie_id import check_region, mint_bookie_id
 from rhumbline.core.protocol.errors import (
+    ConfigurationError,
     DeadlineExceededError,
     InvalidArgumentError,
+    MetadataUnavailableError,
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 
 class WorldClient(Client):
@@ -118,6 +123,31 @@ async def test_region_needs_no_running_bookie(region: str) -> None:
     """Applications and proxies may run where no bookie is."""
     async with Client("memory://", region=region, store=await _two_regions()) as client:
         assert client.region == region
+
+
+async def test_a_region_that_is_not_declared_is_refused() -> None:
+    store = await _two_regions()
+    directory = BookieDirectory(store)
+    await declare_regions(store, directory, ["rome", "oslo", "bonn"])
+    directory.close()
+    with pytest.raises(ConfigurationError, match="this process names region nowhere"):
+        async with Client("memory://", region="nowhere", store=store):
+            pass
+    async with Client("memory://", region="bonn", store=store) as client:
+        assert client.region == "bonn"
+
+
+async def test_a_region_is_not_checked_while_the_store_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unavailable(*_: object, **__: object) -> None:
+        raise MetadataUnavailableError("no answer")
+
+    monkeypatch.setattr(connect_module, "read_declared_regions", unavailable)
+    with recorded_log("rhumbline.client.connect") as log:
+        async with Client("memory://", region="nowhere", store=await _two_regions()):
+            pass
+    assert log.events() == ["region not checked"]
 
 
 def test_client_is_refused_in_a_second_event_loop() -> None:

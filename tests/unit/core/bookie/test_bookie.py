@@ -214,7 +214,13 @@ async def test_storage_that_cannot_be_opened_is_closed_again() -> None:
     bookie = await world.open(disk)
     await bookie.aclose()
 
+    calls = 0
+
     async def fail() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            return 1 << 40  # before anything is opened
         raise WrongClusterError("no space is known")
 
     disk.free_bytes = fail  # type: ignore[method-assign]

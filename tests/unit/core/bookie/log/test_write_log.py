@@ -62,6 +62,8 @@ class Owner:
         self.number = 10
         self.durable: list[tuple[CommitGroup, int, bytes]] = []
         self.refused: list[tuple[CommitGroup, RhumblineError]] = []
+        self.partly_refused: list[tuple[CommitGroup, RhumblineError]] = []
+        self.loans: list[Callable[[], bool]] = []
         self.sealed: list[DataFile] = []
         self.failures: list[RhumblineError] = []
 
@@ -84,6 +86,14 @@ class Owner:
         self.refused.append((group, error))
         for callback in group.callbacks:
             callback(error)
+
+    def adds_refused(self, group: CommitGroup, error: RhumblineError) -> None:
+        self.partly_refused.append((group, error))
+        for callback in group.callbacks:
+            callback(None)
+
+    async def lend_space(self) -> bool:
+        return self.loans.pop()() if self.loans else False
 
     def file_sealed(self, data_file: DataFile) -> None:
         self.sealed.append(data_file)
@@ -408,6 +418,32 @@ async def test_group_without_space_is_refused_and_its_states_are_kept() -> None:
     await world.add_durably(b"last")
     assert (await world.records_of(11))[5:] == [(b"last", False)], "carried once"
     assert world.log.sync_count == 3
+    await world.log.aclose()
+
+
+async def test_states_of_a_group_without_space_are_written_in_lent_space() -> None:
+    """A bookie on a full disk must record a fence, or nothing on it can be deleted."""
+    world = await LogWorld().open()
+    await world.add_durably(b"entry")
+    outcomes: list[RhumblineError | None] = []
+
+    def lend(room: int) -> bool:
+        world.disk.room = room
+        return True
+
+    world.owner.loans = [lambda: lend(1_000), lambda: lend(20)]
+    world.disk.room = 30
+    group = world.add(b"refused")
+    world.log.append_state(STATE, outcomes.append)
+    await until(lambda: outcomes)
+    assert outcomes == [None]
+    assert world.owner.loans == [], "one loan was not enough"
+    assert [found[0] for found in world.owner.partly_refused] == [group]
+    assert world.owner.refused == []
+    assert (await world.records_of(11))[2:] == [(b"entry", False), (STATE, True)]
+    world.disk.room = None
+    await world.add_durably(b"later")
+    assert (await world.records_of(11))[4:] == [(b"later", False)], "nothing is carried"
     await world.log.aclose()
 
 

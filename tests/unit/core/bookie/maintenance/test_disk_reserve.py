@@ -4,7 +4,12 @@ import pytest
 
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.free_space import FreeSpaceMonitor
-from rhumbline.core.bookie.maintenance.disk_reserve import PARTS, DiskReserve, reserve_path
+from rhumbline.core.bookie.maintenance.disk_reserve import (
+    PARTS,
+    DiskReserve,
+    release_for_start,
+    reserve_path,
+)
 from rhumbline.core.protocol.errors import DiskFullError
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk, MemoryFile
 
@@ -55,7 +60,7 @@ async def test_reserve_is_allocated_once_and_replaces_that_of_an_earlier_process
         assert (space.lent_bytes, space.missing_bytes) == (0, 0)
 
 
-async def test_one_part_is_lent_first_then_all_but_the_last_which_is_for_garbage() -> None:
+async def test_one_part_is_lent_first_then_all_but_the_last_which_is_for_records() -> None:
     disk = AllocatingDisk(10_000)
     reserve, space = reserve_on(disk)
     await reserve.fill()
@@ -64,9 +69,9 @@ async def test_one_part_is_lent_first_then_all_but_the_last_which_is_for_garbage
     assert await reserve.lend()
     assert (reserve.held_bytes, space.lent_bytes, disk.room) == (1_000, 7_000, 9_000)
     assert not await reserve.lend()
-    assert await reserve.lend(for_garbage=True)
+    assert await reserve.lend(for_records=True)
     assert (reserve.held_bytes, space.lent_bytes, disk.room) == (0, 8_000, 10_000)
-    assert not await reserve.lend(for_garbage=True)
+    assert not await reserve.lend(for_records=True)
     assert await reserve.fill()
     assert (reserve.held_bytes, space.lent_bytes, disk.room) == (8_000, 0, 2_000)
 
@@ -78,7 +83,7 @@ async def test_what_is_lent_is_neither_for_plain_adds_nor_for_recovery_adds() ->
     for _ in range(3):
         await space.check()
         assert (space.has_room, space.has_reserve) == (False, False)
-        await reserve.lend(for_garbage=True)
+        await reserve.lend(for_records=True)
     assert disk.room == 8_400
 
 
@@ -100,7 +105,7 @@ async def test_bookie_without_a_reserve_lends_nothing() -> None:
     disk = AllocatingDisk(6_000)
     reserve, space = reserve_on(disk, 0)
     assert await reserve.fill()
-    assert not await reserve.lend(for_garbage=True)
+    assert not await reserve.lend(for_records=True)
     assert (disk.allocated, space.lent_bytes) == ({}, 0)
 
 
@@ -117,3 +122,20 @@ async def test_parts_that_others_took_are_allocated_when_there_is_room_again() -
     disk.room = 1_000
     assert await reserve.fill()
     assert (space.lent_bytes, reserve.missing_bytes) == (0, 0)
+
+
+async def test_a_start_frees_half_of_the_reserve_if_the_disk_is_full() -> None:
+    disk = AllocatingDisk(8_000)
+    reserve, _ = reserve_on(disk)
+    await reserve.fill()
+    await release_for_start(disk, WANTED)
+    assert (disk.room, len(disk.allocated)) == (4_000, 4)
+    await release_for_start(disk, WANTED)
+    assert len(disk.allocated) == 4
+    again, space = reserve_on(disk)
+    disk.room -= 100  # the log that the start began
+    assert not await again.fill()
+    assert (again.held_bytes, space.missing_bytes, space.lent_bytes) == (7_000, 1_000, 0)
+    empty = AllocatingDisk(10)
+    await release_for_start(empty, WANTED)
+    assert empty.room == 10
