@@ -248,7 +248,7 @@ class WriteLog:
         """Writes the state records of a group that did not fit, in space that the owner lends.
 
         Returns False if there are none, or still no space. A bookie that cannot record a fence or
-        the deletion of a ledger would stay full for ever (rule BKE-28).
+        the deletion of a ledger would stay full for ever (rule BKE-29).
         """
         while group.states and await self._owner.lend_space():
             try:

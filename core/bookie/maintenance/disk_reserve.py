@@ -1,4 +1,4 @@
-"""The maintenance reserve: disk space that only maintenance may use (rule BKE-28).
+"""The maintenance reserve: disk space that only maintenance may use (rule BKE-29).
 
 Freeing space needs space: an index file, or the live entries of a file that is rewritten. The
 reserve consists of files that have blocks and no contents. Maintenance removes some of them when a

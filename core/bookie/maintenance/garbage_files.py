@@ -1,6 +1,6 @@
 """The removal of garbage files: whole files of which no ledger has entries any more.
 
-Removing them needs no space, so it comes before everything that copies (rule BKE-29). The index
+Removing them needs no space, so it comes before everything that copies (rule BKE-30). The index
 suggests the files. The compactor then reads each of them, and would copy what the index does not
 name (rule BKE-19).
 """

@@ -4,8 +4,8 @@ One task runs one kind of work at a time, so none of them needs to handle anothe
 because the disk or the metadata store is unavailable is retried in the next round.
 
 Garbage goes first in each round, because removing it needs no space. Work that finds no space gets
-the maintenance reserve (rule BKE-28). While space is short, garbage is collected more often, and
-whatever contains garbage is compacted (rule BKE-29).
+the maintenance reserve (rule BKE-29). While space is short, garbage is collected more often, and
+whatever contains garbage is compacted (rule BKE-30).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Space recovery: whether a bookie that is short of space can free some, and what prevents it.
 
 Maintenance reports each round here. The state, the obstacles and their log lines tell an operator
-whether to wait, to remove an obstacle, or to add space (rule BKE-29).
+whether to wait, to remove an obstacle, or to add space (rule BKE-30).
 """
 
 import asyncio
