@@ -93,6 +93,8 @@ class RecordedRead:
     failed_ms: float | None = None
     failure: str = ""
     """The name of the class of the error that ended the read."""
+    stream_id: str = ""
+    """The id of the stream that the start position names; "" if it names none."""
 
 
 class EndQuery(NamedTuple):

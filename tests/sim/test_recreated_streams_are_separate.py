@@ -6,7 +6,17 @@ from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
 SEEDS = 12
-DONE = ("create", "delete", "maintain", "purged", "read", "subscribe", "truncate", "write")
+DONE = (
+    "create",
+    "delete",
+    "maintain",
+    "purged",
+    "read",
+    "resume",
+    "subscribe",
+    "truncate",
+    "write",
+)
 
 
 @pytest.fixture(scope="module")

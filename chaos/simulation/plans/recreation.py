@@ -10,6 +10,7 @@ metadata paths: all of them are part of a seed's identity.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -26,9 +27,9 @@ from ....core.protocol.errors import (
     RhumblineError,
     StreamExistsError,
 )
-from ....core.protocol.start import EARLIEST
+from ....core.protocol.start import EARLIEST, Start
 from ....core.runtime.tasks import Tasks
-from ...checker.history import AdminCall, History, ReportedEnd
+from ...checker.history import AdminCall, History, RecordedRead, ReportedEnd
 from ...checker.judge import judge
 from ...checker.run_record import EXAMPLES_MAX, RunRecord, StreamVersions, Violation
 from ..cluster import Fault, SimClient, SimCluster
@@ -44,6 +45,7 @@ NAMES = ("phoenix", "lazarus")
 SUBSCRIPTION = "mine"
 _CALL_S_MAX = 30.0
 _SHORT_READ_S = 1.0
+_STORED_MAX = 8
 
 
 def recreation(seed: int) -> RunPlan:
@@ -84,6 +86,7 @@ class Administrators(StreamActions):
         "delete": 3,
         "write": 6,
         "read": 4,
+        "resume": 2,
         "truncate": 2,
         "maintain": 2,
         "subscribe": 1,
@@ -98,6 +101,8 @@ class Administrators(StreamActions):
         """For each name, the history of all streams that had it."""
         self.reported_ends: list[ReportedEnd] = []
         self._now_ms = now_ms
+        self._stored: dict[str, deque[str]] = {name: deque(maxlen=_STORED_MAX) for name in NAMES}
+        """For each name, positions that applications stored, of whichever stream had the name."""
 
     async def run(self, host: SimHost, client: SimClient) -> None:
         """Perform one random action after the other until the faults are over."""
@@ -165,6 +170,8 @@ class Administrators(StreamActions):
             for number in range(random.randint(1, 12)):
                 append = history.begin_append(session, number, b"." * random.randrange(100))
                 await append_one(self._cluster, writer, history, append)
+                if random.random() < 0.2:
+                    self._stored[name].append(str(append.dlsn))
             if random.random() < 0.7:
                 await writer.close()
         finally:
@@ -174,20 +181,35 @@ class Administrators(StreamActions):
         """Read from the start, sometimes for long enough to see the stream deleted."""
         history = self.histories[name]
         read = history.begin_read(f"reader {len(history.reads)} of {name}", None)
+        await self._read_from(client, name, EARLIEST, read, random.choice((_SHORT_READ_S, 8.0)))
+
+    async def _resume(self, client: SimClient, name: str, random: Random) -> None:
+        """Read from a stored position, perhaps of a stream that was deleted since."""
+        if not self._stored[name]:
+            return
+        history, start = self.histories[name], Dlsn.parse(random.choice(self._stored[name]))
+        read = history.begin_read(f"reader {len(history.reads)} of {name}", start)
+        read.stream_id = start.stream_id
+        await self._read_from(client, name, start, read, _SHORT_READ_S)
+
+    async def _read_from(
+        self, client: SimClient, name: str, start: Start, read: RecordedRead, seconds: float
+    ) -> None:
         reader = None
         try:
-            reader = await client.namespace.open_reader(name, EARLIEST)
+            reader = await client.namespace.open_reader(name, start)
             read.ready_ms = self._now_ms()
-            async with asyncio.timeout(random.choice((_SHORT_READ_S, 8.0))):
-                while await take(reader, history, read):
+            async with asyncio.timeout(seconds):
+                while await take(reader, self.histories[name], read):
                     pass
         except TimeoutError:
             return
         except RhumblineError as error:
-            history.fail_read(read, error)
+            self.histories[name].fail_read(read, error)
             raise
         finally:
             if reader is not None:
+                self._stored[name].append(str(reader.position))
                 await reader.aclose()
 
     # --- the end --------------------------------------------------------------------------------

@@ -83,7 +83,10 @@ class EntrySource:
         entry_id: int,
         config: ReaderConfig,
         lags: ReaderLags,
+        checks_start: bool = False,
     ) -> None:
+        """``checks_start``: a caller gave the position, and the stream may be unable to have it
+        (rule STR-32)."""
         self.lssn = lssn
         self.entry_id = entry_id
         """The id of the next entry."""
@@ -97,7 +100,7 @@ class EntrySource:
         self._segment: Segment | None = None
         self._previous: Segment | None = None  # the completed segment before it, if known
         self._handle: ReadableLedger | None = None
-        self._is_at_start = True
+        self._checks_start = checks_start
         """True until an entry or the end of a segment shows that the stream has the position."""
         self._failing_since: float | None = None
         self._lags = lags
@@ -173,7 +176,7 @@ class EntrySource:
             if not entries:
                 return None
         self._check_contiguous(entries)
-        self._is_at_start = False
+        self._checks_start = False
         self.entry_id += len(entries)
         return Chunk(self.lssn, self._start_sequence_id(), entries)
 
@@ -247,9 +250,9 @@ class EntrySource:
         """
         await self._release_ledger()
         segment = await self._read_segment(self.lssn)
-        if self._is_at_start:
+        if self._checks_start:
             self._check_start(segment, last)
-            self._is_at_start = False
+            self._checks_start = False
         if segment is not None:
             self._previous = segment if segment.is_completed else None
             if segment.is_completed and self.entry_id <= segment.last_entry_id:
@@ -313,7 +316,7 @@ class EntrySource:
             await self._check_not_removed()
             head, _ = await self._streams.head(self._stream)
             if head.last_lssn < self.lssn:
-                if self._is_at_start:
+                if self._checks_start:
                     await self._check_start_exists(head.last_lssn)
                 await self._check_not_ended()
                 self._note_wait()

@@ -68,6 +68,8 @@ async def find_start(
                 )
             on_truncated(position, record.first_active)
         position = record.start
+    # A truncation may be to a position that the stream never gets, so its start is not checked.
+    checks_start = isinstance(start, Dlsn) and position > record.start
     source = EntrySource(
         streams,
         opener,
@@ -77,6 +79,7 @@ async def find_start(
         entry_id=position.entry_id,
         config=config,
         lags=lags,
+        checks_start=checks_start,
     )
     return StreamReader(
         source,
@@ -84,6 +87,7 @@ async def find_start(
         stream_id=record.stream_id,
         config=config,
         first_slot=position.slot,
+        checks_slot=checks_start,
         first_txid=first_txid,
         find_end=lambda: find_end(streams, opener, stream),
         tracer=tracer,

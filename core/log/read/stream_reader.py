@@ -49,18 +49,24 @@ class StreamReader(ClosesAtExit):
         stream_id: str = "",
         config: ReaderConfig | None = None,
         first_slot: int = 0,
+        checks_slot: bool = False,
         first_txid: int = 0,
         find_end: Callable[[], Awaitable[Dlsn]] | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        """``find_end`` returns the end confirmed by a quorum. ``idle_ms_max`` uses it."""
+        """``find_end`` returns the end confirmed by a quorum. ``idle_ms_max`` uses it.
+
+        ``checks_slot``: a caller gave ``first_slot``, and the entry may have fewer slots.
+        """
         config = config or ReaderConfig()
         self.stream = stream
         self.stream_id = stream_id
         """The id of the stream, which positions carry."""
         self._source = source
-        # Lower slots are skipped, in the first entry only.
+        # Lower slots are skipped, in this entry only.
+        self._first_entry = (source.lssn, source.entry_id)
         self._first_slot = first_slot
+        self._checks_slot = checks_slot
         # Records with lower txids are skipped, up to the first other record.
         self._first_txid = first_txid
         self._batches: deque[RecordBatch] = deque()
@@ -187,13 +193,17 @@ class StreamReader(ClosesAtExit):
         """Decode a chunk. An error is raised only after everything before it was returned."""
         if not chunk.entries:
             self._fetched_to = max(self._fetched_to, Dlsn(chunk.lssn, 0, 0))
+        elif self._first_slot and (chunk.lssn, chunk.entries[0].entry_id) != self._first_entry:
+            # The segment ended before that entry.
+            self._first_slot, self._checks_slot = 0, False
         try:
             for entry in chunk.entries:
                 for record_set in decode_entry(entry.payload):
                     self._add_set(chunk, entry.entry_id, record_set)
-                if self._first_slot:
+                if self._checks_slot:
                     self._check_first_slot(chunk.lssn, entry.entry_id, record_set)
-                    self._first_slot = 0
+                    self._checks_slot = False
+                self._first_slot = 0
                 self._fetched_to = Dlsn(chunk.lssn, entry.entry_id + 1, 0)
                 if self._is_ended:
                     return

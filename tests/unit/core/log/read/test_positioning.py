@@ -477,3 +477,15 @@ async def test_values_that_are_no_positions_are_refused(world: LogWorld, bad: ob
         await world.namespace.open_reader("s", cast(Dlsn, bad))
     with pytest.raises(InvalidArgumentError, match="stream name is str, not"):
         await world.namespace.open_reader(cast(str, 5), EARLIEST)
+
+
+async def test_stream_that_was_truncated_to_a_position_that_never_came_is_readable(
+    world: LogWorld,
+) -> None:
+    dlsns = await write_records(world)
+    expected = next(n for n, d in enumerate(dlsns) if d.lssn == 3)
+    start = await world.namespace.truncate("s", Dlsn(2, 500, 7))
+    for position in (EARLIEST, start, Dlsn.parse(str(start))):
+        assert (await world.read_all("s", 1, position))[0].payload == b"%d" % expected
+    with pytest.raises(InvalidPositionError):
+        await world.read_all("s", 1, Dlsn(2, 500, 8))
