@@ -1,0 +1,1 @@
+"""A game day: outages of real processes, with the commands and alerts of a person on call."""
