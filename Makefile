@@ -35,7 +35,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench mutants proxies-many soak retention reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench mutants proxies-many soak retention reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -89,6 +89,10 @@ cut-off-region: CUT_S = 600
 cut-off-region: setup-test ## cut a region off for ten minutes and start readers in it (root): make cut-off-region CUT_S=600
 	$(FETCH_SERVERS)
 	$(BIN)/python -m rhumbline.chaos.lab.partition.cut_off_region --cut $(CUT_S) --plot docs/how-to/cut-off-region.svg
+
+game-day: setup-test ## lose and fill disks, owners and regions, under real alerts (root): make game-day STEPS="lose-disk fill-disk"
+	$(BIN)/python -c 'from rhumbline.tests.support.servers import installs as i; i.prometheus_binary(); i.etcd_binary()'
+	$(BIN)/python -m rhumbline.chaos.lab.game_day.game_day --plot docs/how-to/game-day.svg $(if $(STEPS),--steps $(STEPS))
 
 migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
 	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_stream_across_migrations.py

@@ -7,6 +7,7 @@ from html import escape
 from .alert_log import Firing
 
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 1100, 22, 330, 20, 96
+_FAILED = "DID NOT END"
 _SEVERITY = {"critical": "#c0392b", "warning": "#d68910"}
 _Scale = Callable[[float], float]
 _RED, _GREEN, _SHADES = "#c0392b", "#2e8b57", ("#eef3f8", "#f8f4ea")
@@ -33,14 +34,20 @@ class StepResult:
 
 
 def step_table(steps: Sequence[StepResult]) -> str:
-    """Return the table of steps: a row for each alert, with seconds since the fault."""
-    rows = [("STEP", "ALERT", "FIRED", "CLEARED", "RED", "GREEN", "AFTER ACTION", "NO ACK FOR")]
+    """Return the table of steps: a row for each alert, with seconds since the fault.
+
+    RED and GREEN are what ``doctor`` said; ACTION is the operator's last one, and NO ACK the
+    longest time without an acknowledgement.
+    """
+    rows: list[tuple[str, ...]] = [
+        ("STEP", "ALERT", "FIRED", "CLEARED", "RED", "ACTION", "GREEN", "NO ACK")
+    ]
     for step in steps:
         own = (
             step.name,
             _after(step.red_s, step),
-            _after(step.green_s, step),
-            _between(step.acted_s, step.green_s),
+            "" if step.acted_s is None else _after(step.acted_s, step),
+            "" if step.red_s is None else _after(step.green_s, step),
             f"{step.gap_s:.1f} s",
         )
         alerts = [_alert_cells(firing, step) for firing in step.firings] or [("none", "", "")]
@@ -48,12 +55,9 @@ def step_table(steps: Sequence[StepResult]) -> str:
             name, *times = own if number == 0 else [""] * len(own)
             rows.append((name, *alert, *times))
         if step.failure:
-            rows.append(("", f"DID NOT END: {step.failure}", *[""] * 6))
-    free = 1  # the column of alerts is last in width only for failures, which may stand out
-    widths = [
-        max(len(row[column]) for row in rows if column != free or "DID NOT" not in row[free])
-        for column in range(len(rows[0]))
-    ]
+            rows.append(("", f"{_FAILED}: {step.failure}", *[""] * 6))
+    cells = [row for row in rows if not row[1].startswith(_FAILED)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
@@ -67,10 +71,6 @@ def _alert_cells(firing: Firing, step: StepResult) -> tuple[str, str, str]:
 
 def _after(at_s: float | None, step: StepResult) -> str:
     return "never" if at_s is None else f"{at_s - step.began_s:.0f} s"
-
-
-def _between(began_s: float | None, ended_s: float | None) -> str:
-    return "" if began_s is None or ended_s is None else f"{max(0.0, ended_s - began_s):.0f} s"
 
 
 def draw_day(

@@ -12,6 +12,7 @@ is 1 if a step does not end, or if an acknowledged record was lost or is stored 
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -24,23 +25,23 @@ from ....client.system_runtime import run
 from ....core.protocol.errors import RhumblineError, UnavailableError
 from ....core.protocol.start import EARLIEST
 from ....core.runtime.tasks import Tasks
-from ...managed_process import ManagedProcess, python_command, rhumbline_command
+from ...managed_process import ManagedProcess, python_command
 from ..wan.cluster import SERVERS
 from .day_report import StepResult, draw_day, step_table
+from .idle_owner import IDLE_STREAM, IdleOwner
 from .load import READY
 from .on_call import OnCall, StepFailedError
 from .prometheus import Prometheus, scaled_rules
 from .records import Outcomes, judge_records, parse_outcomes
 from .regional_cluster import REGIONS, RegionalCluster
 from .small_disk import SmallDisk
-from .steps import IDLE_STREAM, OLD_STREAM, SHORT, SMALL_DISK_BYTES, STEPS, GameWorld
+from .steps import OLD_STREAM, SHORT, SMALL_DISK_BYTES, STEPS, GameWorld
 from .transcript import Transcript
 
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 STREAMS = dict(zip(("orders", "payments", "visits"), REGIONS, strict=True))
 """The streams that are written all the time, with their home regions."""
 
-IDLE_RECORDS = 20
 _READ_S_MAX = 60.0
 _SETTLE_S = 12.0
 """Time without a change of alerts before the first step."""
@@ -77,15 +78,9 @@ class GameDay:
             ready=READY,
             cwd=folder,
         )  # fmt: skip
-        self._idle_owner = ManagedProcess(
-            "idle owner",
-            rhumbline_command("stream", "append", IDLE_STREAM, "--region", REGIONS[1]),
-            folder / "idle-owner.log",
-            cwd=folder,
-            has_input=True,
-        )
+        self._idle_owner = IdleOwner(folder, REGIONS[1])
         self._closing.callback(self._load.kill)
-        self._closing.callback(self._idle_owner.kill)
+        self._closing.callback(self._idle_owner.process.kill)
 
     # --- start and end --------------------------------------------------------------------------
 
@@ -114,13 +109,10 @@ class GameDay:
             "namespace", "create", "default", "--quorum", "3/3/2/2",
             "--roll-time", "30s", "--roll-bytes", "2MiB",
         )  # fmt: skip
-        streams = (*STREAMS, IDLE_STREAM, OLD_STREAM)
-        await on_call.must_all(("stream", "create", stream) for stream in streams)
+        await on_call.must_all(("stream", "create", stream) for stream in (*STREAMS, OLD_STREAM))
+        await on_call.must("stream", "create", IDLE_STREAM, "--roll-time", "1h")
         await on_call.must_all(("proxy", "home", *home) for home in STREAMS.items())
-        self._idle_owner.launch()
-        for number in range(IDLE_RECORDS):
-            self._idle_owner.write_line(b"%09d" % number)
-        await on_call.must("stream", "read", IDLE_STREAM, "--limit", str(IDLE_RECORDS), "--wait")
+        self._idle_owner.process.launch()
         self.prometheus.start(self._rules, cluster.targets())
         await asyncio.to_thread(self._load.start)
         self.transcript.say(
@@ -221,7 +213,7 @@ class GameDay:
         """Stop the load, read all streams, and return what is wrong with their records."""
         self._load.kill()
         outcomes = self.outcomes()
-        acked = {**outcomes.acked, IDLE_STREAM: list(range(IDLE_RECORDS))}
+        acked = {**outcomes.acked, IDLE_STREAM: list(range(self._idle_owner.written))}
         faults = [f"nothing was written to {stream}" for stream in STREAMS if stream not in acked]
         read: dict[str, list[int]] = {}
         async with Client(self.cluster.uri, region=REGIONS[0]) as client:
@@ -265,7 +257,10 @@ async def play_day(day: GameDay, names: Sequence[str], *, seconds_max: float) ->
 
 
 async def main() -> None:
-    """Play the day, print the results and draw the alerts."""
+    """Play the day, print the results and draw the alerts. SIGTERM ends it in order."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", nargs="*", choices=list(STEPS), help="only these steps")
     parser.add_argument("--short", action="store_true", help=f"only {' and '.join(SHORT)}")

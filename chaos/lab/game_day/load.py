@@ -16,7 +16,8 @@ from ....client.system_runtime import run
 from ....core.log.write.batch import Append
 from ....core.protocol.errors import RhumblineError
 from ....core.runtime.tasks import Tasks
-from ....proxies.client.proxy_client import ProxyClient, ProxyWriter
+from ....proxies.client.proxy_client import ProxyClient
+from ....proxies.client.proxy_writer import ProxyWriter
 
 READY = "the applications write"
 

@@ -18,7 +18,7 @@ _RANGE_S_MIN = 4 * SCRAPE_S
 """Shortest range of a rate: it must contain several scrapes."""
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_FOR = re.compile(r"^(\s+for:\s*)(\d+)([smhd])\s*$", re.MULTILINE)
+_FOR = re.compile(r"^(\s+for:\s*)(\d+)([smhd])[ \t]*$", re.MULTILINE)
 _RANGE = re.compile(r"\[(\d+)([smhd])\]")
 
 

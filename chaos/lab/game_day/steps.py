@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ....core.bookie.config import MIB
-from ...managed_process import ManagedProcess
+from .idle_owner import IDLE_STREAM, IdleOwner
 from .on_call import OnCall
 from .regional_cluster import RegionalCluster, Server
 from .small_disk import SmallDisk
 
-IDLE_STREAM, OLD_STREAM = "audit", "old-backups"
+OLD_STREAM = "old-backups"
+IDLE_RECORDS = 5
 OLD_BYTES, OLD_RECORD_BYTES = 24 * MIB, 60_000
 SMALL_DISK_BYTES, LEFT_BYTES = 128 * MIB, 4 * MIB
 DRAIN_S_MAX = 180.0
@@ -24,7 +25,7 @@ class GameWorld:
 
     cluster: RegionalCluster
     on_call: OnCall
-    idle_owner: ManagedProcess
+    idle_owner: IdleOwner
     """The application that has the idle stream open."""
     disk: SmallDisk | None
     """The disk of the bookie ``full_bookie``."""
@@ -63,15 +64,19 @@ async def lose_disk(world: GameWorld) -> None:
 async def lose_idle_owner(world: GameWorld) -> None:
     """A machine fails for good with a bookie and the application that had an idle stream open."""
     cluster, on_call = world.cluster, world.on_call
+    owner = world.idle_owner
+    owner.write(IDLE_RECORDS)
+    on_call.transcript.say(f"# the application appends {IDLE_RECORDS} records to {IDLE_STREAM}")
+    await on_call.must("stream", "read", IDLE_STREAM, "--limit", str(owner.written), "--wait")
     segments = await on_call.json("segment", "ls", IDLE_STREAM)
     members = {bookie_id(server): server for server in cluster.bookies()}
     chosen = sorted(set(segments[-1]["bookies"]), key=lambda b: members[b].region != "north")[0]
     server = members[chosen]
     on_call.by_hand(
-        f"kill -9 {world.idle_owner.pid} {server.process.pid}"
+        f"kill -9 {owner.process.pid} {server.process.pid}"
         f"   # the owner of {IDLE_STREAM}, and bookie {chosen}"
     )
-    world.idle_owner.kill()
+    owner.process.kill()
     await cluster.kill([server])
     await on_call.until_alert("RhumblineBookieDown")
     await on_call.run("durability")
