@@ -109,8 +109,13 @@ class GameDay:
             "namespace", "create", "default", "--quorum", "3/3/2/2",
             "--roll-time", "30s", "--roll-bytes", "2MiB",
         )  # fmt: skip
-        await on_call.must_all(("stream", "create", stream) for stream in (*STREAMS, OLD_STREAM))
-        await on_call.must("stream", "create", IDLE_STREAM, "--roll-time", "1h")
+        await on_call.must_all(
+            [
+                *(("stream", "create", stream) for stream in STREAMS),
+                ("stream", "create", IDLE_STREAM, "--roll-time", "1h"),
+                ("stream", "create", OLD_STREAM, "--quorum", "2/2/2/1", "--regions", REGIONS[0]),
+            ]
+        )
         await on_call.must_all(("proxy", "home", *home) for home in STREAMS.items())
         self._idle_owner.process.launch()
         self.prometheus.start(self._rules, cluster.targets())
