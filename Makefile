@@ -159,8 +159,8 @@ soak: setup-test ## torment one real bookie: make soak MINUTES=10
 retention: setup-test ## write under a TTL and watch the disks of real bookies: make retention MINUTES=10
 	RETENTION_MINUTES=$(MINUTES) $(PYTEST) tests/integration/test_retention_keeps_disk_use_flat.py -s
 
-reference: $(SELF) ## write the reference pages of commands, settings, gRPC, state machines, contracts
-	$(BIN)/python -m rhumbline.cli.reference docs/reference
+reference: $(SELF) ## write the reference pages (commands, settings, metrics, gRPC, machines, contracts), and dashboards
+	$(BIN)/python -m rhumbline.cli.reference docs/reference deploy/grafana
 
 MERMAID := docs/javascripts/mermaid.min.js
 

@@ -1,5 +1,6 @@
 """The reference pages in docs/ match the program."""
 
+from rhumbline.cli.reference.grafana import dashboard_files
 from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
 from rhumbline.cli.reference.metrics_reference import METRICS_FILE, metrics_page
 from rhumbline.cli.reference.reference_pages import (
@@ -31,6 +32,11 @@ def test_settings_page_is_current() -> None:
 
 def test_metrics_page_is_current() -> None:
     assert (ROOT / "docs/reference" / METRICS_FILE).read_text() == metrics_page(), HINT
+
+
+def test_dashboards_are_current() -> None:
+    folder = ROOT / "deploy/grafana"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == dashboard_files(), HINT
 
 
 def test_grpc_page_is_current() -> None:
