@@ -79,6 +79,7 @@ class CommandSession:
             metadata_stale_after_ms=settings.cluster.metadata_stale_after_ms,
             runtime=system_runtime(tracer),
             regional_metadata=dict(settings.cluster.regional_metadata),
+            telemetry=settings.telemetry,
         )
         async with client:
             yield client

@@ -37,6 +37,7 @@ from ..regions.steered_directory import SteeredDirectory
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
 from .cluster_stores import ClusterStores
 from .namespaces import Namespaces
+from .settings import TelemetrySettings
 from .store_client import StoreClient, StoreClientSettings
 from .system_runtime import system_runtime
 
@@ -68,6 +69,7 @@ class Client(ClosesAtExit):
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
         regional_metadata: Mapping[str, str] | None = None,
+        telemetry: TelemetrySettings | None = None,
     ) -> None:
         """Set ``moves_data`` to False for a client that only uses metadata.
 
@@ -92,7 +94,8 @@ class Client(ClosesAtExit):
         regional = {check_region(name): uri for name, uri in (regional_metadata or {}).items()}
         self._stores = ClusterStores(uri, regional, timeout_ms=metadata_timeout_ms)
         self._home: HomeLoop | None = None
-        self._shared = LogContext()
+        telemetry = telemetry or TelemetrySettings()
+        self._shared = LogContext(series_by=telemetry.series_by, series_max=telemetry.series_max)
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -223,6 +226,7 @@ class Client(ClosesAtExit):
         first, *others = self._stores.opened
         found = {
             "streams": self._shared.statistics(),
+            "by_stream": self._shared.series.statistics(),
             **first.statistics(),
             "placement": self.placement.statistics(),
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ..core.bookie.config import BookieConfig
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
+from ..core.log.stream_series import BY_NAMESPACE, BY_NOTHING, BY_STREAM
 from ..core.metadata.read_only_store import WAIT_MS
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import InvalidArgumentError
@@ -89,7 +90,7 @@ class ServeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """Export of metrics and traces through OpenTelemetry. Requires rhumbline[otel]."""
+    """Metrics and traces. Their export through OpenTelemetry requires rhumbline[otel]."""
 
     otlp_endpoint: str = setting(
         "",
@@ -105,6 +106,17 @@ class TelemetrySettings:
         needs="otlp_endpoint",
     )
     export_ms: int = setting(15_000, "Interval between exports of the metrics.", low=1)
+    series_by: str = setting(
+        BY_NOTHING,
+        "Whether clients and proxies also count by namespace or by stream.",
+        words=(BY_NOTHING, BY_NAMESPACE, BY_STREAM),
+    )
+    series_max: int = setting(
+        1_000,
+        "Maximum number of namespaces or streams that are counted by themselves; the others are "
+        "counted together as `other`.",
+        low=1,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, "telemetry")

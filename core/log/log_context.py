@@ -6,12 +6,14 @@ from typing import Any
 from ..runtime.histogram import Histogram
 from .read.reader_lag import ReaderLags
 from .shared_timer import SharedTimer
+from .stream_series import BY_NOTHING, StreamSeries
 
 
 class LogContext:
     """The shared timer and the append counters of a process. Only acknowledged records count."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, series_by: str = BY_NOTHING, series_max: int | None = None) -> None:
+        """``series_by`` and ``series_max``: see ``StreamSeries``."""
         self.entries = 0
         self.records = 0
         self.bytes = 0
@@ -28,6 +30,7 @@ class LogContext:
         regions are unknown."""
 
         self.reader_lags = ReaderLags()
+        self.series = StreamSeries(self.reader_lags, by=series_by, series_max=series_max)
 
     @cached_property
     def timer(self) -> SharedTimer:

@@ -346,6 +346,7 @@ class Namespace:
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
             context=self._context,
+            counts=self._context.series.of(self.name, name),
         )
 
     async def take_over(
@@ -432,6 +433,7 @@ class Namespace:
         """
         check_start(start)
         record, _ = await self._read_streams.record(name)
+        counts = self._context.series.of(self.name, name)
         return await find_start(
             self._read_streams,
             self._read_opener,
@@ -440,7 +442,7 @@ class Namespace:
             start,
             config=self._reader_config,
             on_truncated=on_truncated,
-            lags=self._context.reader_lags,
+            lags=self._context.reader_lags if counts is None else counts.lags,
             tracer=self._runtime.tracer,
         )
 

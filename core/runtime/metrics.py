@@ -593,6 +593,36 @@ CATALOGUE = (
         "Longest time since a reader of the process last waited at the end of its stream; 0 if all "
         "wait there. No entry that a reader has not fetched is older.",
     ),
+    Metric(
+        "client.by_stream.{namespace}.{stream}.entries",
+        MetricType.COUNTER,
+        "{entry}",
+        "Entries acknowledged, by namespace and stream if `telemetry.series_by` says so.",
+    ),
+    Metric(
+        "client.by_stream.{namespace}.{stream}.records",
+        MetricType.COUNTER,
+        "{record}",
+        "Records acknowledged, by namespace and stream if `telemetry.series_by` says so.",
+    ),
+    Metric(
+        "client.by_stream.{namespace}.{stream}.bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes acknowledged, by namespace and stream if `telemetry.series_by` says so.",
+    ),
+    Metric(
+        "client.by_stream.{namespace}.{stream}.readers.open",
+        MetricType.GAUGE,
+        "{reader}",
+        "Readers that are open, by namespace and stream if `telemetry.series_by` says so.",
+    ),
+    Metric(
+        "client.by_stream.{namespace}.{stream}.readers.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Longest time since such a reader last waited at the end of its stream.",
+    ),
     Metric("client.ledgers.open_handles", MetricType.GAUGE, "{ledger}", "Open ledger handles."),
     Metric(
         "client.ledgers.slow_departures",

@@ -37,20 +37,29 @@ class ReaderLag:
 
 
 class ReaderLags:
-    """The lags of all readers that have begun to read and were not closed."""
+    """The lags of all readers that have begun to read and were not closed.
 
-    def __init__(self) -> None:
+    With ``all_lags`` they are those of one stream, and also count among those of the process.
+    """
+
+    def __init__(self, all_lags: "ReaderLags | None" = None) -> None:
+        self._all = all_lags
         self._open: WeakValueDictionary[int, ReaderLag] = WeakValueDictionary()
         self._last_number = 0
 
     def add(self, lag: ReaderLag) -> None:
         """Count a reader until it is discarded, or nothing refers to it any more."""
-        self._last_number += 1
-        lag.number = self._last_number
+        if self._all is None:
+            self._last_number += 1
+            lag.number = self._last_number
+        else:
+            self._all.add(lag)
         self._open[lag.number] = lag
 
     def discard(self, lag: ReaderLag) -> None:
         """Count a reader no more. Safe to repeat."""
+        if self._all is not None:
+            self._all.discard(lag)
         self._open.pop(lag.number, None)
 
     def statistics(self) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from ...runtime.state_machine import StateMachine
 from ..config import WriterConfig
 from ..log_context import LogContext
 from ..policy import StreamPolicy
+from ..stream_series import StreamCounts
 from .batch import Batch
 from .dedup_table import DeduplicationTable
 from .end_of_stream import encode_end_of_stream
@@ -86,6 +87,7 @@ class Pipeline:
         dedup_table: DeduplicationTable,
         context: LogContext,
         stream: str,
+        counts: StreamCounts | None,
     ) -> None:
         self.segment = segment
         self.policy = policy
@@ -103,6 +105,7 @@ class Pipeline:
         """The reason why this writer session never sends anything again, or None."""
         self._owner = owner
         self._context = context
+        self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
@@ -310,6 +313,11 @@ class Pipeline:
         context.bytes += batch.bytes
         context.acks_by_regions[region_count] = context.acks_by_regions.get(region_count, 0) + 1
         context.acks.add_ms(self._owner.wall_ms() - batch.created_ms)
+        counts = self._counts
+        if counts is not None:
+            counts.entries += 1
+            counts.records += batch.count
+            counts.bytes += batch.bytes
 
     # --- failure and change of segment ----------------------------------------------------------
 

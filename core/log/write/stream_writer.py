@@ -34,6 +34,7 @@ from ..close_at_exit import ClosesAtExit
 from ..config import WriterConfig
 from ..log_context import LogContext
 from ..policy import StreamPolicy
+from ..stream_series import StreamCounts
 from .append_validation import (
     as_bytes,
     check_numbering,
@@ -73,6 +74,7 @@ class StreamWriter(ClosesAtExit):
         read_policy: Callable[[], Awaitable[StreamPolicy]],
         config: WriterConfig,
         context: LogContext,
+        counts: StreamCounts | None = None,
     ) -> None:
         completed = chain.last_completed
         self.stream = stream
@@ -84,7 +86,9 @@ class StreamWriter(ClosesAtExit):
         self._record_bytes_max = policy.record_bytes_max
         self._refusal: RhumblineError | None = None
         self._dedup_table = dedup_table
-        self._pipeline = Pipeline(self, segment, policy, config, dedup_table, context, stream)
+        self._pipeline = Pipeline(
+            self, segment, policy, config, dedup_table, context, stream, counts
+        )
         self._pipeline.last_txid = self.last_txid
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._tracer = runtime.tracer

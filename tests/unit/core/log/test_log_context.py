@@ -2,12 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from rhumbline.core.log.log_context import LogContext
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.core.protocol.start import EARLIEST
+from rhumbline.core.runtime.metrics import samples
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
@@ -54,6 +57,55 @@ async def test_lag_is_zero_only_while_every_reader_waits_at_the_end(world: LogWo
         await asyncio.wait([following])
         await fast.aclose()
         assert context.statistics()["readers"]["open"] == 0
+
+
+async def write_and_read(world: LogWorld, context: LogContext) -> None:
+    """Write a record to each of three streams, and read the first one."""
+    namespace = Namespace(
+        world.runtime, world.store, world.ledgers.client(), "test", context=context
+    )
+    for name in ("a", "b", "c"):
+        await namespace.create_stream(name, StreamPolicy())
+        async with await namespace.open_writer(name) as writer:
+            await writer.append(b"x" * 10)
+    async with await namespace.open_reader("a", EARLIEST) as reader:
+        assert await reader.next_batch() is not None
+        assert context.statistics()["readers"]["open"] == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "series_max", "expected"),
+    [
+        ("none", None, {}),
+        ("namespace", None, {"test": {"": 3}}),
+        ("stream", 3, {"test": {"a": 1, "b": 1, "c": 1}}),
+        ("stream", 1, {"other": {"other": 2}, "test": {"a": 1}}),
+    ],
+)
+async def test_streams_are_counted_by_themselves_up_to_a_maximum(
+    world: LogWorld, by: str, series_max: int | None, expected: dict[str, dict[str, int]]
+) -> None:
+    context = LogContext(series_by=by, series_max=series_max)
+    await write_and_read(world, context)
+    found = context.series.statistics()
+    assert {
+        namespace: {stream: counts["records"] for stream, counts in streams.items()}
+        for namespace, streams in found.items()
+    } == expected
+    assert context.statistics()["records"] == 3
+    assert context.statistics()["readers"]["open"] == 0, "the reader was closed"
+
+
+async def test_streams_counted_by_themselves_are_metrics_with_labels(world: LogWorld) -> None:
+    context = LogContext(series_by="stream", series_max=10)
+    await write_and_read(world, context)
+    found = {metric.prometheus_name: values for metric, values in
+             samples("client", {"by_stream": context.series.statistics()}).items()}  # fmt: skip
+    records = found["rhumbline_client_by_stream_records_total"]
+    assert [dict(sample.labels) for sample in records] == [
+        {"namespace": "test", "stream": name} for name in ("a", "b", "c")
+    ]
+    assert "rhumbline_client_by_stream_readers_behind_seconds" in found
 
 
 async def follow(reader: StreamReader) -> None:
