@@ -1,18 +1,26 @@
 """A namespace whose metadata store is found when it is first used (rule STR-29).
 
-``NamespaceBinding`` finds the store once and never changes it, so that the metadata of a stream and
-its ledgers are always in one store. ``BoundStore`` and ``BoundLedgers`` are the two parts that a
-``Namespace`` consists of.
+``NamespaceBinding`` finds the store once, and again when the namespace was moved (rule STR-33).
+``BoundStore`` and ``BoundLedgers`` are the two parts that a ``Namespace`` consists of.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from ..core.log.ledger_interface import (
     ConfirmEnd,
     LedgerProvider,
     ReadableLedger,
     WritableLedger,
+)
+from ..core.protocol.errors import (
+    BadVersionError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NoSuchLedgerError,
+    SessionLostError,
 )
 from ..core.protocol.ledger_metadata import LedgerMetadata
 from ..core.protocol.quorum import Quorum
@@ -27,80 +35,177 @@ from ..core.runtime.metadata_store import (
 )
 from .store_client import StoreClient
 
+T = TypeVar("T")
+
 FindStore = Callable[[str], Awaitable[StoreClient]]
 """Function from the name of a namespace to the client of its metadata store."""
 
+HasMoved = Callable[[str, StoreClient], Awaitable[bool]]
+"""Function from the name of a namespace and a store that had it to whether another has it now."""
+
+_REFUSALS = (BadVersionError, NoNodeError, NodeExistsError)
+"""Nothing was carried out, and the store is not what the caller has read."""
+
 
 class NamespaceBinding:
-    """The metadata store of one namespace, found at the first use that succeeds."""
+    """The metadata store of one namespace, found at the first use that succeeds.
 
-    def __init__(self, name: str, uri: str, find: FindStore) -> None:
+    When the namespace was moved to another store, that one is used from then on.
+    """
+
+    def __init__(self, name: str, uri: str, find: FindStore, has_moved: HasMoved) -> None:
         """``uri`` names the store in messages until it is found."""
         self.name = name
         self.uri = uri
         self.found: StoreClient | None = None
         self._find = find
+        self._has_moved = has_moved
         self._lock = asyncio.Lock()
-        self._waiting: dict[_LateWatch, None] = {}
+        self._watches: dict[_BoundWatch, None] = {}
+        self._sessions: dict[BoundSession, None] = {}
 
     async def get(self) -> StoreClient:
         """Return the client of the store. Raises as ``find``, and may then be repeated."""
         if self.found is None:
             async with self._lock:
                 if self.found is None:
-                    found = await self._find(self.name)
-                    self.found, self.uri = found, found.store.uri
-                    waiting, self._waiting = self._waiting, {}
-                    for watch in waiting:
-                        watch.begin(found.store)
+                    self._bind(await self._find(self.name))
+        assert self.found is not None
         return self.found
+
+    async def follow(self, used: StoreClient) -> bool:
+        """Return whether the namespace is in another store than ``used``, which is bound then.
+
+        Called when something is missing in ``used`` or was changed there. Raises as ``find``.
+        """
+        async with self._lock:
+            if self.found is used and await self._has_moved(self.name, used):
+                self._bind(await self._find(self.name))
+            return self.found is not used
+
+    def _bind(self, found: StoreClient) -> None:
+        if found is self.found:
+            return
+        was_bound = self.found is not None
+        self.found, self.uri = found, found.store.uri
+        for watch in list(self._watches):
+            watch.begin(found.store)
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions if was_bound else ():
+            session.lose()
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool) -> Watch:
         """Watch in the store. The watch begins before the first call that finds the store goes on.
 
         So a caller that sets the watch and then reads misses no change.
         """
+        watch = _BoundWatch(self._watches, path, callback, is_prefix=prefix)
+        self._watches[watch] = None
         if self.found is not None:
-            return self.found.store.watch(path, callback, prefix=prefix)
-        watch = _LateWatch(self._waiting, path, callback, is_prefix=prefix)
-        self._waiting[watch] = None
+            watch.begin(self.found.store)
         return watch
 
+    async def session(self, ttl_ms: int) -> "BoundSession":
+        """Open a session, which is lost when the namespace moves to another store."""
+        used = await self.get()
+        session = BoundSession(self._sessions, used, await used.store.session(ttl_ms))
+        self._sessions[session] = None
+        if self.found is not used:
+            session.lose()
+        return session
 
-class _LateWatch:
-    """A watch that begins when the store was found."""
+
+class _BoundWatch:
+    """A watch that begins when the store was found, and again in the store that follows it."""
 
     def __init__(
         self,
-        waiting: dict["_LateWatch", None],
+        watches: dict["_BoundWatch", None],
         path: str,
         callback: Callable[[], None],
         *,
         is_prefix: bool,
     ) -> None:
-        self._waiting = waiting
+        self._watches = watches
         self._path = path
         self._callback = callback
         self._is_prefix = is_prefix
         self._begun: Watch | None = None
 
     def begin(self, store: MetadataStore) -> None:
+        before = self._begun
         self._begun = store.watch(self._path, self._callback, prefix=self._is_prefix)
+        if before is not None:
+            before.close()
+            self._callback()  # what changed in between is not known
 
     def close(self) -> None:
-        self._waiting.pop(self, None)
+        self._watches.pop(self, None)
         if self._begun is not None:
             self._begun.close()
 
 
+class BoundSession:
+    """A session in the store of a namespace; see ``Session``."""
+
+    def __init__(
+        self, sessions: dict["BoundSession", None], used: StoreClient, session: Session
+    ) -> None:
+        self.used = used
+        self.session = session
+        self._sessions = sessions
+        self._has_moved = False
+        self._callbacks: list[Callable[[], None]] = []
+        session.on_lost(self._notify)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the session is known to be lost, or the namespace is in another store."""
+        return self._has_moved or self.session.is_lost
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once when the session is lost; immediately if it is lost already."""
+        if self.is_lost:
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+    def lose(self) -> None:
+        """Give the session up, because the namespace is in another store."""
+        self._has_moved = True
+        self._notify()
+
+    def _notify(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    async def close(self) -> None:
+        """End the session and remove its ephemeral nodes. Safe to repeat."""
+        self._sessions.pop(self, None)
+        await self.session.close()
+
+
 class BoundReads:
-    """The metadata of a namespace for its readers; see ``ReadOnlyStore``."""
+    """The metadata of a namespace for its readers; see ``ReadOnlyStore``.
+
+    What is not there may be in another store, to which the namespace was moved.
+    """
 
     def __init__(self, binding: NamespaceBinding) -> None:
         self._binding = binding
 
-    async def _reads(self) -> MetadataReads:
-        return (await self._binding.get()).metadata_reads
+    def _reads_of(self, used: StoreClient) -> MetadataReads:
+        return used.metadata_reads
+
+    async def _read(self, work: Callable[[MetadataReads], Awaitable[T]]) -> T:
+        used = await self._binding.get()
+        try:
+            return await work(self._reads_of(used))
+        except NoNodeError:
+            if not await self._binding.follow(used):
+                raise
+        return await work(self._reads_of(await self._binding.get()))
 
     @property
     def uri(self) -> str:
@@ -109,11 +214,16 @@ class BoundReads:
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """See ``MetadataStore.get``."""
-        return await (await self._reads()).get(path, stale_ok=stale_ok)
+        return await self._read(lambda reads: reads.get(path, stale_ok=stale_ok))
 
     async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
         """See ``MetadataStore.get_all``."""
-        return await (await self._reads()).get_all(paths, stale_ok=stale_ok)
+        used = await self._binding.get()
+        found = await self._reads_of(used).get_all(paths, stale_ok=stale_ok)
+        if None in found and await self._binding.follow(used):
+            reads = self._reads_of(await self._binding.get())
+            return await reads.get_all(paths, stale_ok=stale_ok)
+        return found
 
     async def children(
         self,
@@ -124,8 +234,9 @@ class BoundReads:
         stale_ok: bool = False,
     ) -> list[str]:
         """See ``MetadataStore.children``."""
-        reads = await self._reads()
-        return await reads.children(path, after=after, limit=limit, stale_ok=stale_ok)
+        return await self._read(
+            lambda reads: reads.children(path, after=after, limit=limit, stale_ok=stale_ok)
+        )
 
     def is_newer(self, version: Version, than: Version) -> bool:
         """See ``MetadataStore.is_newer``."""
@@ -138,13 +249,25 @@ class BoundReads:
 
 
 class BoundStore(BoundReads):
-    """The metadata store of a namespace; see ``MetadataStore``."""
+    """The metadata store of a namespace; see ``MetadataStore``.
 
-    async def _reads(self) -> MetadataReads:
-        return await self._store()
+    No version of one store is valid in another, so a change that was prepared in one of them is
+    never carried out in the other.
+    """
 
-    async def _store(self) -> MetadataStore:
-        return (await self._binding.get()).store
+    def _reads_of(self, used: StoreClient) -> MetadataReads:
+        return used.store
+
+    async def _write(self, work: Callable[[MetadataStore], Awaitable[T]]) -> T:
+        used = await self._binding.get()
+        try:
+            return await work(used.store)
+        except _REFUSALS as error:
+            if await self._binding.follow(used):
+                raise MetadataUnavailableError(
+                    f"namespace {self._binding.name} is in {self.uri} now: nothing was changed"
+                ) from error
+            raise
 
     async def create(
         self,
@@ -155,24 +278,29 @@ class BoundStore(BoundReads):
         sequential: bool = False,
     ) -> tuple[str, Version]:
         """See ``MetadataStore.create``."""
-        store = await self._store()
-        return await store.create(path, data, ephemeral=ephemeral, sequential=sequential)
+        if isinstance(ephemeral, BoundSession):
+            if await self._binding.follow(ephemeral.used):
+                raise SessionLostError(f"namespace {self._binding.name} is in {self.uri} now")
+            ephemeral = ephemeral.session
+        return await self._write(
+            lambda store: store.create(path, data, ephemeral=ephemeral, sequential=sequential)
+        )
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
         """See ``MetadataStore.put``."""
-        return await (await self._store()).put(path, data, expect=expect)
+        return await self._write(lambda store: store.put(path, data, expect=expect))
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
         """See ``MetadataStore.delete``."""
-        await (await self._store()).delete(path, expect=expect)
+        await self._write(lambda store: store.delete(path, expect=expect))
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
         """See ``MetadataStore.txn``."""
-        return await (await self._store()).txn(operations)
+        return await self._write(lambda store: store.txn(operations))
 
     async def session(self, ttl_ms: int) -> Session:
         """See ``MetadataStore.session``."""
-        return await (await self._store()).session(ttl_ms)
+        return await self._binding.session(ttl_ms)
 
     async def close(self) -> None:
         """Do nothing: the store belongs to the client."""
@@ -201,6 +329,12 @@ class BoundLedgers:
         self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
     ) -> ReadableLedger:
         """See ``LedgerProvider.open``."""
+        used = await self._binding.get()
+        try:
+            return await used.ledgers.open(ledger_id, password, stale_ok=stale_ok)
+        except NoSuchLedgerError:
+            if not await self._binding.follow(used):
+                raise
         return await (await self._ledgers()).open(ledger_id, password, stale_ok=stale_ok)
 
     async def recover(

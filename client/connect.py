@@ -207,7 +207,10 @@ class Client(ClosesAtExit):
         async def find(_: str) -> StoreClient:
             return self.global_store
 
-        return BoundStore(NamespaceBinding("", self.uri, find))
+        async def has_moved(_name: str, _store: StoreClient) -> bool:
+            return False
+
+        return BoundStore(NamespaceBinding("", self.uri, find, has_moved))
 
     async def own_regional_store(self) -> StoreClient | None:
         """Return the store of this process's region; None if the settings have none.
@@ -246,7 +249,8 @@ class Client(ClosesAtExit):
                 found.store, found.ledgers, name, archives, reads=found.metadata_reads
             )
         self._check_open()
-        binding = NamespaceBinding(name, self.uri, self.namespaces.find)
+        namespaces = self.namespaces
+        binding = NamespaceBinding(name, self.uri, namespaces.find, namespaces.has_moved)
         return self._namespace_in(
             BoundStore(binding),
             BoundLedgers(binding),

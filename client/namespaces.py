@@ -3,6 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from ..core.log.metadata.namespace_record import (
+    NamespaceRecord,
+    NamespaceReservation,
+    regional_side_of,
+)
 from ..core.log.metadata.paths import namespace_path
 from ..core.log.namespace import create_namespace, delete_namespace, list_namespaces
 from ..core.log.policy import StreamPolicy
@@ -13,10 +18,27 @@ from ..core.log.regional_namespaces import (
 )
 from ..core.metadata import idempotent_writes
 from ..core.protocol.bookie_id import Region
-from ..core.protocol.errors import ConfigurationError, MetadataUnavailableError
+from ..core.protocol.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+)
+from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
+from .moving.move_end import MoveEnd
+from .moving.namespace_mover import PAUSE_MS_MAX, NamespaceMover, OnProgress
 from .store_client import StoreClient
 from .store_opening import StoreOpening
+
+
+async def is_in_force(store: MetadataStore, name: str) -> bool:
+    """Return whether the namespace is in ``store``, and not on its way to or from another one."""
+    value = await idempotent_writes.read_if_exists(store, namespace_path(name))
+    if value is None or not value.data:  # without data: only ephemeral nodes below it are left
+        return False
+    if NamespaceReservation.decode(name, value.data) is not None:
+        return False
+    return NamespaceRecord.decode(name, value.data).is_in_force
 
 
 class ListedNamespace(NamedTuple):
@@ -51,19 +73,31 @@ class Namespaces:
         """Return the metadata store of a namespace: the global one if the namespace is unknown.
 
         The store of this process's region is asked first, so that nothing outside the region is
-        needed for its namespaces. For others the old metadata of a global store that is out of
-        reach is enough. Raises MetadataUnavailableError, ConfigurationError if the settings do not
-        contain the store.
+        needed for its namespaces. While one is being moved, the global store decides. For others
+        the old metadata of a global store that is out of reach is enough. Raises
+        MetadataUnavailableError, ConfigurationError if the settings do not contain the store.
         """
         if self._region is not None and self._region in self._regional:
             own = await self._regional[self._region].get()
-            if await idempotent_writes.read_if_exists(own.store, namespace_path(name)) is not None:
+            if await is_in_force(own.store, name):
                 return own
         found = await self._wait_global()
         if not self._regional:
             return found
         reservation = await read_reservation(found.metadata_reads, name, stale_ok=True)
         return found if reservation is None else await self.store_of(reservation.region)
+
+    async def has_moved(self, name: str, found: StoreClient) -> bool:
+        """Return whether a namespace that was in the store ``found`` is in another store now.
+
+        Nothing outside the region is asked while the namespace is in its store. Raises as ``find``.
+        """
+        if await is_in_force(found.store, name):
+            return False
+        if found.store_region is None:
+            return await read_reservation(found.store, name) is not None
+        value = await read_reservation((await self._wait_global()).store, name)
+        return value is None or value.region != found.store_region
 
     async def store_of(self, region: Region | None) -> StoreClient:
         """Return the store of a region; None: the global one.
@@ -106,6 +140,43 @@ class Namespaces:
             return
         regional = (await self.store_of(reservation.region)).store
         await delete_regional_namespace(store, regional, name)
+
+    async def mover(
+        self,
+        name: str,
+        region: Region | None,
+        *,
+        pause_ms_max: int = PAUSE_MS_MAX,
+        on_progress: OnProgress = lambda _: None,
+    ) -> NamespaceMover:
+        """Return what moves a namespace to the store of ``region``, or to the global one.
+
+        Raises NoSuchNamespaceError, InvalidArgumentError if it is in the global store already,
+        ConfigurationError, MetadataError.
+        """
+        everything = self._open_global()
+        known = region
+        if known is None:
+            value = await idempotent_writes.read_if_exists(everything.store, namespace_path(name))
+            known = None if value is None else regional_side_of(name, value.data)
+        if known is None:
+            raise InvalidArgumentError(f"no namespace {name} is in a regional store")
+        regional = await self.store_of(known)
+        source, target = (regional, everything) if region is None else (everything, regional)
+        allowed = None
+        if target is regional:
+            bookies = await target.directory.configured()
+            allowed = {info.bookie for info in bookies if info.region == region}
+        return NamespaceMover(
+            self._runtime,
+            name,
+            MoveEnd(source.store, source.ledger_store.number, source.store_region, name),
+            MoveEnd(target.store, target.ledger_store.number, target.store_region, name),
+            source.ledgers,
+            allowed=allowed,
+            pause_ms_max=pause_ms_max,
+            on_progress=on_progress,
+        )
 
     async def all(self) -> AsyncIterator[ListedNamespace]:
         """Yield all namespaces of the cluster by name.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
@@ -10,6 +11,7 @@ from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.ledger_ids import GLOBAL_STORE, store_number_of
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.bookie_id import Region
+from ..core.protocol.errors import NoSuchLedgerError
 from ..core.runtime.runtime import Runtime
 from ..core.wire.entry import encode_entry
 from ..placement.region_aware import RegionAwarePlacement
@@ -76,5 +78,13 @@ class ReplicaReadsOfStores:
 
     async def fetch(self, ledger_id: int, entry_id: int) -> bytes | None:
         """Return the entry as its writer encoded it; see ``ReplicaReads.fetch``."""
-        reads = self._by_number.get(store_number_of(ledger_id), self._by_number[GLOBAL_STORE])
-        return await reads.fetch(ledger_id, entry_id)
+        first = self._by_number.get(store_number_of(ledger_id), self._by_number[GLOBAL_STORE])
+        try:
+            return await first.fetch(ledger_id, entry_id)
+        except NoSuchLedgerError as error:
+            missing = error
+        for reads in self._by_number.values():
+            if reads is not first:
+                with suppress(NoSuchLedgerError):  # it may have been moved there (rule LED-28)
+                    return await reads.fetch(ledger_id, entry_id)
+        raise missing

@@ -150,7 +150,11 @@ class Bookie:
     def _collector_of(self, ledgers: LedgerStore, stores: LedgerStores) -> GarbageCollector:
         """Return the collector of the garbage about which the store of ``ledgers`` is asked."""
         return GarbageCollector(
-            self.service, ledgers, self._config, lambda id_: stores.owner_of(id_) is ledgers
+            self.service,
+            ledgers,
+            self._config,
+            lambda id_: stores.owner_of(id_) is ledgers,
+            lambda: stores.listed_elsewhere(ledgers),
         )
 
     @classmethod

@@ -32,12 +32,13 @@ from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
 from .ledger_interface import ConfirmEnd, LedgerProvider
 from .log_context import LogContext
+from .metadata.namespace_record import NamespaceRecord, moving_error
 from .metadata.oldest_segments import OverdueData, find_overdue
 from .metadata.paths import ROOT, check_name, namespace_path
 from .metadata.retention import MaintenanceResult, Retention
 from .metadata.stream_deletion import StreamDeletion
 from .metadata.stream_description import StreamDescription
-from .metadata.stream_metadata import NamespaceRecord, StreamHead, StreamRecord
+from .metadata.stream_metadata import StreamHead, StreamRecord
 from .metadata.stream_reads import StreamReads
 from .metadata.stream_store import (
     CONTENTION_MAX,
@@ -93,7 +94,8 @@ async def delete_namespace(store: MetadataStore, name: str, also: Sequence[Opera
     """Delete an empty namespace, but never another one that is created under its name meanwhile.
 
     ``also`` is carried out in the same transaction. Raises NoSuchNamespaceError (also when
-    repeated), InvalidArgumentError if it still has streams, MetadataUnavailableError.
+    repeated), InvalidArgumentError if it still has streams, NamespaceMovingError,
+    MetadataUnavailableError.
     """
     path = namespace_path(name)
     token: str | None = None
@@ -105,7 +107,10 @@ async def delete_namespace(store: MetadataStore, name: str, also: Sequence[Opera
             if token is not None:
                 return
             raise NoSuchNamespaceError(f"no namespace {name}") from error
-        found = NamespaceRecord.decode(name, value.data).token
+        record = NamespaceRecord.decode(name, value.data)
+        if record.move is not None:
+            raise moving_error(name)
+        found = record.token
         token = token or found
         if found != token:
             return
@@ -173,11 +178,12 @@ class Namespace:
     async def set_policy(self, policy: StreamPolicy) -> None:
         """Set the policy, effective at the next segment of each stream. The last call wins.
 
-        Raises NoSuchNamespaceError, MetadataUnavailableError.
+        Raises NoSuchNamespaceError, NamespaceMovingError, MetadataUnavailableError.
         """
         check_policy(policy, is_required=True)
         for _ in range(CONTENTION_MAX):
             record, version = await self._record()
+            record.check_in_force(self.name)
             changed = replace(record, policy=policy)
             try:
                 await self._store.put(namespace_path(self.name), changed.encode(), expect=version)
@@ -192,9 +198,11 @@ class Namespace:
     async def check(self) -> Check:
         """Return a transaction check that the namespace exists unchanged.
 
-        Raises NoSuchNamespaceError.
+        Raises NoSuchNamespaceError, NamespaceMovingError.
         """
-        return Check(namespace_path(self.name), (await self._record())[1])
+        record, version = await self._record()
+        record.check_in_force(self.name)
+        return Check(namespace_path(self.name), version)
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -462,4 +470,6 @@ class Namespace:
         record, _ = await self._streams.record(name)
         if record.is_deleting:
             raise being_deleted_error(name)
+        if record.is_moving:
+            raise moving_error(self.name)
         return record, record.policy or await self.policy()

@@ -23,8 +23,8 @@ from ..protocol.errors import (
 )
 from ..runtime.metadata_store import Check, Create, MetadataReads, MetadataStore, Version
 from ..runtime.runtime import Runtime
+from .metadata.namespace_record import NamespaceRecord, NamespaceReservation, moving_error
 from .metadata.paths import cancelled_path, namespace_path
-from .metadata.stream_metadata import NamespaceRecord, NamespaceReservation
 from .metadata.stream_store import CONTENTION_MAX
 from .namespace import delete_namespace
 from .policy import StreamPolicy
@@ -73,12 +73,15 @@ async def delete_regional_namespace(
 ) -> None:
     """Delete an empty namespace of ``regional``. A repeat after an error completes it.
 
-    Raises NoSuchNamespaceError, InvalidArgumentError if it still has streams, MetadataError.
+    Raises NoSuchNamespaceError, InvalidArgumentError if it still has streams, NamespaceMovingError,
+    MetadataError.
     """
     value = await idempotent_writes.read_if_exists(store, namespace_path(name))
     reservation = None if value is None else NamespaceReservation.decode(name, value.data)
     if value is None or reservation is None:
         raise NoSuchNamespaceError(f"no namespace {name} in a regional store")
+    if reservation.move is not None:
+        raise moving_error(name)
     cancelled = cancelled_path(name, reservation.token)
     while await idempotent_writes.read_if_exists(regional, cancelled) is None:
         try:

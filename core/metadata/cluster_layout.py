@@ -99,6 +99,10 @@ class Paths:
         """In a regional store: its region and its number."""
         return f"{self.root}/rhumbline/store"
 
+    def place(self, ledger_id: int) -> str:
+        """Return the path of the record that says in which store a moved ledger is."""
+        return f"{self.root}/rhumbline/moved-ledgers/{'/'.join(ledger_path_parts(ledger_id))}"
+
     def registration(self, bookie: BookieId, *, read_only: bool = False) -> str:
         """Return the path of a bookie's registration."""
         return f"{self.read_only if read_only else self.available}/{bookie}"

@@ -14,16 +14,18 @@ from ..protocol.errors import (
     IndeterminateError,
     LimitExceededError,
     MetadataError,
+    NamespaceMovingError,
     NodeExistsError,
     NoNodeError,
     NoSuchLedgerError,
 )
-from ..protocol.ledger_metadata import LedgerMetadata
+from ..protocol.ledger_metadata import MOVING_KEY, LedgerMetadata
 from ..runtime.metadata_store import MetadataReads, MetadataStore, Version, Watch, parent_of
 from ..wire import ledger_metadata
 from . import idempotent_writes
 from .cluster_layout import LONG_WIDTHS, ROOT, SHORT_LEDGER_IDS_END, SHORT_WIDTHS, Paths
 from .ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
+from .ledger_places import LedgerPlace, read_place
 from .regional_store_records import read_regional_stores, read_store_number
 
 _ID_NAME = "ID-"
@@ -188,9 +190,13 @@ class LedgerStore:
     async def write(self, metadata: LedgerMetadata, expect: Version) -> Version:
         """Replace the metadata if it still has version ``expect``; return the new version.
 
-        Raises BadVersionError, NoSuchLedgerError, and IndeterminateError only if the store cannot
-        be read to find out whether the write happened.
+        Raises BadVersionError, NoSuchLedgerError, NamespaceMovingError (rule LED-28), and
+        IndeterminateError only if the store cannot be read to find out whether the write happened.
         """
+        if MOVING_KEY in metadata.custom:
+            raise NamespaceMovingError(
+                f"the metadata of ledger {metadata.ledger_id} is being moved to another store"
+            )
         path = self._paths.ledger(metadata.ledger_id)
         try:
             return await idempotent_writes.put(
@@ -212,6 +218,13 @@ class LedgerStore:
         while (path := parent_of(path)) != self._paths.root:
             if not await _try_delete(self._store, path):
                 return
+
+    async def place(self, ledger_id: int) -> LedgerPlace | None:
+        """Return where a moved ledger is, as far as this store knows; None without a record.
+
+        Raises MetadataUnavailableError, CorruptionError.
+        """
+        return await read_place(self._store, self._paths, ledger_id)
 
     def watch(self, ledger_id: int, callback: Callable[[], None]) -> Watch:
         """Call ``callback`` after the ledger's metadata changed: a hint to read it again."""

@@ -383,6 +383,16 @@ class NotEnoughBookiesError(UnavailableError):
     code = "not-enough-bookies"
 
 
+class NamespaceMovingError(UnavailableError):
+    """The namespace is being moved to another metadata store; nothing was carried out.
+
+    Retry with backoff until the move is over; if it was interrupted, an operator has to repeat it.
+    """
+
+    code = "namespace-moving"
+    refresh = True
+
+
 class ReadOnlyError(UnavailableError):
     """The bookie takes no adds: its disk is full or failed, or an operator made it read-only.
 

@@ -35,6 +35,9 @@ Without the key all regions are allowed.
 SPREAD_KEY = "rhumbline.spread"
 """Custom metadata key: the domains that each write set must lie in, as ``region:2,rack:3``."""
 
+MOVING_KEY = "rhumbline.moving"
+"""Custom metadata key: the metadata is being moved to another store and must not change here."""
+
 
 RETURNS_KEY = "rhumbline.returns"
 """Custom metadata key: how often bookies have returned surplus copies of the ledger."""

@@ -20,6 +20,7 @@ from random import Random
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
     EndOfStreamError,
+    NamespaceMovingError,
     NotOwnerError,
     OverRateError,
     RhumblineError,
@@ -283,8 +284,8 @@ class WriteProxy:
                     f"another proxy took stream {stream.name} over: {error}"
                 ) from error
             except RhumblineError as error:
-                if not error.retryable:
-                    raise
+                if not error.retryable or isinstance(error, NamespaceMovingError):
+                    raise  # the claim may have to be in another store
             await backoff.pause()
         if (
             store.membership.session is None

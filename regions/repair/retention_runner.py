@@ -12,6 +12,7 @@ from typing import Any
 from ...core.log.namespace import LIST_LIMIT, Namespace, list_namespaces
 from ...core.protocol.errors import (
     MetadataError,
+    NamespaceMovingError,
     NoSuchNamespaceError,
     NoSuchStreamError,
     RhumblineError,
@@ -121,8 +122,8 @@ class RetentionRunner:
             counts.retired += len(done.retired)
             counts.expired += len(done.expired)
             overdue = await namespace.find_overdue(stream) if done.is_limited else None
-        except (NoSuchStreamError, NoSuchNamespaceError):
-            return 0  # deleted meanwhile
+        except (NoSuchStreamError, NoSuchNamespaceError, NamespaceMovingError):
+            return 0  # deleted meanwhile, or in another store soon
         except MetadataError:
             raise
         except RhumblineError as error:

@@ -1,14 +1,14 @@
 """Garbage collection: deletes ledgers whose metadata does not exist (rules BKE-21, BKE-22).
 
 Each metadata store has a collector of its own, for the ledgers whose ids it owns (rule BKE-26).
-A listing of ledger ids only shows which ledgers to check (bug B29). A ledger is deleted after a
+Listings of ledger ids only show which ledgers to check (bug B29). A ledger is deleted after a
 point read found no metadata, in a metadata store that has the bookie's instance id. One cycle
 deletes at most a tenth of the bookie's ledgers (at least one), unless an operator lifts the limit.
 A tombstone remains, so that a late write does not bring the ledger back (bug B27).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,10 @@ from ..server.entry_service import EntryService
 
 _PAGE = 1_000
 _SHARE = 10
+
+
+ListElsewhere = Callable[[], Awaitable[Collection[int]]]
+"""Function that lists ledgers in other metadata stores."""
 
 
 class LedgerListing(Protocol):
@@ -47,10 +51,15 @@ class GarbageCollector:
         ledgers: LedgerListing,
         config: BookieConfig,
         owns: Callable[[int], bool] = lambda _: True,
+        list_elsewhere: ListElsewhere | None = None,
     ) -> None:
-        """``owns`` tells the ids about which the store of ``ledgers`` is asked."""
+        """``owns`` tells the ids about which the store of ``ledgers`` is asked.
+
+        ``list_elsewhere`` returns those of them that another store lists.
+        """
         self._service = service
         self._owns = owns
+        self._list_elsewhere = list_elsewhere
         self._ledgers = ledgers
         self._config = config
         self.deleted_count = 0
@@ -89,13 +98,16 @@ class GarbageCollector:
         return result
 
     async def _not_listed(self, known: list[int]) -> list[int]:
-        """Return the ledgers on this bookie that the listing does not contain."""
+        """Return the ledgers on this bookie that no listing contains."""
         missing = dict.fromkeys(known)
         after: int | None = None
         while page := await self._ledgers.ids(after, _PAGE):
             for ledger_id in page:
                 missing.pop(ledger_id, None)
             after = page[-1]
+        if missing and self._list_elsewhere is not None:
+            for ledger_id in await self._list_elsewhere():
+                missing.pop(ledger_id, None)
         return list(missing)
 
     def _delete(self, ledger_id: int) -> None:

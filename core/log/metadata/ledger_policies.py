@@ -15,8 +15,8 @@ from ...protocol.ledger_metadata import LedgerMetadata
 from ...runtime.metadata_store import MetadataStore
 from ..policy import StreamPolicy
 from ..write.segment_chain import NAMESPACE_KEY, STREAM_KEY
+from .namespace_record import NamespaceRecord
 from .paths import namespace_path
-from .stream_metadata import NamespaceRecord
 from .stream_store import StreamStore
 
 

@@ -29,6 +29,7 @@ from ...protocol.errors import (
 )
 from ...runtime.metadata_store import Check, Delete, MetadataStore, Operation, Put, Version
 from ..ledger_interface import LedgerProvider, delete_ledger
+from .namespace_record import moving_error
 from .stream_store import CONTENTION_MAX, StreamStore
 
 
@@ -74,6 +75,8 @@ class StreamDeletion:
             identity = identity or record.identity
             if record.identity != identity:
                 raise NoSuchStreamError(f"stream {self._stream} now names another stream")
+            if record.is_moving:
+                raise moving_error(self._streams.namespace)
             head, head_version = await self._streams.head(self._stream)
             if record.is_deleting and head.is_deleting:
                 return _MarkedStream(identity, version)

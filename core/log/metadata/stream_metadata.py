@@ -1,4 +1,4 @@
-"""The metadata records of namespaces and streams (those of segments are in ``core/protocol``).
+"""The metadata records of streams (those of segments are in ``core/protocol``).
 
 A stream has two nodes, because two parties change them (rules STR-1 and STR-2). Administrators
 change the *record* (policy, truncation), and writers change the *head* (the claim, the last
@@ -8,9 +8,8 @@ that it has lost the stream.
 
 from dataclasses import dataclass, replace
 
-from ...protocol.bookie_id import Region, check_region
 from ...protocol.dlsn import FIRST_DLSN, STREAM_ID_CHARACTERS, Dlsn
-from ...protocol.errors import CorruptionError, InvalidArgumentError, NoSuchNamespaceError
+from ...protocol.errors import CorruptionError, InvalidArgumentError
 from ...protocol.metadata_record import (
     decode_metadata_record,
     encode_metadata_record,
@@ -20,8 +19,8 @@ from ...protocol.segments import FIRST_LSSN, NO_SEGMENT
 from ..policy import StreamPolicy
 
 _FORMAT = 1
-_RESERVATION_FORMAT = 2
-"""Programs that know no regional stores refuse a namespace of this format."""
+_MOVING_FORMAT = 2
+"""Programs that know no moves refuse a stream of this format."""
 
 _SEALED_FORMAT = 2
 """Programs that know no seal refuse the head of a sealed stream, so they cannot write to it."""
@@ -29,81 +28,11 @@ _SEALED_FORMAT = 2
 _DELETION = "deletion"
 """The token of a head that can never be claimed again. The tokens of writers are random."""
 
+MOVE = "move"
+"""The token of a head that cannot be claimed while its namespace moves to another store."""
 
-@dataclass(frozen=True, slots=True)
-class NamespaceRecord:
-    """A namespace: the default policy of its streams, and the token of its creator."""
-
-    token: str
-    created_ms: int
-    policy: StreamPolicy
-
-    def encode(self) -> bytes:
-        """Encode the value of the node."""
-        return encode_metadata_record(
-            _FORMAT,
-            {
-                "token": self.token,
-                "created_ms": self.created_ms,
-                "policy": self.policy.to_fields(),
-            },
-        )
-
-    @classmethod
-    def decode(cls, name: str, data: bytes) -> "NamespaceRecord":
-        """Decode the value of the node. Raises CorruptionError, ForeignDataError.
-
-        Raises NoSuchNamespaceError if it is a reservation: the namespace is in a regional store.
-        """
-        reservation = NamespaceReservation.decode(name, data)
-        if reservation is not None:
-            raise NoSuchNamespaceError(
-                f"namespace {name} is in the metadata store of region {reservation.region}, not in "
-                "this one"
-            )
-        fields = decode_metadata_record(
-            f"namespace {name}",
-            data,
-            version=_FORMAT,
-            fields={"token": str, "created_ms": int, "policy": dict},
-        )
-        return cls(
-            fields["token"], fields["created_ms"], StreamPolicy.from_fields(fields["policy"])
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceReservation:
-    """The name of a namespace that is in a regional store, kept by the global store (STR-29).
-
-    It has the path of a namespace, so that a name is used once in the whole cluster.
-    """
-
-    token: str
-    """Random; see ``regional_namespaces``."""
-    created_ms: int
-    region: Region
-
-    def encode(self) -> bytes:
-        """Encode the value of the node."""
-        fields = {"token": self.token, "created_ms": self.created_ms, "region": self.region}
-        return encode_metadata_record(_RESERVATION_FORMAT, fields)
-
-    @classmethod
-    def decode(cls, name: str, data: bytes) -> "NamespaceReservation | None":
-        """Decode the value of a namespace's node; None if the namespace is in this store.
-
-        Raises CorruptionError.
-        """
-        if metadata_record_version(data) != _RESERVATION_FORMAT:
-            return None
-        fields = decode_metadata_record(
-            f"reservation of namespace {name}",
-            data,
-            version=_RESERVATION_FORMAT,
-            fields={"token": str, "created_ms": int, "region": str},
-        )
-        return cls(fields["token"], fields["created_ms"], check_region(fields["region"]))
+_FREE = ""
+"""The token of a head that nobody has claimed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +57,8 @@ class StreamRecord:
     """Time of day in ms at which the grace period of the marked segments began."""
     is_deleting: bool = False
     """True once a deletion has begun. A repeated deletion continues it."""
+    is_moving: bool = False
+    """True while the namespace moves to another store: nothing changes (rule STR-33)."""
 
     @property
     def stream_id(self) -> str:
@@ -191,7 +122,7 @@ class StreamRecord:
     def encode(self) -> bytes:
         """Encode the value of the node."""
         return encode_metadata_record(
-            _FORMAT,
+            _MOVING_FORMAT if self.is_moving else _FORMAT,
             {
                 "identity": self.identity,
                 "created_ms": self.created_ms,
@@ -212,8 +143,13 @@ class StreamRecord:
     @classmethod
     def decode(cls, name: str, data: bytes) -> "StreamRecord":
         """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
+        is_moving = metadata_record_version(data) == _MOVING_FORMAT
         fields = decode_metadata_record(
-            f"stream {name}", data, version=_FORMAT, fields=_STREAM, optional={"purging_lssn": 0}
+            f"stream {name}",
+            data,
+            version=_MOVING_FORMAT if is_moving else _FORMAT,
+            fields=_STREAM,
+            optional={"purging_lssn": 0},
         )
         policy = fields["policy"]
         try:
@@ -231,6 +167,7 @@ class StreamRecord:
             marked_lssn=marked_lssn,
             marked_ms=marked_ms,
             is_deleting=fields["is_deleting"],
+            is_moving=is_moving,
         )
 
 
@@ -255,7 +192,7 @@ class StreamHead:
 
     epoch: int = 0
     """The number of claims so far."""
-    token: str = ""
+    token: str = _FREE
     """The random token of the writer that claimed last."""
     last_lssn: int = NO_SEGMENT
     """The number of the last published segment."""
@@ -266,7 +203,7 @@ class StreamHead:
 
     def claimed(self, token: str) -> "StreamHead":
         """Return the head with another claim. A seal stays."""
-        assert token not in ("", self.token, _DELETION)
+        assert token not in (_FREE, self.token, _DELETION, MOVE)
         return replace(self, epoch=self.epoch + 1, token=token)
 
     @property
@@ -277,6 +214,19 @@ class StreamHead:
     def deleted(self) -> "StreamHead":
         """Return the head as claimed permanently by the deletion of the stream."""
         return replace(self, epoch=self.epoch + 1, token=_DELETION)
+
+    @property
+    def is_moving(self) -> bool:
+        """True if the namespace of the stream is being moved to another store."""
+        return self.token == MOVE
+
+    def moving(self) -> "StreamHead":
+        """Return the head as claimed by the move of the namespace."""
+        return replace(self, epoch=self.epoch + 1, token=MOVE)
+
+    def moved(self) -> "StreamHead":
+        """Return the head as free again, after the move or in place of it."""
+        return replace(self, token=_FREE)
 
     def extended(self) -> "StreamHead":
         """Return the head with one more segment."""

@@ -19,8 +19,9 @@ from ...protocol.errors import (
 from ...protocol.segments import FIRST_LSSN, Segment, decode_segment
 from ...runtime.metadata_store import MetadataReads, Value, Version, Watch
 from ..policy import StreamPolicy
+from .namespace_record import NamespaceRecord
 from .paths import StreamPaths, namespace_path, page_start, streams_path
-from .stream_metadata import NamespaceRecord, StreamHead, StreamRecord
+from .stream_metadata import StreamHead, StreamRecord
 
 NODES_PER_READ_MAX = 64
 """Maximum number of nodes that one request reads."""

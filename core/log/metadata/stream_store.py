@@ -31,8 +31,9 @@ from ...runtime.metadata_store import (
     Put,
     Version,
 )
+from .namespace_record import moving_error
 from .paths import namespace_path
-from .stream_metadata import StreamHead, StreamRecord
+from .stream_metadata import MOVE, StreamHead, StreamRecord
 from .stream_reads import StoredSegment, StreamReads
 
 CONTENTION_MAX = 64
@@ -68,7 +69,8 @@ class StreamStore(StreamReads):
     async def create(self, stream: str, record: StreamRecord) -> None:
         """Create a stream. Safe to repeat with the same record.
 
-        Raises StreamExistsError, NoSuchNamespaceError, MetadataUnavailableError.
+        Raises StreamExistsError, NoSuchNamespaceError, NamespaceMovingError,
+        MetadataUnavailableError.
 
         After a lost reply, ``record.identity`` shows whether the stream was created. A lost request
         could still arrive after the stream or its namespace was deleted again. Each request is
@@ -82,7 +84,8 @@ class StreamStore(StreamReads):
             Create(paths.head, StreamHead(stream_id=record.stream_id).encode()),
         ]
         for _ in range(CONTENTION_MAX):
-            _, (data, version) = await self._namespace()
+            namespace_record, (data, version) = await self._namespace()
+            namespace_record.check_in_force(self.namespace)
             try:
                 if version == doubtful:
                     await self._store.put(namespace, data, expect=version)
@@ -129,6 +132,8 @@ class StreamStore(StreamReads):
                 raise self._missing_error(stream)
             if before.is_deleting:
                 raise being_deleted_error(stream)
+            if before.is_moving:
+                raise moving_error(self.namespace)
             after = change(before)
             if after == before:
                 return before
@@ -157,7 +162,7 @@ class StreamStore(StreamReads):
         """Claim the right to write from its current holder (rule STR-2). ``token`` must be new.
 
         With ``expect`` only a stream with exactly this head is claimed. Raises NoSuchStreamError,
-        also if the stream is being deleted, StreamSealedError, StreamLostError (the head is not
+        also if the stream is being deleted, NamespaceMovingError, StreamSealedError, StreamLostError (the head is not
         ``expect``), and MetadataUnavailableError. A repeat with the same token is safe unless
         another writer has claimed the stream since.
         """
@@ -167,6 +172,10 @@ class StreamStore(StreamReads):
                 return WriterClaim(stream, head, version)
             if head.is_deleting:
                 raise being_deleted_error(stream)
+            if head.is_moving:
+                raise moving_error(self.namespace)
+            if token == MOVE:
+                raise StreamLostError(f"stream {stream}: the move of its namespace has ended")
             if head.is_sealed and purpose is ClaimPurpose.WRITE:
                 raise sealed_error(stream)
             if expect is not None and head != expect:
@@ -281,11 +290,18 @@ class StreamStore(StreamReads):
         raise MetadataUnavailableError(f"stream {claim.stream}: completion was not confirmed")
 
     async def replace_segment(self, stream: str, stored: StoredSegment, new: Segment) -> bool:
-        """Change the residence of a completed segment. Return False if it was changed meanwhile."""
+        """Change the residence of a completed segment. Return False if it was changed meanwhile.
+
+        Raises NoSuchStreamError, NamespaceMovingError, MetadataUnavailableError.
+        """
         assert stored.segment.is_completed
-        path = self.paths(stream).segment(new.lssn)
+        paths = self.paths(stream)
+        record, version = await self.record(stream)
+        if record.is_moving:
+            raise moving_error(self.namespace)
+        change = Put(paths.segment(new.lssn), encode_segment(new), expect=stored.version)
         try:
-            await self._store.put(path, encode_segment(new), expect=stored.version)
+            await self._store.txn([Check(paths.stream, version), change])
         except (BadVersionError, NoNodeError):
             return False
         except IndeterminateError:
@@ -309,6 +325,8 @@ class StreamStore(StreamReads):
     def _lost_error(self, claim: WriterClaim, current: StreamHead) -> StreamLostError:
         if current.is_deleting:
             return StreamLostError(f"stream {claim.stream} is being deleted")
+        if current.is_moving:
+            return StreamLostError(f"stream {claim.stream}: its namespace is being moved")
         return StreamLostError(
             f"stream {claim.stream}: another writer took over with claim {current.epoch} after "
             f"claim {claim.head.epoch} of this writer"

@@ -17,10 +17,12 @@ from ...protocol.errors import (
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
+    NoSuchStreamError,
     NoSuchSubscriptionError,
 )
 from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
-from ...runtime.metadata_store import Check, Create, MetadataStore, Version
+from ...runtime.metadata_store import Check, Create, Delete, MetadataStore, Put, Version
+from .namespace_record import moving_error
 from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 
 _FORMAT = 1
@@ -53,6 +55,8 @@ class SubscriptionStore:
             record, version = await self._streams.record(stream)
             if record.is_deleting:
                 raise being_deleted_error(stream)
+            if record.is_moving:
+                raise moving_error(self._streams.namespace)
             check_position(position).check_stream(stream, record.stream_id)
             fresh = Subscription(name, position.in_stream(record.stream_id))
             creation = Create(self._path(stream, name), _encode(fresh))
@@ -122,7 +126,8 @@ class SubscriptionStore:
         for _ in range(CONTENTION_MAX):
             try:
                 _, version = await self._read(stream, name)
-                await self._store.delete(self._path(stream, name), expect=version)
+                removal = Delete(self._path(stream, name), expect=version)
+                await self._store.txn([await self._unmoved(stream, name), removal])
             except IndeterminateError:
                 is_unsure = True
             except BadVersionError:
@@ -168,9 +173,20 @@ class SubscriptionStore:
             raise _missing_error(stream, name) from error
         return _decode(name, value.data), value.version
 
-    async def _put(self, stream: str, value: Subscription, version: Version) -> bool:
+    async def _unmoved(self, stream: str, name: str) -> Check:
+        """Return a transaction check that the stream is not being moved (rule STR-33)."""
         try:
-            await self._store.put(self._path(stream, value.name), _encode(value), expect=version)
+            record, version = await self._streams.record(stream)
+        except NoSuchStreamError as error:
+            raise _missing_error(stream, name) from error
+        if record.is_moving:
+            raise moving_error(self._streams.namespace)
+        return Check(self._streams.paths(stream).stream, version)
+
+    async def _put(self, stream: str, value: Subscription, version: Version) -> bool:
+        change = Put(self._path(stream, value.name), _encode(value), expect=version)
+        try:
+            await self._store.txn([await self._unmoved(stream, value.name), change])
         except (BadVersionError, IndeterminateError):
             return False  # read again
         except NoNodeError as error:

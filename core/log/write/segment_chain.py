@@ -89,14 +89,16 @@ class SegmentChain:
         *,
         stream: str,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
+        token: str | None = None,
     ) -> None:
+        """``token`` is that of the claim; None: a new one."""
         self._runtime = runtime
         self._read_policy = read_policy
         self._streams = streams
         self._ledgers = ledgers
         self._opener = opener
         self._stream = stream
-        self._token = runtime.random_bytes(_TOKEN_BYTES).hex()
+        self._token = token or runtime.random_bytes(_TOKEN_BYTES).hex()
         self._claim: WriterClaim | None = None
         self._unpublished: WritableLedger | None = None
         self._publishing: Segment | None = None  # sent for publication, not yet confirmed

@@ -63,6 +63,7 @@ STABLE = [
     ("metadata", "MetadataError", "peer", False, False),
     ("metadata-unavailable", "MetadataUnavailableError", "peer", True, False),
     ("namespace-exists", "NamespaceExistsError", "caller", False, False),
+    ("namespace-moving", "NamespaceMovingError", "peer", True, True),
     ("no-node", "NoNodeError", "peer", False, True),
     ("no-such-entry", "NoSuchEntryError", "peer", False, False),
     ("no-such-ledger", "NoSuchLedgerError", "peer", False, True),

@@ -1,0 +1,1 @@
+"""Moves a namespace between the global metadata store and a regional one."""
