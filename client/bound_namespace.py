@@ -14,6 +14,8 @@ from ..core.log.ledger_interface import (
     ReadableLedger,
     WritableLedger,
 )
+from ..core.log.metadata.namespace_record import NamespaceReservation
+from ..core.log.metadata.paths import namespace_path
 from ..core.protocol.errors import (
     BadVersionError,
     MetadataUnavailableError,
@@ -186,6 +188,14 @@ class BoundSession:
         await self.session.close()
 
 
+class _ReservedError(NoNodeError):
+    """The namespace is in another store; this one has the reservation of its name."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__("a reservation")
+        self.value = value
+
+
 class BoundReads:
     """The metadata of a namespace for its readers; see ``ReadOnlyStore``.
 
@@ -214,7 +224,18 @@ class BoundReads:
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """See ``MetadataStore.get``."""
-        return await self._read(lambda reads: reads.get(path, stale_ok=stale_ok))
+
+        async def work(reads: MetadataReads) -> Value:
+            value = await reads.get(path, stale_ok=stale_ok)
+            name = self._binding.name
+            if path == namespace_path(name) and NamespaceReservation.decode(name, value.data):
+                raise _ReservedError(value)
+            return value
+
+        try:
+            return await self._read(work)
+        except _ReservedError as error:
+            return error.value
 
     async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
         """See ``MetadataStore.get_all``."""
