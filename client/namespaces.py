@@ -17,6 +17,7 @@ from ..core.log.regional_namespaces import (
     read_reservation,
 )
 from ..core.metadata import idempotent_writes
+from ..core.metadata.regional_store_records import read_store_number
 from ..core.protocol.bookie_id import Region
 from ..core.protocol.errors import (
     ConfigurationError,
@@ -167,11 +168,17 @@ class Namespaces:
         if target is regional:
             bookies = await target.directory.configured()
             allowed = {info.bookie for info in bookies if info.region == region}
+        ends = {
+            found.store_region: MoveEnd(
+                found.store, await read_store_number(found.store), found.store_region, name
+            )
+            for found in (source, target)
+        }
         return NamespaceMover(
             self._runtime,
             name,
-            MoveEnd(source.store, source.ledger_store.number, source.store_region, name),
-            MoveEnd(target.store, target.ledger_store.number, target.store_region, name),
+            ends[source.store_region],
+            ends[region],
             source.ledgers,
             allowed=allowed,
             pause_ms_max=pause_ms_max,

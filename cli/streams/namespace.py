@@ -1,8 +1,10 @@
-"""``rhumbline namespace``: create, ls, describe, set-policy, delete."""
+"""``rhumbline namespace``: create, ls, describe, set-policy, delete, move."""
 
 import click
 
 from ...client.connect import Client
+from ...client.moving.move_survey import MoveSurvey
+from ...client.units import parse_ms
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.declared_regions import check_declared
 from ...core.protocol.bookie_id import Region, check_region
@@ -14,7 +16,7 @@ from ...core.protocol.errors import (
 )
 from ...regions.steered_directory import SteeredDirectory
 from ..options import CommandSession, runs, session_options
-from ..output import print_message, print_record, print_rows
+from ..output import ProgressBar, print_message, print_record, print_rows
 from .policy_options import (
     PolicyOptions,
     default_quorum,
@@ -142,6 +144,74 @@ async def delete(session: CommandSession, name: str) -> None:
     async with session.client(moves_data=False) as client:
         await client.namespaces.delete(name)
         print_message(f"namespace {name} was deleted")
+
+
+@namespace.command()
+@click.argument("name")
+@click.option("--to", "target", metavar="REGION|global", required=True,
+              help="The region to whose metadata store it moves, or `global`.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Only show what would move, and what prevents it.")
+@click.option("--abort", is_flag=True, help="Undo a move that was interrupted.")
+@click.option("--longest-pause", "longest_pause", default="60s", show_default=True,
+              help="Undo the move if streams cannot be opened for longer than this.")  # fmt: skip
+@session_options
+@runs
+async def move(
+    session: CommandSession,
+    name: str,
+    target: str,
+    longest_pause: str,
+    *,
+    check: bool,
+    abort: bool,
+) -> None:
+    """Move a namespace with its streams to another metadata store of the cluster.
+
+    No data moves. The streams are taken from their writers, and cannot be opened for writing until
+    the move is over; readers continue. After a failure, repeat the command to continue, or use
+    --abort to go back.
+    """
+    region = None if target == "global" else check_region(target)
+    async with session.client(moves_data=False) as client:
+        with ProgressBar() as progress:
+            mover = await client.namespaces.mover(
+                name,
+                region,
+                pause_ms_max=parse_ms(longest_pause),
+                on_progress=lambda step: progress.show(step.step, step.done, step.total or None),
+            )
+            if abort:
+                await mover.abort()
+                print_message(f"namespace {name} is in use where it was")
+                return
+            if check:
+                _print_survey(await mover.survey(), target, session.output)
+                return
+            outcome = await mover.run()
+        print_message(f"namespace {name} is in the {_described(region)}")
+        record = {
+            "streams": outcome.streams,
+            "ledgers": outcome.ledgers,
+            "pause ms": outcome.pause_ms,
+        }
+        print_record(record, session.output)
+
+
+def _described(region: Region | None) -> str:
+    return "global metadata store" if region is None else f"metadata store of region {region}"
+
+
+def _print_survey(found: MoveSurvey, target: str, output: str) -> None:
+    record = {
+        "to": target,
+        "streams": found.streams,
+        "segments": found.segments,
+        "bytes": found.bytes,
+        "possible": not found.obstacles,
+    }
+    print_record(record, output)
+    for obstacle in found.obstacles:
+        print_message(obstacle)
 
 
 async def _check_regions(policy: StreamPolicy, client: Client, directory: SteeredDirectory) -> None:

@@ -1,4 +1,4 @@
-"""Moves a namespace between the global metadata store and a regional one (rule STR-33).
+"""Moves a namespace between the global metadata store and a regional one (rule STR-31).
 
 1. Claim both stores: the record of the namespace in each names this attempt. From here on nothing
    can be created in the namespace.
@@ -46,6 +46,7 @@ from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import run_all
 from .ledger_steps import LedgerSteps
 from .move_end import MoveEnd, StoredRecord
+from .move_survey import MoveSurvey, survey
 from .stream_steps import StreamSteps
 
 PAUSE_MS_MAX = 60_000
@@ -122,8 +123,16 @@ class NamespaceMover:
         the source again. Raises NoSuchNamespaceError, InvalidArgumentError (the namespace cannot be
         moved as it is), MigrationError, MetadataError and the errors of ledgers.
         """
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         if not await self._is_committed():
+            found = await self.survey()
+            if found.obstacles:
+                raise InvalidArgumentError(
+                    f"namespace {self._name} cannot be moved to {self._target.name}: "
+                    f"{found.obstacles[0]} ({len(found.obstacles)} such reasons; --check shows all)"
+                )
+            began = loop.time()
             try:
                 async with asyncio.timeout(self._pause_ms_max / 1000):
                     await self._prepare()
@@ -135,6 +144,12 @@ class NamespaceMover:
         names = await self._complete(began)
         self._report("done", len(names), len(names))
         return MoveOutcome(len(names), len(self._counted), self._pause_ms)
+
+    async def survey(self) -> MoveSurvey:
+        """Return what would be moved, and what prevents it. Raises as ``run``."""
+        if await self._is_committed():
+            return MoveSurvey()
+        return await survey(self._streams, self._ledgers, self._target.region)
 
     async def abort(self) -> None:
         """Roll an attempt back that is not committed: the source is in use again. Safe to repeat.

@@ -1,4 +1,4 @@
-"""The steps of a move for the nodes of streams, topics and home regions (rule STR-33).
+"""The steps of a move for the nodes of streams, topics and home regions (rule STR-31).
 
 ``close``, ``seal`` and ``copy`` come before the commit, ``release`` after it in the target, or in
 place of it in the source.
@@ -43,8 +43,8 @@ class StreamSteps:
         """``ledgers`` are those of the source."""
         self._runtime = runtime
         self._namespace = namespace
-        self._source = source
-        self._target = target
+        self.source = source
+        self.target = target
         self._ledgers = ledgers
 
     async def names(self, end: MoveEnd) -> list[str]:
@@ -74,15 +74,15 @@ class StreamSteps:
 
     async def policy(self, stream: str) -> StreamPolicy:
         """Return the policy of a stream in the source, its own or that of the namespace."""
-        policy = await own_policy(self._source.store, self._namespace, stream)
-        return policy or await namespace_policy(self._source.store, self._namespace)
+        policy = await own_policy(self.source.store, self._namespace, stream)
+        return policy or await namespace_policy(self.source.store, self._namespace)
 
     async def close(self, stream: str) -> None:
         """Close a stream of the source for changes: its writer loses it, and nobody claims it.
 
         Raises InvalidArgumentError if it is being deleted.
         """
-        streams = StreamStore(self._source.store, self._namespace)
+        streams = StreamStore(self.source.store, self._namespace)
         paths = streams.paths(stream)
 
         async def plan() -> Sequence[Operation]:
@@ -101,11 +101,11 @@ class StreamSteps:
                 Put(paths.head, head.moving().encode(), expect=head_version),
             ]
 
-        await self._source.change(plan)
+        await self.source.change(plan)
 
     async def seal(self, stream: str) -> None:
         """Complete the segments of a closed stream, as a new writer would (rule STR-3)."""
-        streams = StreamStore(self._source.store, self._namespace)
+        streams = StreamStore(self.source.store, self._namespace)
         chain = SegmentChain(
             self._runtime,
             streams,
@@ -172,7 +172,7 @@ class StreamSteps:
 
     @property
     def _both(self) -> tuple[MoveEnd, MoveEnd]:
-        return self._source, self._target
+        return self.source, self.target
 
     @property
     def _homes(self) -> str:
@@ -197,14 +197,14 @@ class StreamSteps:
         ]
 
     async def _copy(self, source_paths: Sequence[str], target_paths: Sequence[str]) -> None:
-        source = await read_nodes(self._source.store, source_paths)
-        target = await read_nodes(self._target.store, target_paths)
+        source = await read_nodes(self.source.store, source_paths)
+        target = await read_nodes(self.target.store, target_paths)
         for batch in batches(differences(source, target)):
-            await self._target.change(partial(self._left_of, batch))
+            await self.target.change(partial(self._left_of, batch))
 
     async def _left_of(self, batch: Sequence[Operation]) -> list[Operation]:
         """Return the operations of a batch that were not carried out yet, with conditions."""
-        values = await read_all(self._target.store, [operation.path for operation in batch])
+        values = await read_all(self.target.store, [operation.path for operation in batch])
         left: list[Operation] = []
         for operation, value in zip(batch, values, strict=True):
             if isinstance(operation, Delete):

@@ -27,7 +27,7 @@ _MOVING_RESERVATION_FORMAT = 4
 
 
 class MovePhase(Enum):
-    """What one of the two stores says about a namespace that moves between them (rule STR-33)."""
+    """The part of one of the two stores in a move of a namespace (rule STR-31)."""
 
     LEAVING = "leaving"
     """It is still there, and closed for changes."""

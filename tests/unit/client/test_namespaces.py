@@ -18,11 +18,14 @@ from rhumbline.core.metadata.join_regional_store import join_regional_store
 from rhumbline.core.metadata.read_only_store import WAIT_MS
 from rhumbline.core.protocol.bookie_id import Region
 from rhumbline.core.protocol.errors import (
+    BadVersionError,
     ClosedError,
     ConfigurationError,
+    InvalidArgumentError,
     MetadataUnavailableError,
     NamespaceExistsError,
     NoSuchNamespaceError,
+    SessionLostError,
     WrongClusterError,
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore
@@ -108,17 +111,48 @@ async def test_namespaces_of_all_stores_are_used_by_their_names() -> None:
             await east.namespaces.delete("local")
 
 
-async def test_an_open_namespace_never_changes_its_store() -> None:
+async def test_an_open_namespace_follows_its_name_to_another_store() -> None:
     stores = await Stores().start()
     async with stores.client("east") as client:
         await client.namespaces.create("moving", POLICY, EAST)
         before = client.namespace("moving")
-        await before.policy()
+        await before.create_stream("s")
+        value = await before.store.get("/rhumbline/namespaces/moving/streams/s")
+        await before.delete_stream("s")
         await client.namespaces.delete("moving")
         await client.namespaces.create("moving", POLICY)
-        with pytest.raises(NoSuchNamespaceError):
-            await before.policy()
-        await client.namespace("moving").policy()
+        await before.policy()
+        assert (await client.namespaces.find("moving")).store_region is None
+        await before.create_stream("s")
+        with pytest.raises(BadVersionError):  # what was read in one store changes no other
+            path = "/rhumbline/namespaces/moving/streams/s"
+            await before.store.put(path, value.data, expect=value.version)
+
+
+async def test_a_change_that_was_prepared_in_the_store_before_is_not_carried_out() -> None:
+    stores = await Stores().start()
+    async with stores.client("east") as client:
+        await client.namespaces.create("moving", POLICY, EAST)
+        namespace = client.namespace("moving")
+        await namespace.create_stream("s")
+        path = "/rhumbline/namespaces/moving/streams/s"
+        value = await namespace.store.get(path)
+        session = await namespace.store.session(10_000)
+        lost = asyncio.Event()
+        session.on_lost(lost.set)
+        await (await client.namespaces.mover("moving", None)).run()
+        with pytest.raises(MetadataUnavailableError, match="nothing was changed"):
+            await namespace.store.put(path, value.data, expect=value.version)
+        assert session.is_lost
+        assert lost.is_set()
+        with pytest.raises(SessionLostError):
+            await namespace.store.create("/rhumbline/x", ephemeral=session)
+        assert await namespace.store.get(path)
+        await session.close()
+        await (await client.namespaces.mover("moving", EAST)).run()
+        assert await namespace.streams() == ["s"]
+        with pytest.raises(InvalidArgumentError, match="no namespace other is in a regional store"):
+            await client.namespaces.mover("other", None)
 
 
 async def test_a_watch_is_set_before_the_store_is_found() -> None:

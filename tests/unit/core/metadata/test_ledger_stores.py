@@ -5,13 +5,18 @@ from random import Random
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
-from rhumbline.core.metadata.cluster_layout import initialise_cluster
+from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.join_regional_store import join_regional_store
 from rhumbline.core.metadata.ledger_ids import id_range_of
+from rhumbline.core.metadata.ledger_places import encode_place
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.metadata.ledger_stores import LedgerStores
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import MetadataUnavailableError, NoSuchLedgerError
+from rhumbline.core.protocol.errors import (
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoSuchLedgerError,
+)
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.tests.support.fakes.ledger_numbers import create
@@ -97,3 +102,77 @@ async def test_each_store_gives_a_bound_of_its_ids() -> None:
     assert await world.ledgers.next_ids([]) == [0, EAST]
     assert await world.ledgers.next_ids([0]) == [EAST + 1]
     assert await world.ledgers.next_ids([0, 1]) == []
+
+
+async def move(world: World, source: MemoryStore, target: MemoryStore, ledger_id: int) -> None:
+    """Move the metadata of a ledger; both stores say where it is."""
+    paths = Paths()
+    value = await source.get(paths.ledger(ledger_id))
+    number = 0 if target is world.store else 1
+    for store in (source, target):
+        path, data = paths.place(ledger_id), encode_place(number)
+        try:
+            await store.create(path, data)
+        except NodeExistsError:
+            await store.put(path, data)
+    await target.create(paths.ledger(ledger_id), value.data)
+    await source.delete(paths.ledger(ledger_id))
+
+
+async def test_a_moved_ledger_is_read_where_it_is() -> None:
+    world = await World().start()
+    await world.make(world.store, 4)
+    await world.make(world.east, EAST + 4)
+    await move(world, world.store, world.east, 4)
+    await move(world, world.east, world.store, EAST + 4)
+    for id_ in (4, EAST + 4):
+        assert (await world.ledgers.read(id_))[0].ledger_id == id_
+    assert (await world.only_global.read(EAST + 4))[0].ledger_id == EAST + 4
+    assert await world.ledgers.ids() == [4, EAST + 4]
+    for owner in world.ledgers.all:
+        listed = await world.ledgers.listed_elsewhere(owner)
+        assert listed == ({4} if owner.number == 0 else {EAST + 4})
+
+
+async def test_a_moved_ledger_is_deleted_only_if_the_store_that_has_it_does_not_know_it() -> None:
+    world = await World().start()
+    await world.make(world.store, 4)
+    await world.make(world.east, EAST + 4)
+    await move(world, world.store, world.east, 4)
+    await move(world, world.east, world.store, EAST + 4)
+    await world.east.delete(Paths().ledger(4))
+    await world.store.delete(Paths().ledger(EAST + 4))
+    for stores, id_ in (
+        (world.ledgers, 4),
+        (world.ledgers, EAST + 4),
+        (world.only_global, EAST + 4),
+    ):
+        with pytest.raises(NoSuchLedgerError):
+            await stores.read(id_)
+    with pytest.raises(MetadataUnavailableError, match="not in the settings of this process"):
+        await world.only_global.read(4)
+
+
+async def test_a_ledger_that_came_home_and_was_deleted_is_deleted() -> None:
+    world = await World().start()
+    await world.make(world.store, 4)
+    await move(world, world.store, world.east, 4)
+    await move(world, world.east, world.store, 4)
+    assert (await world.ledgers.read(4))[0].ledger_id == 4
+    await world.store.delete(Paths().ledger(4))
+    with pytest.raises(NoSuchLedgerError):
+        await world.ledgers.read(4)
+
+
+async def test_a_store_that_does_not_say_that_it_has_a_ledger_is_not_believed() -> None:
+    """The trap: the address of the regional store leads to another store, which knows nothing."""
+    world = await World().start()
+    await world.make(world.store, 4)
+    await move(world, world.store, world.east, 4)
+    other = LedgerStores(LedgerStore(world.store), LedgerStore(world.west, number=1))
+    with pytest.raises(MetadataUnavailableError, match="is being moved"):
+        await other.read(4)
+    world.east.disconnect()
+    with pytest.raises(MetadataUnavailableError):
+        await world.ledgers.read(4)
+    assert await world.ledgers.listed_elsewhere(world.ledgers.all[0]) == set()
