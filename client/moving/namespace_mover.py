@@ -1,4 +1,4 @@
-"""Moves a namespace between the global metadata store and a regional one (rule STR-31).
+"""Moves a namespace between the global metadata store and a regional one (rule STR-33).
 
 1. Claim both stores: the record of the namespace in each names this attempt. From here on nothing
    can be created in the namespace.

@@ -1,4 +1,4 @@
-"""The steps of a move for the nodes of streams, topics and home regions (rule STR-31).
+"""The steps of a move for the nodes of streams, topics and home regions (rule STR-33).
 
 ``close``, ``seal`` and ``copy`` come before the commit, ``release`` after it in the target, or in
 place of it in the source.

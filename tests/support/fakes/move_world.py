@@ -106,6 +106,9 @@ class StoredLedgers:
         await self._ledgers.read(ledger_id)
         return await self._store(await self._client.recover(ledger_id))
 
+    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+        await self._client.fence(ledger_id)
+
     async def delete(self, ledger_id: int) -> None:
         await self._ledgers.delete(ledger_id)
 
