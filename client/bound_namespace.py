@@ -58,6 +58,7 @@ class NamespaceBinding:
     def __init__(self, name: str, uri: str, find: FindStore, has_moved: HasMoved) -> None:
         """``uri`` names the store in messages until it is found."""
         self.name = name
+        self.path = namespace_path(name) if name else ""
         self.uri = uri
         self.found: StoreClient | None = None
         self._find = find
@@ -227,8 +228,8 @@ class BoundReads:
 
         async def work(reads: MetadataReads) -> Value:
             value = await reads.get(path, stale_ok=stale_ok)
-            name = self._binding.name
-            if path == namespace_path(name) and NamespaceReservation.decode(name, value.data):
+            binding = self._binding
+            if path == binding.path and NamespaceReservation.decode(binding.name, value.data):
                 raise _ReservedError(value)
             return value
 

@@ -24,6 +24,7 @@ from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.metadata.ledger_stores import LedgerStores
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import (
+    BadVersionError,
     IndeterminateError,
     MetadataUnavailableError,
     NoSuchLedgerError,
@@ -84,10 +85,13 @@ class StoredLedgers:
         return writer
 
     async def _store(self, closed: LedgerMetadata) -> LedgerMetadata:
-        found, version = await self._ledgers.read(closed.ledger_id)
-        if found.state is not closed.state:
-            await self._ledgers.write(found.closed(closed.last_entry_id, closed.length), version)
-        return closed
+        while True:
+            found, version = await self._ledgers.read(closed.ledger_id)
+            if found.state is closed.state:
+                return closed
+            with suppress(BadVersionError):  # another client has closed it
+                done = found.closed(closed.last_entry_id, closed.length)
+                await self._ledgers.write(done, version)
 
     async def open(
         self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
