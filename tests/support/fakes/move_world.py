@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.client.bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
 from rhumbline.client.moving.move_end import MoveEnd
-from rhumbline.client.moving.namespace_mover import NamespaceMover
+from rhumbline.client.moving.namespace_mover import PAUSE_MS_MAX, NamespaceMover
 from rhumbline.client.namespaces import Namespaces
 from rhumbline.client.store_client import StoreClient
 from rhumbline.client.store_opening import StoreOpening
@@ -238,7 +238,13 @@ class MoveWorld:
 
     # --- movers ---------------------------------------------------------------------------------
 
-    def mover(self, region: Region | None) -> NamespaceMover:
+    def mover(
+        self,
+        region: Region | None,
+        *,
+        allowed: frozenset[BookieId] = BOOKIES,
+        pause_ms_max: int = PAUSE_MS_MAX,
+    ) -> NamespaceMover:
         """Return a mover to the store of ``region``; the kill is that of this mover."""
         self.is_killed = False
         ends = {}
@@ -250,9 +256,14 @@ class MoveWorld:
         ledgers = StoredLedgers(
             self.cluster, LedgerStore(ends[source].store, number=client.ledger_store.number)
         )
-        allowed = None if region is None else BOOKIES
         return NamespaceMover(
-            self.runtime, NAME, ends[source], ends[region], ledgers, allowed=allowed
+            self.runtime,
+            NAME,
+            ends[source],
+            ends[region],
+            ledgers,
+            allowed=None if region is None else allowed,
+            pause_ms_max=pause_ms_max,
         )
 
     async def request(self, work: Callable[[], Awaitable[T]], *, is_write: bool = False) -> T:

@@ -3,27 +3,37 @@
 import asyncio
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from rhumbline.backends.migration import MigrationError
+from rhumbline.client.moving.namespace_mover import MoveOutcome
 from rhumbline.core.log.metadata.stream_metadata import MOVE
+from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.protocol.bookie_id import Region
+from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
+    InvalidArgumentError,
     NamespaceMovingError,
     NoSuchNamespaceError,
+    RecoveryIncompleteError,
     RhumblineError,
-    StreamLostError,
 )
 from rhumbline.core.protocol.ledger_metadata import MOVING_KEY
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.move_world import EAST, NAME, MoverKilled, MoveWorld
+from rhumbline.tests.support.fakes.move_world import (
+    BOOKIES,
+    EAST,
+    NAME,
+    MoverKilled,
+    MoveWorld,
+)
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
 
@@ -249,4 +259,80 @@ async def test_nothing_changes_while_a_namespace_moves(target: Region | None) ->
     world.kill_at = None
     await world.mover(target).run()
     await namespace.create_stream("c")
-    assert StreamLostError.code == "stream-lost"
+
+
+async def test_what_cannot_be_in_the_target_is_refused_before_anything_changes() -> None:
+    world = await filled(EAST)
+    namespace = world.namespace(EAST)
+    before = (await namespace.describe("a")).epoch
+    await namespace.set_stream_policy("b", replace(POLICY, regions=("west",)))
+    mover = world.mover(EAST, allowed=BOOKIES - {BookieId("bookie-1")})
+    found = await mover.survey()
+    assert (found.streams, found.segments) == (2, 4)
+    assert found.obstacles[0] == "stream a: ledger 0 has copies outside: bookie-1"
+    assert found.obstacles[-2] == "stream b: the policy allows the regions west"
+    with pytest.raises(InvalidArgumentError, match="cannot be moved to the store of east"):
+        await mover.run()
+    assert (await namespace.describe("a")).epoch == before
+    await namespace.set_stream_policy("b", replace(POLICY, quorum=Quorum(3, 3, 2, 2)))
+    with pytest.raises(InvalidArgumentError, match="wants copies in 2 regions"):
+        await world.mover(EAST).run()
+    await namespace.set_stream_policy("b", None)
+    await world.mover(EAST).run()
+
+
+@BOTH
+async def test_a_move_that_takes_too_long_is_undone(target: Region | None) -> None:
+    world = await filled(target)
+    world.delay_s = lambda: 0.05
+    with pytest.raises(MigrationError, match="took longer than 3000 ms"):
+        await world.mover(target, pause_ms_max=3_000).run()
+    world.delay_s = lambda: 0.0
+    await world.namespace(EAST).take_over("a")
+    await check_moved(world, source_of(target))
+    await write_after(world)
+
+
+@BOTH
+async def test_a_ledger_that_cannot_be_recovered_undoes_the_move(target: Region | None) -> None:
+    world = await filled(target)
+    world.cluster.is_recovery_refused = True
+    with pytest.raises(RecoveryIncompleteError):
+        await world.mover(target).run()
+    world.cluster.is_recovery_refused = False
+    await world.namespace(EAST).take_over("a")
+    await check_moved(world, source_of(target))
+    await world.mover(target).run()
+    await check_moved(world, target)
+
+
+@BOTH
+async def test_a_stream_that_is_being_deleted_is_named(target: Region | None) -> None:
+    world = await filled(target)
+    stores = world.stores[source_of(target)]
+    streams = StreamStore(stores.store, NAME)
+    record, version = await streams.record("b")
+    head, head_version = await streams.head("b")
+    deleted = replace(record, is_deleting=True).encode()
+    await stores.store.put(streams.paths("b").stream, deleted, expect=version)
+    await stores.store.put(streams.paths("b").head, head.deleted().encode(), expect=head_version)
+    with pytest.raises(InvalidArgumentError, match="stream b is being deleted"):
+        await world.mover(target).run()
+    await world.namespace(EAST).delete_stream("b")
+    await world.mover(target).run()
+    assert await world.namespace(EAST).streams() == ["a"]
+
+
+@BOTH
+async def test_an_attempt_that_was_overtaken_changes_nothing(target: Region | None) -> None:
+    world = await filled(target)
+    world.delay_s = lambda: 0.01
+    first = asyncio.create_task(world.mover(target).run())
+    await asyncio.sleep(0.5)
+    assert not first.done()
+    await world.mover(target).run()
+    [outcome] = await asyncio.gather(first, return_exceptions=True)
+    # It raises, or finds that the other attempt has committed the move.
+    assert isinstance(outcome, MoveOutcome) or "taken over" in str(outcome)
+    await check_moved(world, target)
+    await write_after(world)

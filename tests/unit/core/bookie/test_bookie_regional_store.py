@@ -9,13 +9,16 @@ import pytest
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
+from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.metadata.join_regional_store import join_regional_store
 from rhumbline.core.metadata.ledger_ids import id_range_of
+from rhumbline.core.metadata.ledger_places import encode_place
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.metadata.regional_store import RegionalStore
 from rhumbline.core.protocol.bookie_id import Region
 from rhumbline.core.protocol.errors import WrongClusterError
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.runtime.metadata_store import Create, Delete, Operation
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.ledger_numbers import create
 from rhumbline.tests.unit.core.bookie.bookie_world import PASSWORD, Wire, World, entry
@@ -206,3 +209,41 @@ async def test_limbo_covers_the_ledgers_of_both_stores() -> None:
                 number,
             )
             assert await wire.add(entry(number.ledger_id, 0)) == Code.OK, "made after the damage"
+
+
+async def test_a_moved_ledger_is_collected_when_the_store_that_has_it_deletes_it() -> None:
+    async with regional_bookie() as (world, _, bookie, wire):
+        await world.make_ledger(4, bookie.bookie_id)
+        await world.make_local(LOCAL, bookie)
+        for ledger_id in (4, LOCAL):
+            assert await wire.add(entry(ledger_id, 0)) == Code.OK
+
+        async def collect() -> list[int]:
+            bookie.maintenance.may_delete_many = True
+            await bookie.maintenance.step()
+            return sorted(bookie.service.ledgers)
+
+        paths = Paths()
+        for source, target, ledger_id in (
+            (world.store, world.east, 4),
+            (world.east, world.store, LOCAL),
+        ):
+            number = encode_place(1 if target is world.east else 0)
+            value = await source.get(paths.ledger(ledger_id))
+            steps: tuple[list[Operation], list[Operation]] = (
+                [
+                    Create(paths.ledger(ledger_id), value.data),
+                    Create(paths.place(ledger_id), number),
+                ],
+                [Delete(paths.ledger(ledger_id)), Create(paths.place(ledger_id), number)],
+            )
+            for store, step in zip((target, source), steps, strict=True):
+                await store.txn(step)
+                assert await collect() == [4, LOCAL]
+        world.east.disconnect()
+        assert await collect() == [4, LOCAL], "the store that has a ledger cannot be asked"
+        world.east.reconnect()
+        await world.east.delete(paths.ledger(4))
+        assert await collect() == [LOCAL]
+        await world.store.delete(paths.ledger(LOCAL))
+        assert await collect() == []
