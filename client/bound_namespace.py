@@ -6,7 +6,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..core.log.ledger_interface import (
     ConfirmEnd,
@@ -42,8 +42,14 @@ T = TypeVar("T")
 FindStore = Callable[[str], Awaitable[StoreClient]]
 """Function from the name of a namespace to the client of its metadata store."""
 
-HasMoved = Callable[[str, StoreClient], Awaitable[bool]]
-"""Function from the name of a namespace and a store that had it to whether another has it now."""
+
+class HasMoved(Protocol):
+    """Function from the name of a namespace and a store that had it to whether another has it."""
+
+    def __call__(self, name: str, used: StoreClient, /, *, stale_ok: bool) -> Awaitable[bool]:
+        """See ``Namespaces.has_moved``."""
+        ...
+
 
 _REFUSALS = (BadVersionError, NoNodeError, NodeExistsError)
 """Nothing was carried out, and the store is not what the caller has read."""
@@ -76,13 +82,13 @@ class NamespaceBinding:
         assert self.found is not None
         return self.found
 
-    async def follow(self, used: StoreClient) -> bool:
+    async def follow(self, used: StoreClient, *, stale_ok: bool = False) -> bool:
         """Return whether the namespace is in another store than ``used``, which is bound then.
 
         Called when something is missing in ``used`` or was changed there. Raises as ``find``.
         """
         async with self._lock:
-            if self.found is used and await self._has_moved(self.name, used):
+            if self.found is used and await self._has_moved(self.name, used, stale_ok=stale_ok):
                 self._bind(await self._find(self.name))
             return self.found is not used
 
@@ -209,12 +215,12 @@ class BoundReads:
     def _reads_of(self, used: StoreClient) -> MetadataReads:
         return used.metadata_reads
 
-    async def _read(self, work: Callable[[MetadataReads], Awaitable[T]]) -> T:
+    async def _read(self, work: Callable[[MetadataReads], Awaitable[T]], *, stale_ok: bool) -> T:
         used = await self._binding.get()
         try:
             return await work(self._reads_of(used))
         except NoNodeError:
-            if not await self._binding.follow(used):
+            if not await self._binding.follow(used, stale_ok=stale_ok):
                 raise
         return await work(self._reads_of(await self._binding.get()))
 
@@ -234,7 +240,7 @@ class BoundReads:
             return value
 
         try:
-            return await self._read(work)
+            return await self._read(work, stale_ok=stale_ok)
         except _ReservedError as error:
             return error.value
 
@@ -242,7 +248,7 @@ class BoundReads:
         """See ``MetadataStore.get_all``."""
         used = await self._binding.get()
         found = await self._reads_of(used).get_all(paths, stale_ok=stale_ok)
-        if None in found and await self._binding.follow(used):
+        if None in found and await self._binding.follow(used, stale_ok=stale_ok):
             reads = self._reads_of(await self._binding.get())
             return await reads.get_all(paths, stale_ok=stale_ok)
         return found
@@ -257,7 +263,8 @@ class BoundReads:
     ) -> list[str]:
         """See ``MetadataStore.children``."""
         return await self._read(
-            lambda reads: reads.children(path, after=after, limit=limit, stale_ok=stale_ok)
+            lambda reads: reads.children(path, after=after, limit=limit, stale_ok=stale_ok),
+            stale_ok=stale_ok,
         )
 
     def is_newer(self, version: Version, than: Version) -> bool:
@@ -355,7 +362,7 @@ class BoundLedgers:
         try:
             return await used.ledgers.open(ledger_id, password, stale_ok=stale_ok)
         except NoSuchLedgerError:
-            if not await self._binding.follow(used):
+            if not await self._binding.follow(used, stale_ok=stale_ok):
                 raise
         return await (await self._ledgers()).open(ledger_id, password, stale_ok=stale_ok)
 

@@ -207,7 +207,7 @@ class Client(ClosesAtExit):
         async def find(_: str) -> StoreClient:
             return self.global_store
 
-        async def has_moved(_name: str, _store: StoreClient) -> bool:
+        async def has_moved(_name: str, _store: StoreClient, *, stale_ok: bool) -> bool:
             return False
 
         return BoundStore(NamespaceBinding("", self.uri, find, has_moved))

@@ -24,7 +24,7 @@ from ..core.protocol.errors import (
     InvalidArgumentError,
     MetadataUnavailableError,
 )
-from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.metadata_store import MetadataReads
 from ..core.runtime.runtime import Runtime
 from .moving.move_end import MoveEnd
 from .moving.namespace_mover import PAUSE_MS_MAX, NamespaceMover, OnProgress
@@ -32,9 +32,9 @@ from .store_client import StoreClient
 from .store_opening import StoreOpening
 
 
-async def is_in_force(store: MetadataStore, name: str) -> bool:
+async def is_in_force(store: MetadataReads, name: str, *, stale_ok: bool = False) -> bool:
     """Return whether the namespace is in ``store``, and not on its way to or from another one."""
-    value = await idempotent_writes.read_if_exists(store, namespace_path(name))
+    value = await idempotent_writes.read_if_exists(store, namespace_path(name), stale_ok=stale_ok)
     if value is None or not value.data:  # without data: only ephemeral nodes below it are left
         return False
     if NamespaceReservation.decode(name, value.data) is not None:
@@ -88,16 +88,18 @@ class Namespaces:
         reservation = await read_reservation(found.metadata_reads, name, stale_ok=True)
         return found if reservation is None else await self.store_of(reservation.region)
 
-    async def has_moved(self, name: str, found: StoreClient) -> bool:
+    async def has_moved(self, name: str, found: StoreClient, *, stale_ok: bool = False) -> bool:
         """Return whether a namespace that was in the store ``found`` is in another store now.
 
-        Nothing outside the region is asked while the namespace is in its store. Raises as ``find``.
+        Nothing outside the region is asked while the namespace is in its store. With ``stale_ok``
+        the metadata of a store that is out of reach may be old. Raises as ``find``.
         """
-        if await is_in_force(found.store, name):
+        if await is_in_force(found.metadata_reads, name, stale_ok=stale_ok):
             return False
+        everything = found if found.store_region is None else await self._wait_global()
+        value = await read_reservation(everything.metadata_reads, name, stale_ok=stale_ok)
         if found.store_region is None:
-            return await read_reservation(found.store, name) is not None
-        value = await read_reservation((await self._wait_global()).store, name)
+            return value is not None
         return value is None or value.region != found.store_region
 
     async def store_of(self, region: Region | None) -> StoreClient:
