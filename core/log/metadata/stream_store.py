@@ -162,18 +162,16 @@ class StreamStore(StreamReads):
         """Claim the right to write from its current holder (rule STR-2). ``token`` must be new.
 
         With ``expect`` only a stream with exactly this head is claimed. Raises NoSuchStreamError,
-        also if the stream is being deleted, NamespaceMovingError, StreamSealedError, StreamLostError (the head is not
-        ``expect``), and MetadataUnavailableError. A repeat with the same token is safe unless
-        another writer has claimed the stream since.
+        also if the stream is being deleted, NamespaceMovingError, StreamSealedError,
+        StreamLostError (the head is not ``expect``, or the move has ended), and
+        MetadataUnavailableError. A repeat with the same token is safe unless another writer has
+        claimed the stream since.
         """
         for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
             if head.token == token:
                 return WriterClaim(stream, head, version)
-            if head.is_deleting:
-                raise being_deleted_error(stream)
-            if head.is_moving:
-                raise moving_error(self.namespace)
+            self._check_claimable(stream, head)
             if token == MOVE:
                 raise StreamLostError(f"stream {stream}: the move of its namespace has ended")
             if head.is_sealed and purpose is ClaimPurpose.WRITE:
@@ -197,15 +195,22 @@ class StreamStore(StreamReads):
             "claimed it"
         )
 
+    def _check_claimable(self, stream: str, head: StreamHead) -> None:
+        """Raise NoSuchStreamError or NamespaceMovingError if no other claim may follow."""
+        if head.is_deleting:
+            raise being_deleted_error(stream)
+        if head.is_moving:
+            raise moving_error(self.namespace)
+
     async def unseal(self, stream: str, token: str) -> bool:
         """Let writers claim a sealed stream again; False if it is not sealed. Safe to repeat.
 
-        ``token`` must be new. Raises NoSuchStreamError, MetadataUnavailableError.
+        ``token`` must be new. Raises NoSuchStreamError, NamespaceMovingError,
+        MetadataUnavailableError.
         """
         for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
-            if head.is_deleting:
-                raise being_deleted_error(stream)
+            self._check_claimable(stream, head)
             if not head.is_sealed:
                 return head.token == token
             unsealed = replace(head.claimed(token), is_sealed=False)

@@ -242,6 +242,8 @@ async def test_nothing_changes_while_a_namespace_moves(target: Region | None) ->
         lambda: streams.set_policy(POLICY),
         lambda: streams.set_stream_policy("a", POLICY),
         lambda: streams.open_writer("a"),
+        lambda: streams.seal("a"),
+        lambda: streams.unseal("a"),
         lambda: streams.maintain("a"),
         lambda: streams.subscriptions.create("a", "other", Dlsn(1, 0, 0)),
         lambda: streams.subscriptions.commit(subscription, "a", Dlsn(2, 0, 0)),
