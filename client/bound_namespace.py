@@ -1,6 +1,6 @@
 """A namespace whose metadata store is found when it is first used (rule STR-29).
 
-``NamespaceBinding`` finds the store once, and again when the namespace was moved (rule STR-33).
+``NamespaceBinding`` finds the store once, and again when the namespace was moved (rule STR-34).
 ``BoundStore`` and ``BoundLedgers`` are the two parts that a ``Namespace`` consists of.
 """
 

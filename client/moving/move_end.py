@@ -1,4 +1,4 @@
-"""One of the two metadata stores of a move, and the changes of a move in it (rule STR-33)."""
+"""One of the two metadata stores of a move, and the changes of a move in it (rule STR-34)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field

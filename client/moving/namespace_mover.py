@@ -1,4 +1,4 @@
-"""Moves a namespace between the global metadata store and a regional one (rule STR-33).
+"""Moves a namespace between the global metadata store and a regional one (rule STR-34).
 
 1. Claim both stores: the record of the namespace in each names this attempt. From here on nothing
    can be created in the namespace.
@@ -199,7 +199,7 @@ class NamespaceMover:
     async def _take_stream(self, stream: str) -> None:
         try:
             await self._streams.close(stream)
-            await self._streams.seal(stream)
+            await self._streams.complete(stream)
         except NoSuchStreamError:
             return  # deleted since it was listed
 

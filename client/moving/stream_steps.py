@@ -1,7 +1,7 @@
-"""The steps of a move for the nodes of streams, topics and home regions (rule STR-33).
+"""The steps of a move for the nodes of streams, topics and home regions (rule STR-34).
 
-``close``, ``seal`` and ``copy`` come before the commit, ``release`` after it in the target, or in
-place of it in the source.
+``close``, ``complete`` and ``copy`` come before the commit, ``release`` after it in the target, or
+in place of it in the source.
 """
 
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ class StreamSteps:
 
         await self.source.change(plan)
 
-    async def seal(self, stream: str) -> None:
+    async def complete(self, stream: str) -> None:
         """Complete the segments of a closed stream, as a new writer would (rule STR-3)."""
         streams = StreamStore(self.source.store, self._namespace)
         chain = SegmentChain(

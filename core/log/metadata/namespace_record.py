@@ -27,7 +27,7 @@ _MOVING_RESERVATION_FORMAT = 4
 
 
 class MovePhase(Enum):
-    """The part of one of the two stores in a move of a namespace (rule STR-33)."""
+    """The part of one of the two stores in a move of a namespace (rule STR-34)."""
 
     LEAVING = "leaving"
     """It is still there, and closed for changes."""

@@ -58,7 +58,7 @@ class StreamRecord:
     is_deleting: bool = False
     """True once a deletion has begun. A repeated deletion continues it."""
     is_moving: bool = False
-    """True while the namespace moves to another store: nothing changes (rule STR-33)."""
+    """True while the namespace moves to another store: nothing changes (rule STR-34)."""
 
     @property
     def stream_id(self) -> str:

@@ -174,7 +174,7 @@ class SubscriptionStore:
         return _decode(name, value.data), value.version
 
     async def _unmoved(self, stream: str, name: str) -> Check:
-        """Return a transaction check that the stream is not being moved (rule STR-33)."""
+        """Return a transaction check that the stream is not being moved (rule STR-34)."""
         try:
             record, version = await self._streams.record(stream)
         except NoSuchStreamError as error:

@@ -161,7 +161,7 @@ def test_a_bookie_that_believes_the_store_of_the_id_is_found(
 def test_a_move_without_closing_the_streams_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each stream is taken from its writer, but may be claimed again before the commit."""
 
-    async def seal(steps: StreamSteps, stream: str) -> None:
+    async def complete(steps: StreamSteps, stream: str) -> None:
         source = steps.source
         ledgers = steps._ledgers
         await Namespace(steps._runtime, source.store, ledgers, NAME).take_over(stream)
@@ -170,7 +170,7 @@ def test_a_move_without_closing_the_streams_is_found(monkeypatch: pytest.MonkeyP
         return
 
     monkeypatch.setattr(StreamSteps, "close", skip)
-    monkeypatch.setattr(StreamSteps, "seal", seal)
+    monkeypatch.setattr(StreamSteps, "complete", complete)
     monkeypatch.setattr(StreamSteps, "check", skip)
     assert finds(range(3))
 
