@@ -3,10 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
 from ...core.protocol.bookie_id import BookieId, Region
+from ...core.protocol.errors import BookieUnavailableError, CorruptionError
 from ...core.protocol.placement import BookieInfo, in_regions
 from ..states import PlacementState, PlacementStates
 from ..steered_directory import SteeredDirectory
@@ -69,7 +71,8 @@ class LivenessMonitor:
         writable = await directory.everything()
         present = {info.bookie: info for info in writable}
         for bookie in await directory.read_only():
-            present.setdefault(bookie, BookieInfo(bookie, await directory.region_of(bookie)))
+            if bookie not in present:
+                present[bookie] = await self._located(bookie)
         now = self._loop.time()
         known = dict.fromkeys([*await directory.all_known(), *self._absent_since])
         self._absent_since = {
@@ -90,6 +93,13 @@ class LivenessMonitor:
         counted = {str(region): n for region, n in by_region(candidates).items() if region}
         self.writable_by_region = dict(sorted((in_service | counted).items()))
         return Liveness(states, candidates, present, lost)
+
+    async def _located(self, bookie: BookieId) -> BookieInfo:
+        """Return a read-only bookie with its location, since its copies count for the spread."""
+        directory = self._directory
+        with suppress(BookieUnavailableError, CorruptionError):  # then its location is not known
+            await directory.registration(bookie)
+        return directory.last_known(bookie, await directory.region_of(bookie))
 
     def note_members(self, bookies: Sequence[BookieId], liveness: Liveness) -> None:
         """Count members without a cookie (decommissioned bookies) as absent from now on."""
