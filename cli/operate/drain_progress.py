@@ -39,12 +39,6 @@ _DOCUMENT_MAX = 20
 _MOVING = (PlacementState.DRAINED, PlacementState.OFFLINE)
 
 
-async def note_beginning(cluster: Cluster, target: str, is_leaving: IsLeaving) -> None:
-    """Record when a drain began and what was left then. Safe to repeat."""
-    found = await count_remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
-    await cluster.drains.begin(target, DrainRecord(_now_ms(), found.entries))
-
-
 async def watch(
     session: CommandSession, cluster: Cluster, target: str, is_leaving: IsLeaving
 ) -> None:

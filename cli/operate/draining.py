@@ -4,18 +4,20 @@ A command stores the wanted state; repair processes move the data, and the comma
 progress. It can be interrupted and repeated at any time.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from ...core.protocol.bookie_id import BookieId
+from ...regions.repair.drain_records import DrainRecord
 from ...regions.repair.progress import IsLeaving, count_remaining, unplaceable_quorums
 from ...regions.states import PlacementState
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
 from ..output import print_message
-from .drain_progress import note_beginning, watch
+from .drain_progress import watch
 from .opened_cluster import Cluster, opened_stores
 
 
@@ -34,12 +36,16 @@ def drain_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-async def check_there_is_room(cluster: Cluster, is_leaving: IsLeaving, *, force: bool) -> None:
-    """Raise UnsafeError if the data has no place elsewhere that satisfies its region rule."""
+async def begin_drain(cluster: Cluster, target: str, is_leaving: IsLeaving, *, force: bool) -> None:
+    """Record what has to move, before the state is set.
+
+    Raises UnsafeError if it has no place elsewhere that satisfies its region rule.
+    """
     found = await count_remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
     faults = await unplaceable_quorums(found, cluster.directory, is_leaving)
     if faults and not force:
         raise UnsafeError("; ".join(faults) + "; --force overrides this check")
+    await cluster.drains.begin(target, DrainRecord(time.time_ns() // 1_000_000, found.entries))
 
 
 # --- commands of ``node`` -----------------------------------------------------------------------
@@ -110,12 +116,11 @@ async def _drain(
 
     knowing = await _knowing(clusters, bookie)
     for cluster in knowing:
-        await check_there_is_room(cluster, is_leaving, force=force)
+        await begin_drain(cluster, bookie, is_leaving, force=force)
     is_up = bookie in await clusters[0].directory.up()
     state = PlacementState.DRAINED if is_up else PlacementState.OFFLINE
     for cluster in knowing:
         await cluster.set(lambda states: states.with_bookie(bookie, state))
-        await note_beginning(cluster, bookie, is_leaving)
     print_message(f"{bookie} is {state.value}: it gets no new data")
     if not no_wait:
         for cluster in knowing:

@@ -11,8 +11,8 @@ from ...regions.repair.drain_records import region_target
 from ...regions.states import PlacementState, region_condition
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_rows
-from .drain_progress import note_beginning, watch
-from .draining import check_there_is_room, drain_options
+from .drain_progress import watch
+from .draining import begin_drain, drain_options
 from .opened_cluster import Cluster, opened, opened_stores
 from .region_declaration import COMMANDS
 
@@ -76,10 +76,8 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
             return its_region == place
 
         for cluster in knowing:
-            await check_there_is_room(cluster, is_leaving, force=force)
+            await begin_drain(cluster, region_target(place), is_leaving, force=force)
         await _set(clusters, name, PlacementState.DRAINED)
-        for cluster in knowing:
-            await note_beginning(cluster, region_target(place), is_leaving)
         if not no_wait:
             for cluster in knowing:
                 await watch(session, cluster, region_target(place), is_leaving)

@@ -13,7 +13,7 @@ from ...core.log.metadata.stream_store import StreamStore
 from ...core.log.namespace import Namespace
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import NoSuchLedgerError
-from ...core.protocol.ledger_metadata import LedgerMetadata
+from ...core.protocol.ledger_metadata import NO_ENTRY, LedgerMetadata
 from ...core.protocol.segments import NO_LEDGER, Residence, Segment
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.tasks import run_all
@@ -89,6 +89,9 @@ class SegmentMending:
         assert remedy is Remedy.ADOPT_END, remedy
         end = await self._namespace.read_end(stream, segment)
         assert end.last_entry_id >= segment.last_entry_id, "a segment is never shortened (RPR-23)"
+        snapshot = (segment.producers_lssn, segment.producers_entry)
+        if end.producers_entry != NO_ENTRY:
+            snapshot = (segment.lssn, end.producers_entry)
         return replace(
             segment,
             last_entry_id=end.last_entry_id,
@@ -96,4 +99,6 @@ class SegmentMending:
             record_count=end.record_count,
             last_txid=max(segment.last_txid, end.last_txid),
             ends_stream=segment.ends_stream or end.ends_stream,
+            producers_lssn=snapshot[0],
+            producers_entry=snapshot[1],
         )

@@ -66,7 +66,7 @@ def test_ends_and_lengths_that_differ_are_adopted_from_the_ledger() -> None:
         await client.namespace.create_stream(OTHER)
         async with await client.namespace.open_writer(OTHER) as writer:
             for number in range(9):
-                await writer.append(b"%d" % number)
+                await writer.append_numbered(b"p" * 16, number, [b"%d" % number])
         streams = StreamStore(client.store, NAMESPACE)
         [right] = (await client.namespace.describe(OTHER)).segments
 
@@ -77,7 +77,7 @@ def test_ends_and_lengths_that_differ_are_adopted_from_the_ledger() -> None:
 
         for remedy, wrong in (
             (Remedy.ADOPT_LENGTH, replace(right, length_bytes=1)),
-            (Remedy.ADOPT_END, replace(right, last_entry_id=3, record_count=4, length_bytes=7)),
+            (Remedy.ADOPT_END, behind(right)),
         ):
             await store(wrong)
             await mend(mending, remedy, OTHER)
@@ -88,6 +88,18 @@ def test_ends_and_lengths_that_differ_are_adopted_from_the_ledger() -> None:
         assert not await mending.mend(OTHER, fault, await mending.head(OTHER))
 
     run_script(script, plan("ends differ", roll_ms=HOUR_MS), repairs=False)
+
+
+def behind(right: Segment) -> Segment:
+    """Return a segment whose metadata misses its last entries, and the snapshot of producers."""
+    return replace(
+        right,
+        last_entry_id=3,
+        record_count=4,
+        length_bytes=7,
+        producers_lssn=0,
+        producers_entry=-1,
+    )
 
 
 def test_a_stream_that_was_claimed_after_the_inspection_is_not_taken_over() -> None:
