@@ -28,6 +28,22 @@ def calls_affect_only_the_intended_stream(record: RunRecord) -> Iterator[str]:
     yield from _unintended_removals(stored)
 
 
+@invariant("G24")
+def positions_are_accepted_by_their_own_stream(record: RunRecord) -> Iterator[str]:
+    """A stored position is accepted by the stream that gave it out, and by no other stream that has
+    the name later."""
+    identity = record.stored.identity
+    for read in record.history.reads:
+        if not read.stream_id or not identity:
+            continue
+        where = f"{read.reader} at {read.start}"
+        if identity.startswith(read.stream_id):
+            if read.failure == "InvalidPositionError":
+                yield f"{where} was refused by its own stream"
+        elif read.ready_ms is not None and not record.may_be_old(read.called_ms, read.ready_ms):
+            yield f"{where} was accepted by another stream, {identity}"
+
+
 @invariant("G21")
 def deleted_streams_acknowledge_nothing(record: RunRecord) -> Iterator[str]:
     """An append that is called after the deletion of its stream is never acknowledged, by whichever

@@ -101,7 +101,6 @@ class HistorySplitter:
         index = self._index_of(read)
         if index is not None:
             self.histories[index].reads.append(read)
-            self._check_position(read, self._incarnations[index].identity)
         elif read.failure in LASTING:
             self.errors.append(f"{read.reader} got {read.failure}")
         for delivered, other in pairwise(read.records):
@@ -109,17 +108,6 @@ class HistorySplitter:
                 self.errors.append(
                     f"{read.reader} got {other.dlsn} of another stream than {delivered.dlsn}"
                 )
-
-    def _check_position(self, read: RecordedRead, identity: str) -> None:
-        """Check that a stored position was accepted by its own stream only (rule STR-32)."""
-        is_own = identity.startswith(read.stream_id)
-        if read.records and not is_own:
-            self.errors.append(
-                f"{read.reader} began at {read.start} of stream {read.stream_id} and got records "
-                f"of stream {identity}"
-            )
-        elif is_own and read.stream_id and read.failure == "InvalidPositionError":
-            self.errors.append(f"{read.reader} was refused at {read.start} of its own stream")
 
     def _origin(self, payload: bytes) -> int | None:
         token = TOKEN.match(payload)

@@ -393,6 +393,19 @@ def deleted_stream_is_read(record: RunRecord) -> None:
     record.stored.deleting_ms = record.history.deleted_ms = 800.0
 
 
+def position_of_another_stream_is_accepted(record: RunRecord) -> None:
+    record.stored.identity = "0123456789abcdef"
+    record.history.admin_calls.append(AdminCall("create", 0.0, ended_ms=1.0))
+    record.history.reads[0].stream_id = "another"
+
+
+def position_is_refused_by_its_own_stream(record: RunRecord) -> None:
+    record.stored.identity = "0123456789abcdef"
+    record.history.admin_calls.append(AdminCall("create", 0.0, ended_ms=1.0))
+    read = record.history.reads[0]
+    read.stream_id, read.failure = "0123456789ab", "InvalidPositionError"
+
+
 def acknowledged_after_the_deletion(record: RunRecord) -> None:
     record.stored.deleting_ms = record.history.deleted_ms = 50.0
 
@@ -522,6 +535,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         subscription_is_deleted_by_itself,
     ),
     "G21": (acknowledged_after_the_deletion,),
+    "G24": (position_of_another_stream_is_accepted, position_is_refused_by_its_own_stream),
     "G23": (sealed_stream_acknowledges,),
     "G22": (stream_of_a_busy_writer_is_taken,),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),
