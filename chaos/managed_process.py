@@ -50,6 +50,10 @@ def rhumbline_command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", f"from {_PACKAGE}.cli import main; main()", *arguments]
 
 
+STATUS_PORT = "RHUMBLINE_SERVE__STATUS_PORT"
+"""Sets the port of status servers; 0, a free one, lets many servers run on one machine."""
+
+
 def bare_environment() -> dict[str, str]:
     """Return the environment of this process without the settings of Rhumbline.
 
@@ -163,7 +167,7 @@ class ManagedProcess:
                 stdin=self._stdin,
                 stdout=subprocess.PIPE if self._has_output else log,
                 stderr=log,
-                env={**bare_environment(), **self._environ},
+                env={**bare_environment(), STATUS_PORT: "0", **self._environ},
                 cwd=self._cwd,
                 process_group=0,
             )

@@ -34,7 +34,7 @@ class BookieProcess(ManagedProcess):
     @property
     def port(self) -> int:
         """The port on which the bookie serves."""
-        return int(self.find(r"^bookie \S+ serves .*:(\d+)\s*$") or 0)
+        return int(self.find(r"^bookie \S+ serves .* at \S+:(\d+) ") or 0)
 
 
 class ProxyProcess(ManagedProcess):

@@ -1,7 +1,6 @@
 """The ``rhumbline`` command: its subcommands and its exit codes.
 
-Exit codes: 0 success; 1 failure; 2 invalid usage (options, arguments, configuration); 3 refused
-because it is unsafe. A user's mistake is reported in one line on stderr, without a traceback.
+A user's mistake is reported in one line on stderr, without a traceback.
 """
 
 import os
@@ -12,14 +11,10 @@ from typing import Any
 
 import click
 
-from ..core.protocol.errors import InvalidArgumentError, RhumblineError, UnknownOutcomeError
+from ..core.protocol.errors import RhumblineError, UnknownOutcomeError
 from ..server.process_log import PROCESS_LOG
-from .errors import UnsafeError
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_UNSAFE = 3
-EXIT_INTERRUPTED = 130
+from .exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
+from .output_form import TABLE, print_event, select_form, selected_form
 
 _COMMANDS = {
     "demo": ("demo.command", "Demonstrate a three-region log with real data and a region outage."),
@@ -38,11 +33,13 @@ _COMMANDS = {
     "write-proxy": ("servers.proxy", "Run a write proxy: many producers, one owner per stream."),
     "read-proxy": ("servers.proxy", "Run a read proxy: many readers, one tail per stream."),
     "proxy": ("servers.proxy_admin", "Show the proxies, and move streams between them."),
+    "top": ("top.command", "Watch regions, servers, streams, repair and alerts."),
     "plan": ("operate.plan", "Show the guarantees of a quorum before deployment."),
     "cluster": ("operate.cluster", "Initialise and describe a cluster."),
     "metadata": ("operate.metadata", "Inspect the metadata store, and migrate to another one."),
     "chaos": ("operate.chaos", "Rehearse outages, in the simulator or with real processes."),
     "config": ("operate.config", "Check and explain settings."),
+    "completion": ("operate.completion", "Print a script that completes commands in a shell."),
     "doctor": ("operate.doctor", "Check the settings and the cluster that they refer to."),
     "bench": ("bench.bench", "Measure writes and reads."),
 }
@@ -53,9 +50,7 @@ def failure(error: RhumblineError) -> tuple[int, str]:
     text = str(error) or type(error).__name__
     if isinstance(error, UnknownOutcomeError):
         text += "; the outcome is unknown: check the current state before you retry"
-    if isinstance(error, UnsafeError):
-        return EXIT_UNSAFE, text
-    return (EXIT_USAGE if isinstance(error, InvalidArgumentError) else EXIT_FAILED), text
+    return exit_code_of(error), text
 
 
 class _Root(click.Group):
@@ -78,32 +73,38 @@ class _Root(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - click's own signature
         """Run a command and exit; report every expected failure in one line."""
-        code, text = 0, ""
+        exit_code, text, code = 0, "", ""
+        select_form(TABLE)
         try:
             with PROCESS_LOG.installed():
                 result = super().main(*args, **{**extra, "standalone_mode": False})
-            code = result if isinstance(result, int) else 0
+            exit_code = result if isinstance(result, int) else 0
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message())
-            code = EXIT_USAGE
+            exit_code = EXIT_USAGE
         except click.UsageError as error:
             help_of = error.ctx.command_path if error.ctx is not None else "rhumbline"
-            code, text = EXIT_USAGE, f"{error.format_message()} See `{help_of} --help`."
+            exit_code, text = EXIT_USAGE, f"{error.format_message()} See `{help_of} --help`."
+            code = "usage"
         except click.ClickException as error:
-            code, text = EXIT_FAILED, error.format_message()
+            exit_code, text = EXIT_FAILED, error.format_message()
         except RhumblineError as error:
-            code, text = failure(error)
+            exit_code, text = failure(error)
+            code = error.code
         except BrokenPipeError:
             # The reader of the output has closed it. Avoids a second error at interpreter exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = EXIT_FAILED
+            exit_code = EXIT_FAILED
         except OSError as error:
-            code, text = EXIT_FAILED, str(error) or type(error).__name__
+            exit_code, text = EXIT_FAILED, str(error) or type(error).__name__
+            code = "os"
         except (KeyboardInterrupt, click.Abort):
-            code, text = EXIT_INTERRUPTED, "interrupted"
-        if text:
+            exit_code, text, code = EXIT_INTERRUPTED, "interrupted", "interrupted"
+        if text and selected_form() == TABLE:
             click.echo(f"rhumbline: {text}", err=True)
-        sys.exit(code)
+        elif text:
+            print_event("error", code=code or "failed", exit_code=exit_code, text=text)
+        sys.exit(exit_code)
 
 
 def _version() -> str:

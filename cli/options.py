@@ -19,6 +19,7 @@ from ..core.runtime.tracing import Tracer
 from ..server.process_log import PROCESS_LOG, ProcessLog
 from ..telemetry.process_telemetry import Telemetry, running_telemetry
 from .config_file import Loaded, all_keys, load_settings
+from .output_form import output_option
 from .server_log import server_log
 
 Command = Callable[..., Any]
@@ -157,14 +158,7 @@ def session_options(command: Command) -> Command:
             metavar="SECTION.KEY=VALUE",
             help="Any setting, e.g. ledger.request_timeout_ms=2s. May be repeated.",
         ),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="Output format.",
-        ),
+        output_option,
     )
     decorated: Command = wrapped
     for option in reversed(shared):

@@ -83,6 +83,13 @@ class ServeSettings:
         "Address to listen on; also the advertised address unless [bookie] sets another one.",
     )
     port: int = setting(3281, "Port to listen on; 0 selects a free port.", low=0, high=65535)
+    status_port: int | None = setting(
+        None,
+        "Port of the status server of a server of any kind; 0 selects a free one. none: bookie "
+        "8281, write-proxy 8282, read-proxy 8283, repair 8284, archive 8285.",
+        low=0,
+        high=65535,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, "serve")

@@ -22,6 +22,7 @@ REQUEST_SECONDS_MAX = 5
 CONNECTIONS_MAX = 256
 """Maximum number of open connections."""
 _BACKLOG = 1024
+_RESPONSE_BYTES_MAX = 8 << 20
 
 _METRICS = "/metrics"
 
@@ -171,7 +172,9 @@ async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> d
         reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-            response = await reader.read(1 << 20)
+            response = b""
+            while chunk := await reader.read(_RESPONSE_BYTES_MAX - len(response)):
+                response += chunk
         finally:
             writer.close()
     body = json.loads(response.partition(b"\r\n\r\n")[2])

@@ -37,7 +37,7 @@ _FILL_RECORD_BYTES = 64 << 10
 _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
 _POLL_SECONDS = 0.5
-_STATUS_PORT = r":(\d+)/stat"
+_STATUS_PORT = r"status at http://\S+:(\d+)\)"
 _STATUS_TIMEOUT_MS = 5_000
 _WARMUP_SECONDS = 1.0
 

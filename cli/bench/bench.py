@@ -32,7 +32,7 @@ from ..output import format_table
 from .bench_durability import durability
 from .bench_metadata import metadata
 from .bench_options import Command, number, output_options, whole_number
-from .bench_output import Rows, collect, print_raw
+from .bench_output import Rows, collect, print_raw, reports, say
 from .bench_placement import placement
 from .bench_regions import REGION_BENCHMARKS
 
@@ -59,6 +59,7 @@ def _measuring(command: Command) -> Command:
 @bench.command()
 @click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
               help="Directory to measure. [default: the temporary directory]")  # fmt: skip
+@reports
 def raw(directory: Path | None) -> None:
     """Measure only the raw limits: append with fdatasync, round trips on loopback."""
     print_raw(directory or Path(tempfile.gettempdir()))
@@ -109,8 +110,8 @@ def telemetry(
                     with ObservedBookies(below, settings) as servers:
                         rows = measure_telemetry(workload, servers, mode, settings, timing)
                         found += run(collect(rows, json_file))
-    click.echo()
-    click.echo(format_table([{"telemetry": row["telemetry"], **_shown(row)} for row in found]))
+    say()
+    say(format_table([{"telemetry": row["telemetry"], **_shown(row)} for row in found]))
 
 
 @bench.command()
@@ -273,6 +274,7 @@ Named = TypeVar("Named", BenchWorkload, ProxyWorkload)
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Directory for the archive. [default: the temporary directory]",
 )
+@reports
 def scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
     """Measure Spark on an archive: alternate Rhumbline's data source and Spark's Parquet reader.
 
@@ -338,9 +340,9 @@ def _measure(
         settings = shape.settings
         with BookieProcesses(Path(root), count=shape.bookie_count, settings=settings) as servers:
             found = run(collect(rows(servers), json_file))
-    click.echo()
-    click.echo(format_table([(shown or _shown)(row) for row in found]))
-    click.echo()
+    say()
+    say(format_table([(shown or _shown)(row) for row in found]))
+    say()
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ...bench.metadata.sitting import (
 from ...client.system_runtime import run
 from ..output import format_table
 from .bench_options import number, whole_number
+from .bench_output import emit, reports, say
 
 
 @click.command()
@@ -34,6 +35,7 @@ from .bench_options import number, whole_number
 @whole_number("--rtt", 0, 2_000, 80, "Round trip between regions in ms.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path),
               help="Write the results into this file; others in it are kept.")  # fmt: skip
+@reports
 def metadata(
     uris: tuple[str, ...], stores: tuple[str, ...], parts: tuple[str, ...], seconds: float,
     watches: int, children: int, fault: float, rtt: int, json_file: Path | None,
@@ -47,16 +49,17 @@ def metadata(
     chosen = parts or PARTS
     for store in stores:
         with tempfile.TemporaryDirectory(prefix="rhumbline-bench-") as folder:
-            found = run(measure_store(store, Path(folder), chosen, size, click.echo))
+            found = run(measure_store(store, Path(folder), chosen, size, say))
         _show(store, found, json_file)
     for uri in uris:
         scheme = uri.partition(":")[0]
-        found = run(measure_uri(uri, chosen, size, click.echo))
+        found = run(measure_uri(uri, chosen, size, say))
         _show(scheme, {**conditions(size), **found}, json_file)
 
 
 def _show(store: str, found: dict[str, Any], json_file: Path | None) -> None:
-    click.echo(format_table(list(_rows(store, found))))
+    emit([{"w": store, "results": found}])
+    say(format_table(list(_rows(store, found))))
     if json_file is not None:
         merge_results(json_file, store, found)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from .bench_output import reports
+
 Command = Callable[..., Any]
 
 
@@ -40,4 +42,4 @@ def output_options(command: Command) -> Command:
                      help="Also append the results to this file as JSON lines."),
     ):  # fmt: skip
         command = option(command)
-    return command
+    return reports(command)

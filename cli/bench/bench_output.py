@@ -1,26 +1,60 @@
-"""Output of all benchmarks: raw limits first, then each row of results as it arrives."""
+"""Output of all benchmarks: raw limits first, then each row of results as it arrives.
+
+For programs the rows are the output; tables and remarks are for people.
+"""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from ...bench.raw_limits import measure_raw_limits
 from ...core.ledger import add_op
-from ..output import format_table
+from ..output import TABLE, DocumentWriter, format_table
+from ..output_form import output_option, selected_form
+from ..output_schema import prints, record, rows, text
 
 Rows = AsyncIterator[dict[str, Any]]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_RAW_COLUMNS = ("raw limit", "p50 ms", "p99 ms", "per s", "MB/s")
+_WRITER = "bench_rows"
 
 
-async def collect(rows: Rows, json_file: Path | None) -> list[dict[str, Any]]:
+def reports(command: Command) -> Command:
+    """Add ``--output``, and declare that the command prints rows of measurements."""
+    row = record({"w": text("What was measured; the other keys depend on it.")}, is_open=True)
+    return output_option(prints(rows(row))(command), is_passed=False)
+
+
+def say(text: str = "") -> None:
+    """Print a remark or a table for people."""
+    if selected_form() == TABLE:
+        click.echo(text)
+
+
+def emit(found: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows for programs."""
+    if selected_form() == TABLE:
+        return
+    context = click.get_current_context()
+    if _WRITER not in context.meta:
+        context.meta[_WRITER] = context.with_resource(DocumentWriter(selected_form()))
+    context.meta[_WRITER].write(
+        {key.replace(" ", "_"): value for key, value in row.items()} for row in found
+    )
+
+
+async def collect(measured: Rows, json_file: Path | None) -> list[dict[str, Any]]:
     """Return all rows; each is printed and appended to the file as it arrives."""
     found = []
-    async for row in rows:
+    async for row in measured:
         found.append(row)
-        click.echo(f"{row['w']:13} {row['peer']:16} {_headline(row)}")
+        emit([row])
+        say(f"{row['w']:13} {row['peer']:16} {_headline(row)}")
         if json_file is not None:
             line = json.dumps(row) + "\n"
             await asyncio.to_thread(_append_line, json_file, line)
@@ -43,17 +77,19 @@ def _append_line(file: Path, line: str) -> None:
 
 def print_raw(directory: Path) -> None:
     """Print the table of raw limits, and whether the code is compiled."""
-    rows = [
-        {
-            "raw limit": limit.name,
-            "p50 ms": round(limit.p50_ms, 3),
-            "p99 ms": round(limit.p99_ms, 3),
-            "per s": round(limit.per_second),
-            "MB/s": round(limit.megabytes_per_second, 1),
-        }
-        for limit in measure_raw_limits(directory)
-    ]
-    click.echo(format_table(rows))
+    limits = measure_raw_limits(directory)
     is_compiled = not add_op.__file__.endswith(".py")
-    click.echo("code: compiled" if is_compiled else "code: source (make bench runs it compiled)")
-    click.echo()
+    shown = [
+        {
+            "raw_limit": limit.name,
+            "p50_ms": round(limit.p50_ms, 3),
+            "p99_ms": round(limit.p99_ms, 3),
+            "per_s": round(limit.per_second),
+            "MB_s": round(limit.megabytes_per_second, 1),
+        }
+        for limit in limits
+    ]
+    emit({"w": "raw", **row, "is_compiled": is_compiled} for row in shown)
+    say(format_table([dict(zip(_RAW_COLUMNS, row.values(), strict=True)) for row in shown]))
+    say("code: compiled" if is_compiled else "code: source (make bench runs it compiled)")
+    say()

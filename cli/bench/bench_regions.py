@@ -22,7 +22,7 @@ from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
 from ..output import format_table
 from .bench_options import number, output_options, whole_number
-from .bench_output import collect, print_raw
+from .bench_output import collect, print_raw, say
 
 _FSYNC_SAMPLES = 500
 
@@ -115,24 +115,24 @@ def regions(
             )  # fmt: skip
             with RegionProcesses(root, deployed.regions, each=deployed.each) as servers:
                 found += run(collect(measure_regions(servers, work, fsync_ms), json_file))
-    click.echo()
-    click.echo(format_table([_shown_of_distant(row) for row in found if "p50_ms" in row]))
-    click.echo()
-    click.echo(format_table([_shown_of_plan(row) for row in found if "bound_ms" in row]))
+    say()
+    say(format_table([_shown_of_distant(row) for row in found if "p50_ms" in row]))
+    say()
+    say(format_table([_shown_of_plan(row) for row in found if "bound_ms" in row]))
     for row in found:
         if row["w"].endswith("-open"):
-            click.echo(
+            say(
                 f"\n{row['w']}: {row['streams']:,} streams created and opened in "
                 f"{row['seconds']} s; memory of the bookies: {row['srv_rss']:,} MiB, "
                 f"of the client: {row['cli_rss']:,} MiB"
             )
         if "all_acknowledged_after_s" in row:
-            click.echo(
+            say(
                 f"\n{row['w']}: a record in each stream, appended at the cut, was acknowledged "
                 f"after {row['all_acknowledged_after_s']} s"
             )
         if "records" in row:
-            click.echo(f"\n{row['w']}: {row['records']:,} records, each read exactly once")
+            say(f"\n{row['w']}: {row['records']:,} records, each read exactly once")
 
 
 def _shown_of_distant(row: dict[str, Any]) -> dict[str, Any]:
@@ -190,8 +190,8 @@ def speculation(
         print_raw(root)
         with RegionProcesses(root, ("a", "b", "c"), slows_local=True) as servers:
             found = run(collect(measure_speculation(servers, work), json_file))
-    click.echo()
-    click.echo(format_table([_shown_of_speculation(row) for row in found]))
+    say()
+    say(format_table([_shown_of_speculation(row) for row in found]))
 
 
 def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
@@ -256,9 +256,9 @@ def lost(
             found = run(collect(measure_loss(b, root, work), json_file))
     by_name = {row["w"]: row for row in found}
     during, filled = by_name["during"], by_name["fill"]
-    click.echo()
-    click.echo(format_table([_shown_of_loss(by_name[n]) for n in ("before", "during", "after")]))
-    click.echo(
+    say()
+    say(format_table([_shown_of_loss(by_name[n]) for n in ("before", "during", "after")]))
+    say(
         f"\nlost {show_bytes(filled['bytes'])}; fully replicated after {during['seconds']} s "
         f"({during['open_ledgers_too_seconds']} s including open ledgers), "
         f"{show_bytes(during['moved_bytes'])} moved ({during['moved_MB_s']} MB/s); "
@@ -304,8 +304,8 @@ def slow_bookie(
         print_raw(root)
         with RegionProcesses(root, SLOW_REGIONS, each=SLOW_EACH) as servers:
             found = run(collect(measure_slow_bookie(servers, work), json_file))
-    click.echo()
-    click.echo(format_table([_shown_of_slow(row) for row in found]))
+    say()
+    say(format_table([_shown_of_slow(row) for row in found]))
     if plot_file is not None:
         lines = [
             (f"writers {'leave' if row['w'] == 'leaves' else 'stay with'} the slow bookie",
@@ -315,7 +315,7 @@ def slow_bookie(
         mark = f"one of {len(SLOW_REGIONS) * SLOW_EACH} bookies takes {factor:g} times as long"
         title = f"99th percentile of appends, {rate}/s over {streams} streams, 3/3/3/R3"
         plot_file.write_text(plot(title, lines, marked_from=before, mark=mark))
-        click.echo(f"\nplot: {plot_file}")
+        say(f"\nplot: {plot_file}")
 
 
 def _shown_of_slow(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """``rhumbline bench scan``: the speed of Spark on an archive."""
 
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-
-import click
 
 from ...client.units import show_bytes
 from ...core.protocol.installation import needs_extra
 from ..output import format_table
+from .bench_output import emit, say
 
 with needs_extra("the Spark benchmark", "spark"):
     from ...bench.scan import measure_filters, measure_scans
@@ -23,19 +23,21 @@ def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> No
         manifests = write_archive(root, records, size)
         parts = [part for manifest in manifests for part in manifest.parts]
         stored = sum(part.size_bytes for part in parts)
-        click.echo(
+        say(
             f"{records:,} records of {size} bytes: {show_bytes(records * size)} of payload, "
             f"{len(parts)} files with {show_bytes(stored)}"
         )
         settings = ", ".join(f"{name}={value}" for name, value in FAST_PYTHON.items())
-        click.echo(f"local[2], {settings}\n")
+        say(f"local[2], {settings}\n")
         spark = open_session("rhumbline bench scan", master="local[2]")
         try:
             scans = list(measure_scans(spark, root, manifests, rounds))
             touched = list(measure_filters(spark, root, manifests))
         finally:
             spark.stop()
-    click.echo(
+    emit({"w": "scan", **asdict(scan)} for scan in scans)
+    emit({"w": "filter", **asdict(scan)} for scan in touched)
+    say(
         format_table(
             [
                 {
@@ -55,11 +57,11 @@ def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> No
     )
     by_time = median(n.seconds for n in native) / median(o.seconds for o in source)
     by_cpu = sum(n.cpu_seconds for n in native) / max(0.01, sum(o.cpu_seconds for o in source))
-    click.echo(
+    say(
         f"\nthe data source reaches {by_time:.0%} of native speed (medians), "
         f"{by_cpu:.0%} by CPU seconds\n"
     )
-    click.echo(
+    say(
         format_table(
             [
                 {

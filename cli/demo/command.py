@@ -6,13 +6,16 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
-from ..output import print_message
+from ..output import TABLE, output_option, print_document, print_message
+from ..output_form import selected_form
+from ..output_schema import flag, integer, listing, maybe, number, prints, record, text
 from .archive_query import QUERY, missing_for_spark, query_with_spark
 from .live import LiveView
 from .plain import PlainView
@@ -25,6 +28,34 @@ _EXIT_INTERRUPTED = 130
 _ROUND_TRIPS = "10,40,80"
 
 
+_READER = record(
+    {
+        "region": text("Region of the reader."),
+        "records": integer("Records that it read."),
+        "sha256": text("Digest of their content."),
+    }
+)
+_OUTCOME = record(
+    {
+        "is_good": flag("True if everything that was read is the input."),
+        "input": text("The input."),
+        "size_bytes": integer("Its size."),
+        "records": integer("Its lines."),
+        "sha256": text("Its digest."),
+        "acked": integer("Acknowledged records."),
+        "readers": listing(_READER, "What the readers got."),
+        "segments": integer("Segments of the stream."),
+        "quorum": text("E/WQ/AQ/R of the stream."),
+        "ack_p50_ms": number("Median time to an acknowledgement."),
+        "ack_p99_ms": number("99th percentile."),
+        "ack_max_ms": number("Longest time, which includes the outage."),
+        "delivery_p50_ms": number("Median time from append to the tail."),
+        "delivery_p99_ms": number("99th percentile."),
+        "archive": maybe(text("The archive; null if it was skipped.")),
+    }
+)
+
+
 @click.command()
 @click.argument("file", required=False)
 @click.option("--seconds", type=click.FloatRange(1, 3600), default=30, show_default=True,
@@ -34,9 +65,12 @@ _ROUND_TRIPS = "10,40,80"
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
 @click.option("--spark/--no-spark", "queries_spark", default=True,
               help="Query the archive with Spark, if it is installed.")  # fmt: skip
+@prints(_OUTCOME)
+@output_option
 def demo(
-    file: str | None, seconds: float, round_trips: str, plain: bool, queries_spark: bool
-) -> None:
+    file: str | None, seconds: float, round_trips: str, plain: bool, queries_spark: bool,
+    output: str,
+) -> None:  # fmt: skip
     """Demonstrate three regions with real data and a region outage.
 
     Runs three regions with two bookies each in this process, on real sockets and files. FILE ("-":
@@ -48,15 +82,17 @@ def demo(
     options = DemoOptions(seconds, _parse_round_trips(round_trips))
     with tempfile.TemporaryDirectory(prefix="rhumbline-demo-") as scratch:
         source = open_source(file, sys.stdin.buffer, Path(scratch))
-        is_live = not plain and sys.stdout.isatty()
+        is_live = not plain and output == TABLE and sys.stdout.isatty()
         try:
-            outcome = run(_play(source, Path(scratch), options, is_live))
+            outcome, state = run(_play(source, Path(scratch), options, is_live))
             is_good = outcome.is_good
             if is_good and queries_spark and outcome.archived is not None:
                 is_good = _query(source, Path(scratch))
         except (KeyboardInterrupt, asyncio.CancelledError):
             sys.exit(_EXIT_INTERRUPTED)
-    click.echo(
+    if output != TABLE:
+        print_document(_document(state, outcome, is_good=is_good), output)
+    _say(
         "OK: count, order and SHA-256 match the input"
         if is_good
         else "FAILED: the records read differ from the records written"
@@ -68,25 +104,59 @@ def _query(source: Source, scratch: Path) -> bool:
     """Query with Spark if installed; return False if its result differs from the input."""
     missing = missing_for_spark()
     if missing is not None:
-        click.echo(f"spark    skipped: {missing}")
+        _say(f"spark    skipped: {missing}")
         return True
-    click.echo("spark    the cluster is stopped; Spark queries the archive alone:\n")
-    click.echo(textwrap.indent(f"{QUERY}\n", " " * 9))
+    _say("spark    the cluster is stopped; Spark queries the archive alone:\n")
+    _say(textwrap.indent(f"{QUERY}\n", " " * 9))
     result = query_with_spark(NAMESPACE, STREAM, scratch / "cold", scratch / "spark.log")
     is_same = (result.record_count, result.payload_bytes) == (source.line_count, source.size)
-    click.echo(textwrap.indent(f"{result.table}\n", " " * 9))
-    click.echo(
+    _say(textwrap.indent(f"{result.table}\n", " " * 9))
+    _say(
         f"         {result.record_count:>9,} records, {result.payload_bytes:,} bytes in "
         f"{result.seconds:.1f} s  {'same' if is_same else 'DIFFERENT'}"
     )
     return is_same
 
 
-async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool) -> DemoOutcome:
+def _say(text: str) -> None:
+    """Print a line for people, on stderr if standard output holds a document."""
+    if selected_form() == TABLE:
+        click.echo(text)
+    else:
+        print_message(text)
+
+
+def _document(state: DemoState, outcome: DemoOutcome, *, is_good: bool) -> dict[str, Any]:
+    source, acks, delivery = outcome.source, state.ack_latency, state.delivery_latency
+    return {
+        "is_good": is_good,
+        "input": source.label,
+        "size_bytes": source.size,
+        "records": source.line_count,
+        "sha256": source.sha256,
+        "acked": outcome.acked_count,
+        "readers": [
+            {"region": reader.region, "records": reader.count, "sha256": reader.sha256}
+            for reader in outcome.readers
+        ],
+        "segments": len(state.segments),
+        "quorum": str(state.quorum),
+        "ack_p50_ms": acks.quantile_ms(0.5),
+        "ack_p99_ms": acks.quantile_ms(0.99),
+        "ack_max_ms": acks.max_seconds * 1000,
+        "delivery_p50_ms": delivery.quantile_ms(0.5),
+        "delivery_p99_ms": delivery.quantile_ms(0.99),
+        "archive": None if outcome.archived is None else outcome.archived.summary(),
+    }
+
+
+async def _play(
+    source: Source, root: Path, options: DemoOptions, is_live: bool
+) -> tuple[DemoOutcome, DemoState]:
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-    view = LiveView(Console()) if is_live else PlainView(click.echo)
+    view = LiveView(Console()) if is_live else PlainView(_say)
     demo_run = Demo(source, root, options, view.update)
     try:
         with view:
@@ -96,10 +166,10 @@ async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool)
         print_message(f"{why} after {_progress(demo_run.state)}")
         raise
     if is_live:
-        with PlainView(click.echo) as plain:  # the live view has left the screen
+        with PlainView(_say) as plain:  # the live view has left the screen
             plain.update(demo_run.state)
-    click.echo(summary(demo_run.state, outcome))
-    return outcome
+    _say(summary(demo_run.state, outcome))
+    return outcome, demo_run.state
 
 
 def summary(state: DemoState, outcome: DemoOutcome) -> str:

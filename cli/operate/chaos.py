@@ -12,7 +12,8 @@ from ...chaos.lab.report.junit import junit_xml
 from ...chaos.lab.report.scenario_outcome import ScenarioOutcome, load_folder
 from ...chaos.lab.scenario import ENSEMBLES, SIM, WAN, WORLDS, Scenario
 from ...core.protocol.errors import ConfigurationError
-from ..output import ProgressBar, print_message, print_rows
+from ..output import ProgressBar, output_option, print_message, print_rows
+from ..output_schema import integer, listing, maybe, number, prints, record, rows, text
 
 FOLDER = Path("chaos-report")
 
@@ -22,23 +23,44 @@ def chaos() -> None:
     """Rehearse outages: run scenarios in the simulator, or with real processes behind toxiproxy."""
 
 
-_output = click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="Output format.",
-)  # fmt: skip
+_OUTCOME = rows(
+    record(
+        {
+            "scenario": text("Name of the scenario."),
+            "world": text("sim or wan."),
+            "seed": integer("Seed of the run."),
+            "verdict": text("The result.", "passed", "failed"),
+            "acked": integer("Acknowledged records."),
+            "lost": integer("Acknowledged records that are not in the stream."),
+            "duplicated": integer("Records that are in the stream twice."),
+            "unavailable_ms": integer("Longest time without an acknowledgement."),
+            "resume_ms": maybe(integer("Time until writes resumed after the fault.")),
+            "seconds": number("Real time that the run took."),
+        }
+    )
+)
 
 
 @chaos.command()
-@_output
+@prints(
+    rows(
+        record(
+            {
+                "scenario": text("Name of the scenario."),
+                "worlds": listing(text("World."), "Worlds that it runs in."),
+                "title": text("What it shows."),
+            }
+        )
+    )
+)
+@output_option
 def ls(output: str) -> None:
     """List the scenarios of the library."""
-    rows = []
+    found = []
     for name in scenario_library.names():
         scenario = scenario_library.load(name)
-        rows.append(
-            {"scenario": name, "worlds": ", ".join(scenario.worlds), "title": scenario.title}
-        )
-    print_rows(rows, output, empty="the library is empty")
+        found.append({"scenario": name, "worlds": list(scenario.worlds), "title": scenario.title})
+    print_rows(found, output, empty="the library is empty")
 
 
 @chaos.command()
@@ -85,7 +107,8 @@ def ls(output: str) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep logs and data of real processes in this directory.",
 )
-@_output
+@prints(_OUTCOME)
+@output_option
 def run(
     scenarios: tuple[str, ...],
     all_of: bool,
@@ -119,11 +142,11 @@ def run(
             )
     outcomes: list[ScenarioOutcome] = []
     for scenario in wanted:
-        for number in range(seed, seed + seeds):
+        for run_seed in range(seed, seed + seeds):
             with ProgressBar() as progress:
-                label = f"{scenario.name}, {world}, seed {number}"
+                label = f"{scenario.name}, {world}, seed {run_seed}"
                 progress.show(label, len(outcomes), len(wanted) * seeds)
-                outcome = _run_scenario(scenario, world, number, servers, keep)
+                outcome = _run_scenario(scenario, world, run_seed, servers, keep)
             outcome.save(folder)
             outcomes.append(outcome)
             if not outcome.is_good:
@@ -137,7 +160,8 @@ def run(
 
 @chaos.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@_output
+@prints(_OUTCOME)
+@output_option
 def report(folder: Path, output: str) -> int:
     """Regenerate report.html and junit.xml from the outcomes in FOLDER, and print the table."""
     outcomes = load_folder(folder)
@@ -157,14 +181,27 @@ def report(folder: Path, output: str) -> int:
     envvar="RHUMBLINE_SERVERS",
     help="Directory with toxiproxy, searched in addition to PATH.",
 )
-@_output
+@prints(
+    rows(
+        record(
+            {
+                "link": text("What the appends went through."),
+                "appends": integer("Number of appends."),
+                "p50_ms": number("Median latency."),
+                "p95_ms": number("95th percentile."),
+                "p99_ms": number("99th percentile."),
+            }
+        )
+    )
+)
+@output_option
 def overhead(appends: int, servers: Path | None, output: str) -> None:
     """Measure toxiproxy itself: append latency through idle links, and without links."""
     from ...chaos.lab.toxiproxy_overhead import measure
     from ...chaos.lab.wan.cluster import SERVERS
 
-    rows = asyncio.run(measure(appends, servers or SERVERS))
-    print_rows([row._asdict() for row in rows], output, empty="nothing was measured")
+    measured = asyncio.run(measure(appends, servers or SERVERS))
+    print_rows([row._asdict() for row in measured], output, empty="nothing was measured")
 
 
 def _run_scenario(
@@ -185,7 +222,7 @@ def _run_scenario(
 
 
 def _print(outcomes: Sequence[ScenarioOutcome], output: str) -> None:
-    rows = [
+    found = [
         {
             "scenario": outcome.scenario,
             "world": outcome.world,
@@ -200,7 +237,7 @@ def _print(outcomes: Sequence[ScenarioOutcome], output: str) -> None:
         }
         for outcome in outcomes
     ]
-    print_rows(rows, output, empty="no scenario was run")
+    print_rows(found, output, empty="no scenario was run")
 
 
 def _write(outcomes: Sequence[ScenarioOutcome], folder: Path) -> None:

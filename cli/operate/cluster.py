@@ -13,7 +13,8 @@ from ...core.metadata.join_regional_store import join_regional_store
 from ...core.metadata.ledger_ids import id_range_of
 from ...core.metadata.regional_store_records import read_regional_stores
 from ..options import CommandSession, runs, session_options
-from ..output import print_message, print_record
+from ..output import print_done, print_message, print_record
+from ..output_schema import done, flag, integer, listing, maybe, prints, record, text
 
 
 @click.group()
@@ -23,6 +24,15 @@ def cluster() -> None:
 
 @cluster.command()
 @click.option("--regions", help="All regions of the cluster, e.g. eu,us; others are then refused.")
+@prints(
+    done(
+        {
+            "metadata": text("URI of the store."),
+            "instance": text("Id of the cluster."),
+            "declared_regions": maybe(listing(text("Region."), "The regions that were declared.")),
+        }
+    )
+)
 @session_options
 @runs
 async def init(session: CommandSession, regions: str | None) -> None:
@@ -35,17 +45,31 @@ async def init(session: CommandSession, regions: str | None) -> None:
         store = await open_store(session.metadata_uri(), timeout_ms=settings.metadata_timeout_ms)
         closing.push_async_callback(store.close)
         instance = await initialise_cluster(store, system_runtime().random)
+        declared = None
         if regions is not None:
             directory = BookieDirectory(store)
             closing.callback(directory.close)
             names = [name.strip() for name in regions.split(",")]
-            declared = await declare_regions(store, directory, names)
+            declared = list(await declare_regions(store, directory, names))
             print_message(f"the regions of the cluster are {', '.join(declared)}")
-    print_message(f"the cluster at {store.uri} is initialised; its instance id is {instance}")
+    print_done(
+        {"metadata": store.uri, "instance": instance, "declared_regions": declared},
+        session.output,
+        f"the cluster at {store.uri} is initialised; its instance id is {instance}",
+    )
 
 
 @cluster.command("join-store")
 @click.argument("region")
+@prints(
+    done(
+        {
+            "metadata": text("URI of the region's store."),
+            "region": text("The region."),
+            "first_ledger": integer("Its ledger ids begin here."),
+        }
+    )
+)
 @session_options
 @runs
 async def join_store(session: CommandSession, region: str) -> None:
@@ -62,13 +86,27 @@ async def join_store(session: CommandSession, region: str) -> None:
         regional = await open_store(uri, timeout_ms=timeout_ms)
         closing.push_async_callback(regional.close)
         joined = await join_regional_store(store, regional, region, system_runtime())
-    print_message(
-        f"{uri} is the metadata store of region {region}; its ledger ids begin at "
-        f"{id_range_of(joined.number).start}"
+    first = id_range_of(joined.number).start
+    print_done(
+        {"metadata": uri, "region": region, "first_ledger": first},
+        session.output,
+        f"{uri} is the metadata store of region {region}; its ledger ids begin at {first}",
     )
 
 
 @cluster.command()
+@prints(
+    record(
+        {
+            "metadata": text("URI of the store."),
+            "instance": text("Id of the cluster."),
+            "regions": listing(text("Region."), "Those that are declared or writable."),
+            "are_regions_declared": flag("True if other regions are refused."),
+            "regional_stores": listing(text("Region."), "Regions with a store of their own."),
+            "writable_bookies": integer("Bookies that accept new data."),
+        }
+    )
+)
 @session_options
 @runs
 async def describe(session: CommandSession) -> None:
@@ -78,12 +116,12 @@ async def describe(session: CommandSession) -> None:
         bookies = await client.directory.snapshot()
         declared = await read_declared_regions(client.store)
         regions = sorted({*(declared or ()), *(info.region or "unknown" for info in bookies)})
-        record = {
+        shown = {
             "metadata": client.store.uri,
             "instance": client.instance_id,
             "regions": regions,
-            "regions are declared": declared is not None,
-            "regional stores": sorted(stores),
-            "writable bookies": len(bookies),
+            "are_regions_declared": declared is not None,
+            "regional_stores": sorted(stores),
+            "writable_bookies": len(bookies),
         }
-        print_record(record, session.output)
+        print_record(shown, session.output)

@@ -1,9 +1,7 @@
 """``rhumbline doctor``: checks the settings and the cluster that they refer to."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import click
@@ -11,13 +9,10 @@ import click
 from ...client.connect import Client
 from ...client.store_client import StoreClient
 from ...client.units import show_count, show_ms
-from ...core.bookie.start_record import decode
-from ...core.ledger.connection.bookie_link import address_for
 from ...core.log.metadata.ledger_policies import own_policy
 from ...core.log.metadata.oldest_segments import OverdueData
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.regional_store_records import read_regional_stores
-from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import (
     ConfigurationError,
     NoSuchNamespaceError,
@@ -25,27 +20,32 @@ from ...core.protocol.errors import (
     RhumblineError,
     UnavailableError,
 )
-from ...core.protocol.placement import in_regions, parse_spread_rule
-from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.task_store import TaskStore
+from ...server.server_directory import list_servers
 from ..options import CommandSession, runs, session_options
-from ..output import print_rows
+from ..output import ProgressBar, print_rows
+from ..output_schema import prints, record, rows, text
+from ..overview.bookies import read_bookies
+from ..overview.proxies import read_proxies
+from .durability_checks import check_durability
+from .next_failure import blocking_failures, can_place
+from .server_checks import (
+    FAULT,
+    OK,
+    WARNING,
+    Finding,
+    check_bookies,
+    check_proxies,
+    check_regions,
+    check_repair,
+)
 
-_CONNECT_SECONDS_MAX = 5
+_FAILURES_SHOWN = 4
 _STREAMS_MAX = 1000
 """Number of streams of each namespace that are examined for data that should be gone."""
 _LATE_MS = 600_000
 """A warning follows when data is overdue by more than its grace period and this time, because a
 segment may wait for the grace period of an earlier one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. ``verdict`` is ok, warning or fault."""
-
-    subject: str
-    verdict: str
-    detail: str
 
 
 class _Late(NamedTuple):
@@ -58,31 +58,54 @@ class _Late(NamedTuple):
 
 
 @click.command()
+@prints(
+    rows(
+        record(
+            {
+                "check": text("What was checked."),
+                "verdict": text("The result.", OK, WARNING, FAULT),
+                "detail": text("What was found."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def doctor(session: CommandSession) -> None:
-    """Check settings, metadata store, bookies, namespaces and the deletion of old data.
+    """Check settings, stores, regions, bookies, proxies, repair, namespaces and old data.
 
-    Exits with 1 if there is a fault.
+    It also says what one more failure would do. Exits with 1 as long as there is a fault: something
+    is wrong now. A warning is something to know: it is tolerated, or an operator ordered it.
     """
-    findings = [Finding("settings", "ok", str(session.loaded.file or "no file"))]
+    findings = [Finding("settings", OK, str(session.loaded.file or "no file"))]
+    progress = ProgressBar()
     try:
         async with session.client(moves_data=False) as client:
+            progress.show("asking the servers, and reading the metadata of all ledgers")
             store = f"{client.store.uri}, instance {client.instance_id}"
-            findings.append(Finding("metadata store", "ok", store))
+            findings.append(Finding("metadata store", OK, store))
             findings.append(await _region(client))
             findings += [finding async for finding in _regional_stores(client)]
-            findings += [finding async for finding in _bookies(client)]
+            bookies = await read_bookies(client.store, client.directory)
+            servers = await list_servers(client.store)
+            ordered = (await client.directory.states.read()).regions
+            findings += check_regions(bookies, ordered)
+            findings += await check_bookies(bookies, client.region)
+            findings += check_proxies(await read_proxies(client.store))
+            findings += [finding async for finding in check_repair(client, bookies, servers)]
             findings += [finding async for finding in _namespaces(client)]
+            findings += [finding async for finding in check_durability(client)]
             findings.append(await _retention(client, bool(session.settings.cluster.cold)))
     except RhumblineError as error:
-        findings.append(Finding("cluster", "fault", str(error)))
-    rows = [
+        findings.append(Finding("cluster", FAULT, str(error)))
+    finally:
+        progress.clear()
+    found = [
         {"check": finding.subject, "verdict": finding.verdict, "detail": finding.detail}
         for finding in findings
     ]
-    print_rows(rows, session.output, empty="nothing was checked")
-    if any(finding.verdict == "fault" for finding in findings):
+    print_rows(found, session.output, empty="nothing was checked")
+    if any(finding.verdict == FAULT for finding in findings):
         sys.exit(1)
 
 
@@ -94,80 +117,41 @@ async def _regional_stores(client: Client) -> AsyncIterator[Finding]:
     for region in await read_regional_stores(client.store):
         if region not in configured:
             detail = "is not in cluster.regional_metadata: its namespaces cannot be used from here"
-            yield Finding(f"metadata store of {region}", "warning", detail)
+            yield Finding(f"metadata store of {region}", WARNING, detail)
     for region in configured:
         subject = f"metadata store of {region}"
         try:
             store = await client.namespaces.store_of(region)
             registered = await store.directory.writable()
         except RhumblineError as error:
-            yield Finding(subject, "fault", str(error))
+            yield Finding(subject, FAULT, str(error))
             continue
         missing = [b for b, of in writable.items() if of == region and b not in registered]
         if missing:
             detail = f"{store.store.uri}: not registered there, restart with its setting: "
-            yield Finding(subject, "warning", detail + ", ".join(missing))
+            yield Finding(subject, WARNING, detail + ", ".join(missing))
         else:
-            yield Finding(subject, "ok", f"{store.store.uri}, {len(registered)} bookies")
+            yield Finding(subject, OK, f"{store.store.uri}, {len(registered)} bookies")
 
 
 async def _region(client: Client) -> Finding:
     try:
         await client.check_region()
     except ConfigurationError as error:
-        return Finding("region", "fault", str(error))
-    return Finding("region", "ok", client.region or "not set, and not required")
-
-
-async def _bookies(client: Client) -> AsyncIterator[Finding]:
-    directory = client.directory
-    known = await directory.all_known()
-    writable, read_only = await directory.writable(), await directory.read_only()
-    if not known:
-        yield Finding("bookies", "fault", "none is formatted; see `rhumbline bookie format`")
-    for bookie in known:
-        if bookie in writable:
-            yield await _check_connection(client, bookie, "ok")
-        elif bookie in read_only:
-            yield await _check_connection(client, bookie, "warning")
-        else:
-            yield Finding(f"bookie {bookie}", "warning", "down (not registered)")
-
-
-async def _check_connection(client: Client, bookie: BookieId, verdict: str) -> Finding:
-    """Try to connect to the address that this process would use."""
-    subject = f"bookie {bookie}"
-    try:
-        address = address_for(await client.directory.registration(bookie), client.region)
-        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-            _, writer = await asyncio.open_connection(address.host, address.port)
-        writer.close()
-    except (OSError, TimeoutError, RhumblineError) as error:
-        return Finding(subject, "fault", f"cannot be reached: {error or type(error).__name__}")
-    region = await client.directory.region_of(bookie) or "unknown region"
-    note = "" if verdict == "ok" else ", read-only"
-    limbo = await _recorded_limbo(client, bookie)
-    if limbo:
-        verdict, note = "warning", f"{note}, in limbo: {limbo}"
-    return Finding(subject, verdict, f"reachable at {address}, {region}{note}")
-
-
-async def _recorded_limbo(client: Client, bookie: BookieId) -> str:
-    """Return why the bookie is in limbo, empty if it is not (or is an Apache bookie)."""
-    value = await client.directory.read_start(bookie)
-    return "" if value is None else decode(value.data).limbo
+        return Finding("region", FAULT, str(error))
+    return Finding("region", OK, client.region or "not set, and not required")
 
 
 async def _namespaces(client: Client) -> AsyncIterator[Finding]:
-    found = [listed async for listed in client.namespaces.all()]
-    if not found:
-        yield Finding("namespaces", "warning", "none exists; see `rhumbline namespace create`")
-    for name, region in found:
+    names = [name async for name, _ in client.namespaces.all()]
+    if not names:
+        yield Finding("namespaces", WARNING, "none exists; see `rhumbline namespace create`")
+    for name in names:
         try:
-            store = await client.namespaces.store_of(region)
+            store = await client.namespaces.find(name)
             policy = await client.namespace_of(store, name).policy()
         except (ConfigurationError, NoSuchNamespaceError, UnavailableError) as error:
-            yield Finding(f"namespace {name}", "warning", f"cannot be examined: {error}")
+            yield Finding(f"namespace {name}", WARNING, f"cannot be examined: {error}")
         else:
             yield await _check_writable(client, store, name, policy)
 
@@ -175,19 +159,21 @@ async def _namespaces(client: Client) -> AsyncIterator[Finding]:
 async def _check_writable(
     client: Client, store: StoreClient, name: str, policy: StreamPolicy
 ) -> Finding:
-    """Check that a new segment could be created now."""
+    """Check that a new segment could be created now, and after one more failure."""
     candidates = await store.directory.snapshot()
-    try:
-        RegionAwarePlacement().new_ensemble(
-            policy.quorum,
-            in_regions(candidates, policy.regions),
-            random=client.runtime.random,
-            near=client.region,
-            rule=parse_spread_rule(policy.spread),
-        )
-    except RhumblineError as error:
-        return Finding(f"namespace {name}", "fault", f"cannot be written: {error}")
-    return Finding(f"namespace {name}", "ok", f"{policy.quorum} can be written")
+    subject, random = f"namespace {name}", client.runtime.random
+    obstacle = can_place(policy, candidates, random=random, near=client.region)
+    if obstacle is not None:
+        return Finding(subject, FAULT, f"cannot be written: {obstacle}")
+    blocking = blocking_failures(policy, candidates)
+    if not blocking:
+        after = "new segments survive the loss of any region or bookie"
+        return Finding(subject, OK, f"{policy.quorum} can be written; {after}")
+    shown = ", ".join(blocking[:_FAILURES_SHOWN])
+    if len(blocking) > _FAILURES_SHOWN:
+        shown += f" or {len(blocking) - _FAILURES_SHOWN} more"
+    detail = f"{policy.quorum} can be written; no new segments after the loss of {shown}"
+    return Finding(subject, WARNING, detail)
 
 
 async def _retention(client: Client, has_cold_store: bool) -> Finding:
@@ -234,4 +220,4 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
             "without it the repair process deletes neither, and `archive serve` has to run"
         )
         is_late = True
-    return Finding("retention", "warning" if is_late else "ok", detail)
+    return Finding("retention", WARNING if is_late else OK, detail)

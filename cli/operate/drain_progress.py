@@ -1,18 +1,14 @@
 """Shows the progress of drains: what is left, what each ledger waits for, and an estimated time.
 
 On a terminal one line is kept up to date. Otherwise a line is printed when something has changed,
-at most every 10 s, and every minute if nothing changes: as text to stderr, or with a JSON output as
-one object per line to stdout.
+at most every 10 s, and every minute if nothing changes: to stderr, as text or as a JSON object.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-
-import click
 
 from ...client.units import show_bytes, show_count, show_ms
 from ...core.protocol.bookie_id import BookieId, Region
@@ -26,7 +22,9 @@ from ...regions.repair.progress import (
 )
 from ...regions.states import PlacementState, PlacementStates
 from ..options import CommandSession
-from ..output import ProgressBar, print_message
+from ..output import TABLE, ProgressBar, print_event, print_message
+from ..output_schema import flag, integer, listing, maybe, text
+from ..output_schema import record as record_of
 from .opened_cluster import Cluster
 
 _POLL_S = 1.0
@@ -37,6 +35,33 @@ _DOCUMENT_MAX = 20
 """Maximum number of ledgers with their reasons in one JSON object."""
 
 _MOVING = (PlacementState.DRAINED, PlacementState.OFFLINE)
+
+
+DRAIN = record_of(
+    {
+        "target": text("The bookie, or the region."),
+        "is_done": flag("True if no data is left."),
+        "ledgers": integer("Ledgers with data that is left."),
+        "copies": integer("Copies that are left."),
+        "entries": integer("Entries that are left."),
+        "bytes": integer("Their size."),
+        "being_written": integer("Ledgers that are still being written."),
+        "hopeless": integer("Ledgers with entries without any copy."),
+        "eta_ms": maybe(integer("Estimated time until the end; null if nothing has moved yet.")),
+        "waiting": listing(
+            record_of(
+                {
+                    "ledger": integer("Id of the ledger."),
+                    "stream": maybe(text("Its stream.")),
+                    "is_open": flag("True if it is still open."),
+                    "reason": text("What it waits for."),
+                }
+            ),
+            "Ledgers that cannot move now, the first twenty.",
+        ),
+    }
+)
+"""The schema of ``as_document``."""
 
 
 async def watch(
@@ -56,18 +81,23 @@ async def watch(
             record = record or DrainRecord(_now_ms(), found.entries)
             eta_ms = record.left_ms(found.entries, _now_ms())
             line = describe(found, eta_ms)
-            progress.show(line, record.entries - found.entries, record.entries)
+            done = max(0, record.entries - found.entries)
+            if session.output == TABLE:
+                progress.show(line, done, record.entries)
             if lines.is_due(line, time.monotonic(), is_last=found.is_empty):
-                _print_line(session, line, as_document(target, found, eta_ms))
+                document = as_document(target, found, eta_ms)
+                _print_line(session, line, document, done, record.entries)
             if found.is_empty:
                 await cluster.drains.end(target)
                 return
             await asyncio.sleep(max(_POLL_S, time.monotonic() - begun))
 
 
-def _print_line(session: CommandSession, line: str, document: Mapping[str, Any]) -> None:
-    if session.output != "table":
-        click.echo(json.dumps(document))
+def _print_line(
+    session: CommandSession, line: str, document: Mapping[str, Any], done: int, total: int
+) -> None:
+    if session.output != TABLE:
+        print_event("progress", text=line, done=done, total=total, left=document)
     elif not ProgressBar.is_shown():
         print_message(line)
 

@@ -16,7 +16,8 @@ from ...regions.repair.progress import IsLeaving, count_remaining, unplaceable_q
 from ...regions.states import PlacementState
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import print_message
+from ..output import print_done, print_message
+from ..output_schema import Schema, done, flag, maybe, prints, text
 from .drain_progress import watch
 from .opened_cluster import Cluster, opened_stores
 
@@ -48,23 +49,41 @@ async def begin_drain(cluster: Cluster, target: str, is_leaving: IsLeaving, *, f
     await cluster.drains.begin(target, DrainRecord(time.time_ns() // 1_000_000, found.entries))
 
 
+def placement_schema(subject: str) -> Schema:
+    """Return the schema of a command that changes the state of a bookie or region."""
+    return done(
+        {
+            subject: text("What the command changed."),
+            "state": maybe(text("The state that is wanted now; null: open to new data.")),
+            "is_empty": flag("True if it is known that no data is left on it."),
+        }
+    )
+
+
 # --- commands of ``node`` -----------------------------------------------------------------------
 
 
 @click.command()
 @click.argument("bookie")
 @drain_options
+@prints(placement_schema("bookie"))
 @session_options
 @runs
 async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
     """Move all data off a bookie, which gets no new data. Safe to repeat."""
     async with opened_stores(session) as clusters:
         bookie_id = await clusters[0].find(bookie)
-        await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
+        state = await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
+        print_done(
+            {"bookie": bookie_id, "state": state.value, "is_empty": not no_wait},
+            session.output,
+            f"{bookie_id} is {'draining' if no_wait else 'empty'}",
+        )
 
 
 @click.command()
 @click.argument("bookie")
+@prints(placement_schema("bookie"))
 @session_options
 @runs
 async def undrain(session: CommandSession, bookie: str) -> None:
@@ -74,12 +93,17 @@ async def undrain(session: CommandSession, bookie: str) -> None:
         for cluster in await _knowing(clusters, bookie_id):
             await cluster.set(lambda states: states.with_bookie(bookie_id, None))
             await cluster.drains.end(bookie_id)
-        print_message(f"{bookie_id} accepts new data")
+        print_done(
+            {"bookie": bookie_id, "state": None, "is_empty": False},
+            session.output,
+            f"{bookie_id} accepts new data",
+        )
 
 
 @click.command()
 @click.argument("bookie")
 @drain_options
+@prints(placement_schema("bookie"))
 @session_options
 @runs
 async def decommission(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
@@ -88,19 +112,27 @@ async def decommission(session: CommandSession, bookie: str, force: bool, no_wai
         cluster = clusters[0]
         bookie_id = await cluster.find(bookie)
         knowing = await _knowing(clusters, bookie_id)
-        await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
+        state = await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
+        outcome = {"bookie": bookie_id, "state": state.value, "is_empty": not no_wait}
         if no_wait:
+            print_done(outcome, session.output, f"{bookie_id} is draining")
             return
         for known_by in reversed(knowing):  # the cookie in the global store is the one that counts
             await known_by.directory.delete_cookie(bookie_id)
         if bookie_id in await cluster.directory.up():
-            print_message(
-                f"{bookie_id} is decommissioned; stop its process now, it cannot be restarted"
+            print_done(
+                outcome | {"state": "decommissioned"},
+                session.output,
+                f"{bookie_id} is decommissioned; stop its process now, it cannot be restarted",
             )
         else:
             for known_by in knowing:
                 await known_by.set(lambda states: states.with_bookie(bookie_id, None))
-            print_message(f"{bookie_id} is decommissioned")
+            print_done(
+                outcome | {"state": "decommissioned"},
+                session.output,
+                f"{bookie_id} is decommissioned",
+            )
 
 
 async def _drain(
@@ -110,7 +142,7 @@ async def _drain(
     *,
     force: bool,
     no_wait: bool,
-) -> None:
+) -> PlacementState:
     def is_leaving(candidate: BookieId, _: object) -> bool:
         return candidate == bookie
 
@@ -125,4 +157,4 @@ async def _drain(
     if not no_wait:
         for cluster in knowing:
             await watch(session, cluster, bookie, is_leaving)
-        print_message(f"{bookie} is empty")
+    return state

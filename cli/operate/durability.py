@@ -26,7 +26,9 @@ from ...regions.steered_directory import SteeredDirectory
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import print_record, print_rows
+from ..output import TABLE, print_record, print_rows
+from ..output_schema import prints
+from .durability_schema import DURABILITY
 
 _CAUSES_SHOWN = 5
 _WITHOUT_COPY = (CopyVerdict.UNAVAILABLE, CopyVerdict.LOST)
@@ -50,6 +52,7 @@ WhatIf = tuple[tuple[str, ...], DurabilityReport]
     is_flag=True,
     help="Exit with 3 if acknowledged data is at risk now, or if the loss may lose some.",
 )
+@prints(DURABILITY)
 @session_options
 @runs
 async def durability(
@@ -76,7 +79,7 @@ async def durability(
         (names, _after(index, cluster, names))
         for names in ([lost] if lost else [(name,) for name in _regions(cluster)])
     ]
-    if session.output == "json":
+    if session.output != TABLE:
         print_record(_document(now, what_if, crowded.counts, by_r, with_streams), session.output)
     else:
         _print_tables(now, what_if, crowded.counts, by_r, with_streams)
@@ -194,7 +197,7 @@ def _print_tables(
         | {"blocked": now.writes_blocked if state == OPEN else 0}
         for state in (OPEN, CLOSED)
     ]
-    print_rows(rows, "table", empty="")
+    print_rows(rows, TABLE, empty="")
     click.echo("\n".join(faults(now, ()) or ["nothing is at risk now"]))
     shown = ", ".join(f"R={r}: {number}" for r, number in by_r.items()) or "none"
     click.echo(f"entries by R: {shown}")
@@ -211,9 +214,9 @@ def _print_tables(
         }
         for level in now.levels
     ]
-    print_rows(failures, "table", empty="")
+    print_rows(failures, TABLE, empty="")
     click.echo()
-    print_rows([_what_if_row(*one) for one in what_if], "table", empty="no region is known")
+    print_rows([_what_if_row(*one) for one in what_if], TABLE, empty="no region is known")
     if with_streams:
         click.echo()
         streams = [
@@ -221,7 +224,7 @@ def _print_tables(
             | {key.replace("_", " "): value for key, value in _stream(now.streams[name]).items()}
             for name in sorted(now.streams)
         ]
-        print_rows(streams, "table", empty="no stream has a ledger")
+        print_rows(streams, TABLE, empty="no stream has a ledger")
 
 
 def _what_if_row(names: tuple[str, ...], report: DurabilityReport) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from ...backends.migration_fence import FenceState, MovableStore
 from ...backends.open_store import open_store, open_without_following
 from ...client.units import parse_ms
 from ..options import CommandSession, runs, session_options
-from ..output import ProgressBar, print_message, print_record, print_rows
+from ..output import TABLE, ProgressBar, print_done, print_message, print_record, print_rows
+from ..output_schema import done, flag, integer, maybe, prints, record, rows, text
 
 
 @click.group()
@@ -28,6 +29,20 @@ def metadata() -> None:
 
 @metadata.command()
 @click.argument("uri", required=False)
+@prints(
+    record(
+        {
+            "store": text("URI of the store."),
+            "state": text("in use; replaced by, or being filled from, another store."),
+            "epoch": text("Epoch of the store, which its versions begin with."),
+            "tree": text("Root of the nodes in the store."),
+            "nodes": integer("Nodes."),
+            "ephemeral": integer("Nodes that end with a session."),
+            "highest_ledger": maybe(integer("Highest ledger id in use.")),
+            "next_ledger": integer("The next ledger id."),
+        }
+    )
+)
 @session_options
 @runs
 async def status(session: CommandSession, uri: str | None) -> None:
@@ -36,21 +51,22 @@ async def status(session: CommandSession, uri: str | None) -> None:
         store = await _opened(closing, session, uri or session.metadata_uri())
         fence = await store.fence_state()
         nodes = await scan(store)
-    record = {
+    shown = {
         "store": store.uri,
         "state": _state(fence),
         "epoch": fence.epoch,
         "tree": fence.tree,
         "nodes": len(nodes),
         "ephemeral": sum(copy.data is None for copy in nodes.values()),
-        "highest ledger": highest_ledger_id(nodes) if highest_ledger_id(nodes) >= 0 else None,
-        "next ledger": next_ledger_id(nodes),
+        "highest_ledger": highest_ledger_id(nodes) if highest_ledger_id(nodes) >= 0 else None,
+        "next_ledger": next_ledger_id(nodes),
     }
-    print_record(record, session.output)
+    print_record(shown, session.output)
 
 
 @metadata.command("ls")
 @click.argument("path", default="/")
+@prints(rows(record({"name": text("Name of the child.")})))
 @session_options
 @runs
 async def list_children(session: CommandSession, path: str) -> None:
@@ -60,8 +76,8 @@ async def list_children(session: CommandSession, path: str) -> None:
         names = await store.children(path)
     finally:
         await store.close()
-    if session.output == "json":
-        print_rows([{"name": name} for name in names], "json", empty="")
+    if session.output != TABLE:
+        print_rows([{"name": name} for name in names], session.output, empty="")
     else:
         for name in names:
             click.echo(name)
@@ -69,6 +85,15 @@ async def list_children(session: CommandSession, path: str) -> None:
 
 @metadata.command()
 @click.argument("path")
+@prints(
+    record(
+        {
+            "path": text("Path of the node."),
+            "version": text("Version of the node."),
+            "data": text("Its value; bytes that are not UTF-8 as \\xNN."),
+        }
+    )
+)
 @session_options
 @runs
 async def get(session: CommandSession, path: str) -> None:
@@ -78,9 +103,9 @@ async def get(session: CommandSession, path: str) -> None:
         value = await store.get(path)
     finally:
         await store.close()
-    if session.output == "json":
-        text = value.data.decode(errors="backslashreplace")
-        print_record({"path": path, "version": value.version, "data": text}, "json")
+    if session.output != TABLE:
+        data = value.data.decode(errors="backslashreplace")
+        print_record({"path": path, "version": value.version, "data": data}, session.output)
     else:
         sys.stdout.buffer.write(value.data)
         sys.stdout.flush()
@@ -92,6 +117,19 @@ async def get(session: CommandSession, path: str) -> None:
 @click.option("--longest-pause", "longest_pause", default="10s", show_default=True,
               help="Abandon the switch to TO if it takes longer than this.")  # fmt: skip
 @click.option("--abort", is_flag=True, help="Abort a migration that was started earlier.")
+@prints(
+    done(
+        {
+            "source": text("URI of the store FROM."),
+            "target": text("URI of the store TO."),
+            "was_aborted": flag("True if the migration was aborted."),
+            "nodes": maybe(integer("Nodes that were copied.")),
+            "passes": maybe(integer("Passes over all nodes.")),
+            "pause_ms": maybe(integer("Time during which writes were held.")),
+            "next_ledger": maybe(integer("The next ledger id.")),
+        }
+    )
+)
 @session_options
 @runs
 async def migrate(
@@ -114,7 +152,12 @@ async def migrate(
         )
         if abort:
             await migration.abort()
-            print_message(f"{source} is in use; ignore the copies in {target}")
+            numbers = dict.fromkeys(("nodes", "passes", "pause_ms", "next_ledger"))
+            print_done(
+                {"source": source, "target": target, "was_aborted": True, **numbers},
+                session.output,
+                f"{source} is in use; ignore the copies in {target}",
+            )
             return
         outcome = await migration.run()
     _report(outcome, source, target, session.output)
@@ -139,14 +182,18 @@ def _line(step: Step) -> str:
 
 
 def _report(outcome: MigrationOutcome, source: str, target: str, output: str) -> None:
+    message = f"{target} is in use; running processes switch to it, redirected by {source}"
     if outcome.was_already_done:
-        print_message(f"{source} was already migrated to {target}")
-    else:
-        print_message(f"{target} is in use; running processes switch to it, redirected by {source}")
-    record = {
+        message = f"{source} was already migrated to {target}"
+    numbers = {
         "nodes": outcome.nodes,
         "passes": outcome.passes,
-        "pause ms": outcome.pause_ms,
-        "next ledger": outcome.next_ledger_id,
+        "pause_ms": outcome.pause_ms,
+        "next_ledger": outcome.next_ledger_id,
     }
-    print_record(record, output)
+    if output == TABLE:
+        print_message(message)
+        print_record(numbers, output)
+    else:
+        ends = {"source": source, "target": target, "was_aborted": False}
+        print_done({**ends, **numbers}, output, message)

@@ -1,21 +1,17 @@
 """``rhumbline node``: ls, stat, drain, undrain, decommission."""
 
-from typing import Any
-
 import click
 
-from ...client.connect import Client
-from ...client.units import show_bytes
-from ...core.protocol.bookie_id import BookieId, bookie_name
-from ...core.protocol.errors import BookieUnavailableError, InvalidArgumentError
+from ...core.protocol.bookie_id import bookie_name
+from ...core.protocol.errors import InvalidArgumentError
 from ...server.bookie_host import status_address
-from ...server.status_server import fetch_status
 from ..options import CommandSession, runs, session_options
-from ..output import print_record, print_rows
+from ..output import TABLE, ProgressBar, print_record, print_rows
+from ..output_schema import anything, maybe, prints, record, rows, text
+from ..overview.bookies import BOOKIE_ROW, BookieView, for_people, read_bookies
+from ..overview.status_documents import read_statuses
 from ..waiting import wait_count_options, wait_until
 from .draining import decommission, drain, undrain
-
-_STATUS_TIMEOUT_MS = 2_000
 
 
 @click.group()
@@ -29,29 +25,49 @@ for _command in (drain, undrain, decommission):
 
 @node.command()
 @wait_count_options("bookies that are up")
+@prints(rows(record(BOOKIE_ROW)))
 @session_options
 @runs
 async def ls(session: CommandSession, wait_count: int | None, timeout_ms: int) -> None:
-    """List all bookies of the cluster, including those that are down."""
+    """List all bookies of the cluster with their mode and their present free space.
+
+    Bookies that are down are listed too, and decommissioned ones whose process still runs.
+    """
     async with session.client(moves_data=False) as client:
 
-        async def check() -> list[dict[str, Any]]:
-            return [await _row(client, bookie) for bookie in await client.directory.all_known()]
+        async def check() -> list[BookieView]:
+            return await read_bookies(client.store, client.directory)
 
-        def count_up(rows: list[dict[str, Any]]) -> int:
-            return sum(row["state"] == "up" for row in rows)
+        def count_up(views: list[BookieView]) -> int:
+            return sum(view.registration is not None for view in views)
 
-        rows = await wait_until(
-            check,
-            lambda rows: count_up(rows) >= (wait_count or 0),
-            timeout_ms=timeout_ms,
-            describe=lambda rows: f"{count_up(rows)} of {wait_count} bookies are up",
-        )
-        print_rows(rows, session.output, empty="no bookie is formatted for this cluster")
+        with ProgressBar() as progress:
+            progress.show("asking the bookies")
+            views = await wait_until(
+                check,
+                lambda views: count_up(views) >= (wait_count or 0),
+                timeout_ms=timeout_ms,
+                describe=lambda views: f"{count_up(views)} of {wait_count} bookies are up",
+            )
+        shown = [view.as_row() for view in views]
+        if session.output == TABLE:
+            shown = [for_people(row) for row in shown]
+        print_rows(shown, session.output, empty="no bookie is formatted for this cluster")
 
 
 @node.command()
 @click.argument("bookie", required=False)
+@prints(
+    rows(
+        record(
+            {
+                "bookie": text("Id of the bookie."),
+                "error": maybe(text("Why there are no statistics.")),
+                "statistics": anything("Statistics of the bookie, as at /stat."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def stat(session: CommandSession, bookie: str | None) -> None:
@@ -64,39 +80,15 @@ async def stat(session: CommandSession, bookie: str | None) -> None:
         if bookie is not None and not wanted:
             names = ", ".join(known) or "none"
             raise InvalidArgumentError(f"unknown bookie {bookie}; the bookies are: {names}")
-        for bookie_id in wanted:
-            print_record(
-                {"bookie": bookie_id, **await _statistics(client, bookie_id)}, session.output
-            )
-
-
-async def _row(client: Client, bookie: BookieId) -> dict[str, Any]:
-    directory = client.directory
-    row: dict[str, Any] = {
-        "bookie": bookie,
-        "region": await directory.region_of(bookie) or "unknown",
-        "state": "down",
-        "address": None,
-        "rack": None,
-        "free": None,
-    }
-    try:
-        registration = await directory.registration(bookie)
-    except BookieUnavailableError:
-        return row
-    row["state"] = "read-only" if bookie in await directory.read_only() else "up"
-    row["address"] = str(registration.address)
-    row["rack"] = registration.properties.get("rack")
-    row["free"] = show_bytes(registration.free_bytes)
-    return row
-
-
-async def _statistics(client: Client, bookie: BookieId) -> dict[str, Any]:
-    address = await status_address(client.store, bookie)
-    if address is None:
-        return {"status": "no status server"}
-    try:
-        return await fetch_status(*address, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
-    except (OSError, TimeoutError, ValueError) as error:
-        host, port = address
-        return {"status": f"{host}:{port} does not respond: {error or type(error).__name__}"}
+        addresses = {one: await status_address(client.store, one) for one in wanted}
+        found = await read_statuses(addresses)
+    if session.output != TABLE:
+        shown = [
+            {"bookie": bookie_id, "error": one.error, "statistics": dict(one.statistics)}
+            for bookie_id, one in found.items()
+        ]
+        print_rows(shown, session.output, empty="")
+        return
+    for bookie_id, one in found.items():
+        status = one.statistics if one.is_known else {"status": one.error}
+        print_record({"bookie": bookie_id, **status}, session.output)

@@ -1,6 +1,5 @@
 """``rhumbline plan``: the guarantees of a quorum on a planned topology or the live cluster."""
 
-import json
 import re
 import tomllib
 from collections import Counter
@@ -30,11 +29,61 @@ from ...placement.topology import Topology, topology_from
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import format_table
+from ..output import TABLE, format_table, print_document
+from ..output_schema import flag, integer, listing, maybe, number, prints, record, table, text
 from ..streams.policy_options import parse_regions
 
 _QUORUM = re.compile(r"(\d{1,3})/(\d{1,3})/(\d{1,3})(?:/R?(\d{1,3}))?")
 _YES = {True: "yes", False: "NO"}
+
+
+_LATENCY = record({"p50_ms": number("Median."), "p99_ms": number("99th percentile.")})
+_LOSS = record(
+    {
+        "lost": listing(text("Region."), "Regions that are lost."),
+        "reads": flag("True if all acknowledged entries stay readable."),
+        "recovery": flag("True if the end of an open ledger stays decidable."),
+        "writer_continues": flag("True if a writer continues without a new ensemble."),
+        "writes_resume": flag("True if writes resume with a new ensemble."),
+        "obstacle": maybe(text("What prevents it.")),
+    }
+)
+_SPREAD = record(
+    {
+        "level": text("zone, rack or host."),
+        "in_the_cluster": integer("Domains of this level."),
+        "of_each_write_set": integer("Domains of the write set that has the fewest."),
+        "is_spread": flag("True if it cannot be better."),
+    }
+)
+_COUNTING = record(
+    {
+        "accepted_upstream": flag("True if BookKeeper accepts the quorum."),
+        "regions_spanned": integer("Regions by counting copies."),
+        "regions_spanned_squeezed": integer("The same in the worst ensemble."),
+    }
+)
+_PLAN = record(
+    {
+        "quorum": text("E/WQ/AQ/R."),
+        "legal": flag("False if the quorum is refused."),
+        "refusal": maybe(text("Why it is refused.")),
+        "nearest": maybe(text("The nearest quorum that is accepted.")),
+        "spread": listing(_SPREAD, "Zones, racks and hosts; empty for a planned topology."),
+        "layout": table(integer("Bookies."), "Bookies of an ensemble by region."),
+        "robust": flag("True if any region may be lost without a stop of writes."),
+        "fragile": flag("True if the loss of some region stops writes."),
+        "any_regions_survived": integer("Regions that may be lost at once, any of them."),
+        "by_counting": _COUNTING,
+        "losses": listing(_LOSS, "What each loss of regions would do."),
+        "ack": table(_LATENCY, "Time to an acknowledgement, by region of the writer."),
+        "wan_bytes_per_byte": number("Bytes between regions per byte written."),
+    },
+    optional=(
+        "layout", "robust", "fragile", "any_regions_survived", "by_counting", "losses", "ack",
+        "wan_bytes_per_byte",
+    ),
+)  # fmt: skip
 
 
 @click.command()
@@ -52,6 +101,7 @@ _YES = {True: "yes", False: "NO"}
     type=click.IntRange(min=0),
     help="Exit with 3 unless writes can resume after the loss of any N regions.",
 )
+@prints(_PLAN)
 @session_options
 @runs
 async def plan(
@@ -76,14 +126,16 @@ async def plan(
     where = where.limited_to(allowed)
     found = make_plan(where, numbers)
     spread = spread_by_level(numbers, bookies) if bookies and found.refusal is None else []
-    document = json.dumps(as_document(found) | {"spread": spread}, indent=2)
     rows = [
         {key.replace("_", " "): value for key, value in row.items()}
         | {"is spread": _YES[row["is_spread"]]}
         for row in spread
     ]
     shown = "\n\n".join([as_text(found), *([format_table(rows)] if rows else [])])
-    click.echo(document if session.output == "json" else shown)
+    if session.output == TABLE:
+        click.echo(shown)
+    else:
+        print_document(as_document(found) | {"spread": spread}, session.output)
     if found.refusal is not None:
         raise UnsafeError(f"{_show(numbers)} is refused: {found.refusal}")
     if must_survive is not None and found.losses_survived() < must_survive:
@@ -198,8 +250,8 @@ def as_document(found: DeploymentPlan) -> dict[str, Any]:
             }
             for loss in found.losses
         ],
-        "ack_ms": {
-            latency.region: {"p50": round(latency.p50_ms, 3), "p99": round(latency.p99_ms, 3)}
+        "ack": {
+            latency.region: {"p50_ms": round(latency.p50_ms, 3), "p99_ms": round(latency.p99_ms, 3)}
             for latency in found.latencies
         },
         "wan_bytes_per_byte": round(found.wan_bytes_per_byte, 3),

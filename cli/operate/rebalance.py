@@ -20,7 +20,8 @@ from ...regions.repair.liveness import LivenessMonitor
 from ...regions.repair.task_store import TaskStore
 from ..cluster_store import cluster_store
 from ..options import CommandSession, runs, session_options
-from ..output import print_message, print_rows
+from ..output import TABLE, ProgressBar, print_done, print_message, print_record, print_rows
+from ..output_schema import done, integer, maybe, prints, record, rows, text
 from ..waiting import timeout_option, wait_until
 
 _tolerance_option = click.option(
@@ -37,17 +38,41 @@ def rebalance() -> None:
     """Move copies of closed ledgers to bookies of the same region that hold less."""
 
 
+_STATUS = text("State of the order.", "none", *(status.value for status in RebalanceStatus))
+_ORDERED = done({"status": _STATUS})
+_FILL = {
+    "bookie": text("Id of the bookie."),
+    "region": maybe(text("Its region.")),
+    "disk_bytes": integer("Size of its file system."),
+    "used_bytes": integer("Used bytes before."),
+    "used_after_bytes": integer("Used bytes after the moves."),
+}
+_PROGRESS = {
+    "status": _STATUS,
+    "moved_copies": integer("Copies that were moved."),
+    "moved_bytes": integer("Their size."),
+    "left_copies": integer("Copies that are left."),
+    "left_bytes": integer("Their size."),
+    "rate_limit_bytes_per_second": maybe(integer("Limit of the copying.")),
+    "failed": integer("Moves that failed."),
+    "last_error": maybe(text("The error of the last one.")),
+}
+
+
 @rebalance.command()
 @_tolerance_option
+@prints(rows(record(_FILL)))
 @session_options
 @runs
 async def plan(session: CommandSession, tolerance: int) -> None:
     """Show what would move, and the used bytes of each bookie before and after. Changes nothing."""
     async with session.client() as client:
-        rows, copies, size = await _planned(
-            client, session.settings.repair.lost_after_ms, tolerance
-        )
-    print_rows(rows, session.output, empty="no bookie takes new data")
+        with ProgressBar() as progress:
+            progress.show("reading the metadata of all ledgers")
+            fills, copies, size = await _planned(
+                client, session.settings.repair.lost_after_ms, tolerance
+            )
+    print_rows(fills, session.output, empty="no bookie takes new data")
     print_message(f"{show_count(copies, 'copy', 'copies')} of {show_bytes(size)} would move")
 
 
@@ -63,17 +88,17 @@ async def _planned(
         moves = found.moves_of(settled)
         copies += len(moves)
         size += sum(move.bytes for move in moves)
-    rows = [
+    shown = [
         {
             "bookie": fill.info.bookie,
             "region": fill.info.region,
-            "disk": show_bytes(fill.capacity_bytes),
-            "used": show_bytes(fill.used_bytes),
-            "used after": show_bytes(found.used_bytes[fill.info.bookie]),
+            "disk_bytes": fill.capacity_bytes,
+            "used_bytes": fill.used_bytes,
+            "used_after_bytes": found.used_bytes[fill.info.bookie],
         }
         for fill in sorted(fills, key=lambda fill: (str(fill.info.region), fill.info.bookie))
     ]
-    return rows, copies, size
+    return shown, copies, size
 
 
 @rebalance.command()
@@ -84,6 +109,7 @@ async def _planned(
     show_default=True,
     help="Rate limit of copying.",
 )
+@prints(_ORDERED)
 @session_options
 @runs
 async def start(session: CommandSession, tolerance: int, bytes_per_second: str) -> None:
@@ -95,7 +121,11 @@ async def start(session: CommandSession, tolerance: int, bytes_per_second: str) 
         now_ms = client.runtime.clock.wall_ms()
         order = RebalanceOrder(RebalanceStatus.RUNNING, rate, tolerance, now_ms)
         await OrderStore(client.store).order(order)
-        print_message(f"rebalancing is ordered, at {show_bytes(rate)}/s")
+        print_done(
+            {"status": order.status.value},
+            session.output,
+            f"rebalancing is ordered, at {show_bytes(rate)}/s",
+        )
         if await TaskStore(client.store).auditor() is None:
             print_message("no repair process is running: start `rhumbline repair run`")
 
@@ -103,6 +133,7 @@ async def start(session: CommandSession, tolerance: int, bytes_per_second: str) 
 @rebalance.command()
 @click.option("--wait", "waits", is_flag=True, help="Wait until nothing is left to move.")
 @timeout_option
+@prints(record(_PROGRESS))
 @session_options
 @runs
 async def status(session: CommandSession, waits: bool, timeout_ms: int) -> None:
@@ -124,41 +155,51 @@ async def status(session: CommandSession, waits: bool, timeout_ms: int) -> None:
             ),
         )
     if order is None:
-        print_rows([], session.output, empty="no rebalancing is ordered")
+        if session.output == TABLE:
+            print_rows([], session.output, empty="no rebalancing is ordered")
+        else:
+            nothing = dict.fromkeys(("moved_copies", "moved_bytes", "left_copies", "left_bytes"), 0)
+            shown = {"rate_limit_bytes_per_second": None, "failed": 0, "last_error": None}
+            print_record({"status": "none", **nothing, **shown}, session.output)
         return
     if progress is None or progress.ordered_ms != order.ordered_ms:
         progress = RebalanceProgress(order.ordered_ms)
     row = {
         "status": order.status.value,
-        "moved copies": progress.moved_copies,
-        "moved": show_bytes(progress.moved_bytes),
-        "left copies": progress.left_copies,
-        "left": show_bytes(progress.left_bytes),
-        "rate limit": f"{show_bytes(order.bytes_per_second)}/s",
+        "moved_copies": progress.moved_copies,
+        "moved_bytes": progress.moved_bytes,
+        "left_copies": progress.left_copies,
+        "left_bytes": progress.left_bytes,
+        "rate_limit_bytes_per_second": order.bytes_per_second,
         "failed": progress.failed_moves,
-        "last error": progress.last_error or None,
+        "last_error": progress.last_error or None,
     }
-    print_rows([row], session.output, empty="")
+    if session.output == TABLE:
+        print_rows([row], session.output, empty="")
+    else:
+        print_record(row, session.output)
 
 
 async def _change(
-    session: CommandSession, before: RebalanceStatus, after: RebalanceStatus, text: str
+    session: CommandSession, before: RebalanceStatus, after: RebalanceStatus, message: str
 ) -> None:
     async with cluster_store(session) as store:
         await OrderStore(store).change(before, after)
-        print_message(text)
+        print_done({"status": after.value}, session.output, message)
 
 
 @rebalance.command()
+@prints(_ORDERED)
 @session_options
 @runs
 async def pause(session: CommandSession) -> None:
     """Stop after the copy that is being moved. Safe to repeat."""
-    text = "rebalancing pauses after the copy that is being moved"
-    await _change(session, RebalanceStatus.RUNNING, RebalanceStatus.PAUSED, text)
+    message = "rebalancing pauses after the copy that is being moved"
+    await _change(session, RebalanceStatus.RUNNING, RebalanceStatus.PAUSED, message)
 
 
 @rebalance.command()
+@prints(_ORDERED)
 @session_options
 @runs
 async def resume(session: CommandSession) -> None:
@@ -167,10 +208,11 @@ async def resume(session: CommandSession) -> None:
 
 
 @rebalance.command()
+@prints(_ORDERED)
 @session_options
 @runs
 async def stop(session: CommandSession) -> None:
     """Withdraw the order. Copies that have moved stay where they are. Safe to repeat."""
     async with cluster_store(session) as store:
         await OrderStore(store).remove()
-        print_message("no rebalancing is ordered")
+        print_done({"status": "none"}, session.output, "no rebalancing is ordered")

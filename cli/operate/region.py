@@ -1,6 +1,5 @@
 """``rhumbline region``: ls, disallow, drain, offline, undrain; add and remove are elsewhere."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -8,12 +7,16 @@ import click
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import InvalidArgumentError
 from ...regions.repair.drain_records import region_target
-from ...regions.states import PlacementState, region_condition
+from ...regions.states import PlacementState
+from ...server.server_directory import list_servers
 from ..options import CommandSession, runs, session_options
-from ..output import print_message, print_rows
+from ..output import print_done, print_message, print_rows
+from ..output_schema import prints, record, rows
+from ..overview.bookies import read_bookies
+from ..overview.regions import REGION_ROW, region_rows
 from .drain_progress import watch
-from .draining import begin_drain, drain_options
-from .opened_cluster import Cluster, opened, opened_stores
+from .draining import begin_drain, drain_options, placement_schema
+from .opened_cluster import Cluster, opened_stores
 from .region_declaration import COMMANDS
 
 
@@ -23,47 +26,38 @@ def region() -> None:
 
 
 @region.command()
+@prints(rows(record(REGION_ROW)))
 @session_options
 @runs
 async def ls(session: CommandSession) -> None:
-    """List the regions with their bookies and the state that operators have set."""
-    async with opened(session) as cluster:
-        directory = cluster.directory
-        states = await directory.states.read()
-        declared = await directory.declared_regions() or ()
-        known = Counter([await directory.region_of(b) for b in await directory.all_known()])
-        writable = Counter(info.region for info in await directory.everything())
-        closed = Counter([await directory.region_of(b) for b in states.bookies])
-        rows = [
-            {
-                "region": name or "unknown",
-                "state": region_condition(
-                    states.regions.get(name) if name is not None else None,
-                    bookies=known[name],
-                    writable=writable[name],
-                ),
-                "bookies": known[name],
-                "writable": writable[name],
-                "closed to new data": closed[name],
-            }
-            for name in sorted({*known, *writable, *states.regions, *declared}, key=str)
-        ]
-        print_rows(rows, session.output, empty="no bookie is formatted for this cluster")
+    """List the regions with their state, their bookies and servers.
+
+    A region is open if it has a writable bookie and no operator has closed it.
+    """
+    async with session.client(moves_data=False) as client:
+        bookies = await read_bookies(client.store, client.directory)
+        ordered = (await client.directory.states.read()).regions
+        declared = await client.directory.declared_regions() or ()
+        shown = region_rows(bookies, ordered, await list_servers(client.store), declared)
+        print_rows(shown, session.output, empty="no bookie is formatted for this cluster")
 
 
 @region.command()
 @click.argument("name")
+@prints(placement_schema("region"))
 @session_options
 @runs
 async def disallow(session: CommandSession, name: str) -> None:
     """Place no new data in the region; existing data stays readable."""
     async with opened_stores(session) as clusters:
         await _set(clusters, name, PlacementState.DISALLOWED)
+        _print_state(session, name, PlacementState.DISALLOWED)
 
 
 @region.command()
 @click.argument("name")
 @drain_options
+@prints(placement_schema("region"))
 @session_options
 @runs
 async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) -> None:
@@ -79,29 +73,34 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
             await begin_drain(cluster, region_target(place), is_leaving, force=force)
         await _set(clusters, name, PlacementState.DRAINED)
         if not no_wait:
+            print_message(f"region {place} is {PlacementState.DRAINED.value}: it gets no new data")
             for cluster in knowing:
                 await watch(session, cluster, region_target(place), is_leaving)
-            print_message(f"region {place} is empty")
+        _print_state(session, name, PlacementState.DRAINED, is_empty=not no_wait)
 
 
 @region.command()
 @click.argument("name")
+@prints(placement_schema("region"))
 @session_options
 @runs
 async def offline(session: CommandSession, name: str) -> None:
     """Declare a long outage of the region: its copies count as lost and are replaced elsewhere."""
     async with opened_stores(session) as clusters:
         await _set(clusters, name, PlacementState.OFFLINE)
+        _print_state(session, name, PlacementState.OFFLINE)
 
 
 @region.command()
 @click.argument("name")
+@prints(placement_schema("region"))
 @session_options
 @runs
 async def undrain(session: CommandSession, name: str) -> None:
     """Return the region to normal: it gets new data, and repair places copies there again."""
     async with opened_stores(session) as clusters:
         await _set(clusters, name, None)
+        _print_state(session, name, None)
 
 
 async def _find(cluster: Cluster, name: str) -> Region:
@@ -131,10 +130,18 @@ async def _set(clusters: Sequence[Cluster], name: str, state: PlacementState | N
         await cluster.set(lambda states: states.with_region(place, state))
         if state is None:
             await cluster.drains.end(region_target(place))
-    print_message(
-        f"region {place} accepts new data"
-        if state is None
-        else f"region {place} is {state.value}: it gets no new data"
+
+
+def _print_state(
+    session: CommandSession, name: str, state: PlacementState | None, *, is_empty: bool = False
+) -> None:
+    message = f"region {name} accepts new data"
+    if state is not None:
+        message = f"region {name} is {state.value}: it gets no new data"
+    print_done(
+        {"region": name, "state": state and state.value, "is_empty": is_empty},
+        session.output,
+        f"region {name} is empty" if is_empty else message,
     )
 
 

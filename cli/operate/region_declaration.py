@@ -4,11 +4,15 @@ import click
 
 from ...core.metadata.declared_regions import add_region, remove_region
 from ..options import CommandSession, runs, session_options
-from ..output import print_message
+from ..output import print_done
+from ..output_schema import done, listing, prints, text
+
+_DECLARED = done({"regions": listing(text("Region."), "The declared regions now.")})
 
 
 @click.command()
 @click.argument("name")
+@prints(_DECLARED)
 @session_options
 @runs
 async def add(session: CommandSession, name: str) -> None:
@@ -18,18 +22,27 @@ async def add(session: CommandSession, name: str) -> None:
     """
     async with session.client(moves_data=False) as client:
         declared = await add_region(client.store, name)
-        print_message(f"the regions of the cluster are {', '.join(declared)}")
+        print_done(
+            {"regions": list(declared)},
+            session.output,
+            f"the regions of the cluster are {', '.join(declared)}",
+        )
 
 
 @click.command()
 @click.argument("name")
+@prints(_DECLARED)
 @session_options
 @runs
 async def remove(session: CommandSession, name: str) -> None:
     """Remove a region without bookies from the declared ones. Safe to repeat."""
     async with session.client(moves_data=False) as client:
         left = await remove_region(client.store, client.directory, name)
-        print_message(f"the regions of the cluster are {', '.join(left) or 'none'}")
+        print_done(
+            {"regions": list(left)},
+            session.output,
+            f"the regions of the cluster are {', '.join(left) or 'none'}",
+        )
 
 
 COMMANDS = (add, remove)

@@ -8,16 +8,25 @@ from typing import Any
 import click
 
 from ...client.connect import Client
-from ...client.units import show_bytes, show_count, show_ms
+from ...client.units import show_count, show_ms
 from ...core.protocol.segments import NO_LEDGER
 from ...regions.mending.segment_faults import Remedy, SegmentFault
 from ...regions.mending.segment_mending import SegmentMending
 from ...server.repair_services import RepairServices
+from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options, setting_option
-from ..output import print_message, print_rows
+from ..output import TABLE, print_message, print_rows
+from ..output_schema import flag, integer, maybe, prints, record, rows, text
+from ..servers.serving import (
+    SERVING,
+    announced,
+    start_status,
+    status_port,
+    status_port_option,
+)
 from ..waiting import timeout_option, wait_until
-from .drain_progress import running_drains
+from .drain_progress import DRAIN, running_drains
 from .opened_cluster import opened, opened_stores
 
 
@@ -35,11 +44,11 @@ def repair() -> None:
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
 )
-@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
-              help="Port of the status server; 0 selects a free one.")  # fmt: skip
+@status_port_option
+@prints(SERVING)
 @session_options
 @runs
-async def run(session: CommandSession, host: str, status_port: int) -> None:
+async def run(session: CommandSession, host: str) -> None:
     """Audit the cluster (one process at a time) and repair ledgers, until Ctrl-C or SIGTERM.
 
     If the region of this process has a metadata store of its own, the ledgers in that store are
@@ -63,18 +72,17 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
 
             telemetry.observe("repair", statistics)
             status = StatusServer(statistics, services.unready_reason, service="repair")
-            port = await status.start(host, status_port)
+            port = await start_status(status, host, status_port(session, "repair"))
             log.source = f"repair@{host}:{port}"
             await services.start()
-            print_message(
-                f"repairing the cluster at {', '.join(services.uris)}; "
-                f"statistics at http://{host}:{port}/stat; Ctrl-C stops it"
-            )
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            server = ServerRecord("repair", "", f"{host}:{port}", client.region or "")
+            message = f"repairing the cluster at {', '.join(services.uris)}"
             try:
-                await stop.wait()
+                async with announced(session, client, message, server):
+                    await stop.wait()
             finally:
                 await status.aclose()
                 await services.aclose()
@@ -83,6 +91,18 @@ async def run(session: CommandSession, host: str, status_port: int) -> None:
 @repair.command()
 @click.option("--wait", "waits", is_flag=True, help="Wait until no ledger needs repair.")
 @timeout_option
+@prints(
+    rows(
+        record(
+            {
+                "ledger": integer("Id of the ledger."),
+                "why": text("Why it needs repair."),
+                "stuck": maybe(text("Why its repair does not succeed.")),
+                "hopeless": flag("True if no copy is left to repair it from."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
@@ -96,7 +116,7 @@ async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
                 len(tasks), "ledger needs repair", "ledgers need repair"
             ),
         )
-        rows = [
+        found = [
             {
                 "ledger": task.ledger_id,
                 "why": task.why,
@@ -106,12 +126,13 @@ async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
             for task in tasks
         ]
         auditor = await cluster.tasks.auditor()
-        print_rows(rows, session.output, empty="no ledger needs repair")
+        print_rows(found, session.output, empty="no ledger needs repair")
         if auditor is None:
             print_message("no repair process is running: start `rhumbline repair run`")
 
 
 @repair.command()
+@prints(rows(DRAIN))
 @session_options
 @runs
 async def drains(session: CommandSession) -> None:
@@ -122,30 +143,43 @@ async def drains(session: CommandSession) -> None:
     """
     async with opened_stores(session) as clusters:
         documents = [found for cluster in clusters for found in await running_drains(cluster)]
-    if session.output != "table":
+    if session.output != TABLE:
         print_rows(documents, session.output, empty="")
         return
-    rows = [
+    shown = [
         {
             "target": found["target"],
             "ledgers": found["ledgers"],
             "copies": found["copies"],
-            "left": show_bytes(found["bytes"]),
-            "being written": found["being_written"],
+            "left_bytes": found["bytes"],
+            "being_written": found["being_written"],
             "eta": "done" if found["is_done"] else _shown_eta(found["eta_ms"]),
-            "waits for": next((ledger["reason"] for ledger in found["waiting"]), None),
+            "waits_for": next((ledger["reason"] for ledger in found["waiting"]), None),
         }
         for found in documents
     ]
-    print_rows(rows, session.output, empty="nothing is drained or offline")
+    print_rows(shown, session.output, empty="nothing is drained or offline")
 
 
 def _shown_eta(eta_ms: int | None) -> str:
     return "unknown" if eta_ms is None else show_ms(eta_ms)
 
 
+_FAULTS = rows(
+    record(
+        {
+            "segment": integer("Number of the segment."),
+            "ledger": maybe(integer("Id of its ledger.")),
+            "fault": text("What disagrees."),
+            "remedy": maybe(text("What `repair fix --apply` does about it.")),
+        }
+    )
+)
+
+
 @repair.command()
 @click.argument("stream")
+@prints(_FAULTS)
 @session_options
 @runs
 async def inspect(session: CommandSession, stream: str) -> None:
@@ -164,6 +198,7 @@ async def inspect(session: CommandSession, stream: str) -> None:
 @click.option(
     "--apply", "is_applied", is_flag=True, help="Mend; without it only show what would be done."
 )
+@prints(_FAULTS)
 @session_options
 @runs
 async def fix(session: CommandSession, stream: str, is_applied: bool) -> None:
@@ -196,7 +231,7 @@ async def _mending(client: Client) -> SegmentMending:
 
 
 def _print_faults(session: CommandSession, stream: str, faults: list[SegmentFault]) -> None:
-    rows = [
+    found = [
         {
             "segment": fault.lssn,
             "ledger": None if fault.ledger_id == NO_LEDGER else fault.ledger_id,
@@ -205,4 +240,4 @@ def _print_faults(session: CommandSession, stream: str, faults: list[SegmentFaul
         }
         for fault in faults
     ]
-    print_rows(rows, session.output, empty=f"the segments of {stream} agree with their ledgers")
+    print_rows(found, session.output, empty=f"the segments of {stream} agree with their ledgers")

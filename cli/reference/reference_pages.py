@@ -9,15 +9,19 @@ from pathlib import Path
 import click
 
 from ..config_file import all_keys
-from ..main import main
+from ..exit_codes import EXIT_CODES
+from .command_tree import all_commands
 from .grpc_reference import grpc_page
 from .metrics_reference import METRICS_FILE, metrics_page
+from .output_reference import output_page, output_schema
 from .state_machines import state_machines_page
 from .store_comparison import RESULTS_FILE, store_comparison_page
 from .store_contract import store_contract_page
 
 COMMANDS_FILE = "cli.md"
 SETTINGS_FILE = "config.md"
+OUTPUT_FILE = "output.md"
+OUTPUT_SCHEMA_FILE = "output-schema.json"
 GRPC_FILE = "grpc-api.md"
 STATE_MACHINES_FILE = "state-machines.md"
 STORE_CONTRACT_FILE = "store-contract.md"
@@ -26,12 +30,13 @@ STORE_COMPARISON_FILE = "metadata-stores.md"
 _COMMANDS_HEAD = """\
 # Commands
 
-Generated from the program; do not edit. Every command has `--help`. Exit codes: 0 success,
-1 failure, 2 invalid usage, 3 refused because it is unsafe, 130 interrupted.
+Generated from the program; do not edit. Every command has `--help`, and `--output
+table|json|jsonl` with documents that are [described by a schema](output.md). Commands that work on
+a cluster also have the options `--config`, `--metadata`, `--namespace`, `--region` and `--set
+SECTION.KEY=VALUE` for [any setting](config.md). These options are omitted below.
 
-Commands that work on a cluster also have the options `--config`, `--metadata`, `--namespace`,
-`--region`, `--set SECTION.KEY=VALUE` for [any setting](config.md), and `--output table|json`, which
-are omitted below.
+| exit code | meaning |
+|---|---|
 """
 _SETTINGS_HEAD = """\
 # Settings
@@ -51,7 +56,9 @@ _SHARED = {
 
 def commands_page() -> str:
     """Return the page of all commands with their arguments and options."""
-    return "\n".join([_COMMANDS_HEAD, *_describe(main, "rhumbline")])
+    codes = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    head = _COMMANDS_HEAD + "\n".join(codes) + "\n"
+    return "\n".join([head, *_describe()])
 
 
 def settings_page() -> str:
@@ -69,14 +76,12 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _describe(command: click.Command, path: str) -> Iterator[str]:
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            if below is not None:
-                yield from _describe(below, f"{path} {name}")
-        return
+def _describe() -> Iterator[str]:
+    for path, command in all_commands():
+        yield from _describe_command(command, path)
+
+
+def _describe_command(command: click.Command, path: str) -> Iterator[str]:
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
     shown = " ".join(p.make_metavar(click.Context(command)) for p in arguments)
     yield f"## {f'{path} {shown}'.strip()}\n"
@@ -99,6 +104,8 @@ def write_pages(directory: Path) -> None:
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
     (directory / METRICS_FILE).write_text(metrics_page(), encoding="utf-8")
+    (directory / OUTPUT_FILE).write_text(output_page(), encoding="utf-8")
+    (directory / OUTPUT_SCHEMA_FILE).write_text(output_schema(), encoding="utf-8")
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
     (directory / STATE_MACHINES_FILE).write_text(state_machines_page(), encoding="utf-8")
     (directory / STORE_CONTRACT_FILE).write_text(store_contract_page(), encoding="utf-8")

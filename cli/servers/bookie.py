@@ -8,11 +8,13 @@ import click
 
 from ...backends.open_store import open_store
 from ...core.protocol.errors import ConfigurationError
-from ...server.bookie_host import format_bookie, running_bookie
+from ...server.bookie_host import format_bookie, running_bookie, status_address
 from ...server.process_memory import bound_heap
 from ..options import CommandSession, runs, session_options, setting_option
-from ..output import print_message
+from ..output import TABLE, print_done, print_message
+from ..output_schema import done, prints, text
 from .bookie_storage import COMMANDS
+from .serving import SERVING, print_serving, show_address, status_port, status_port_option
 
 
 @click.group()
@@ -26,6 +28,16 @@ def bookie() -> None:
     "--name", required=True, help="Name of the bookie; its id is the name and a random suffix."
 )
 @click.option("--rack", default="default", show_default=True, help="Rack of the bookie.")
+@prints(
+    done(
+        {
+            "bookie": text("Id of the new bookie."),
+            "directory": text("Its storage."),
+            "region": text("Its region."),
+            "rack": text("Its rack."),
+        }
+    )
+)
 @session_options
 @runs
 async def format_(session: CommandSession, directory: Path, name: str, rack: str) -> None:
@@ -40,21 +52,24 @@ async def format_(session: CommandSession, directory: Path, name: str, rack: str
         minted = await format_bookie(directory, store, name=name, region=region, rack=rack)
     finally:
         await store.close()
-    print_message(
-        f"{directory} is now the storage of bookie {minted} in region {region}, rack {rack}"
+    print_done(
+        {"bookie": minted, "directory": str(directory), "region": region, "rack": rack},
+        session.output,
+        f"{directory} is now the storage of bookie {minted} in region {region}, rack {rack}",
     )
-    click.echo(minted)
+    if session.output == TABLE:
+        click.echo(minted)
 
 
 @bookie.command("run")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
 @setting_option("serve.host", "--host")
 @setting_option("serve.port", "--port")
-@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
-              help="Port of the status server; 0 selects a free one.")  # fmt: skip
+@status_port_option
+@prints(SERVING)
 @session_options
 @runs
-async def run_(session: CommandSession, directory: Path | None, status_port: int) -> None:
+async def run_(session: CommandSession, directory: Path | None) -> None:
     """Serve the storage in DIRECTORY until Ctrl-C or SIGTERM."""
     serve = session.settings.serve
     where = directory or (Path(serve.directory) if serve.directory else None)
@@ -78,14 +93,20 @@ async def run_(session: CommandSession, directory: Path | None, status_port: int
                     session.settings.bookie,
                     host=serve.host,
                     port=serve.port,
-                    status_port=status_port,
+                    status_port=status_port(session, "bookie"),
                     regional_metadata=dict(session.settings.cluster.regional_metadata),
                     observe=telemetry.observe,
                 ) as running,
             ):
                 log.source = str(running.bookie_id)
-                print_message(
-                    f"bookie {running.bookie_id} serves {where} at {serve.host}:{running.port}"
+                address = f"{serve.host}:{running.port}"
+                print_serving(
+                    session,
+                    "bookie",
+                    f"bookie {running.bookie_id} serves {where} at {address}",
+                    address=address,
+                    status_address=show_address(await status_address(store, running.bookie_id)),
+                    region=running.region,
                 )
                 if running.limbo_reason:
                     print_message(

@@ -1,8 +1,8 @@
 """``rhumbline bookie`` on a stopped bookie: verify, ls, dump, rebuild-index, clear-limbo."""
 
-import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -23,7 +23,16 @@ from ...core.protocol.errors import CorruptionError
 from ...server.stopped_bookie import opened_storage, stopped_bookie
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import ProgressBar, print_message, print_record, print_rows
+from ..output import (
+    TABLE,
+    DocumentWriter,
+    ProgressBar,
+    print_done,
+    print_message,
+    print_record,
+    print_rows,
+)
+from ..output_schema import done, flag, integer, prints, record, rows, text
 
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 _DAMAGES_SHOWN = 20
@@ -32,6 +41,24 @@ _PROGRESS_ENTRIES = 20_000
 
 @click.command()
 @_DIRECTORY
+@prints(
+    record(
+        {
+            "bookie": text("Id of the bookie."),
+            "region": text("Its region."),
+            "ledgers": integer("Ledgers."),
+            "fenced": integer("Ledgers that are fenced."),
+            "in_limbo": integer("Ledgers that are in limbo."),
+            "entries": integer("Entries."),
+            "size_bytes": integer("Size of the entries."),
+            "log_files": integer("Files of the write log."),
+            "sorted_files": integer("Sorted files."),
+            "index_files": integer("Index files."),
+            "unfinished_bytes": integer("Bytes of a torn last write, which were never valid."),
+            "damaged_regions": integer("Damaged byte ranges."),
+        }
+    )
+)
 @session_options
 @runs
 async def verify(session: CommandSession, directory: Path) -> None:
@@ -41,49 +68,78 @@ async def verify(session: CommandSession, directory: Path) -> None:
     file. A damaged or missing index file is rebuilt at the next start.
     """
     found = await _verified(session, directory)
-    record = {
+    shown = {
         "bookie": found.identity.bookie_id,
         "region": found.identity.region,
         "ledgers": len(found.ledgers),
         "fenced": sum(ledger.is_fenced for ledger in found.ledgers),
-        "in limbo": sum(ledger.is_in_limbo for ledger in found.ledgers),
+        "in_limbo": sum(ledger.is_in_limbo for ledger in found.ledgers),
         "entries": found.entry_count,
-        "bytes": found.entry_bytes,
-        "log files": found.log_count,
-        "sorted files": found.sorted_file_count,
-        "index files": found.index_file_count,
-        "unfinished bytes": found.torn_bytes,
-        "damaged regions": len(found.damages),
+        "size_bytes": found.entry_bytes,
+        "log_files": found.log_count,
+        "sorted_files": found.sorted_file_count,
+        "index_files": found.index_file_count,
+        "unfinished_bytes": found.torn_bytes,
+        "damaged_regions": len(found.damages),
     }
-    print_record(record, session.output)
+    print_record(shown, session.output)
     _fail_if_damaged(directory, found.damages)
 
 
 @click.command("ls")
 @_DIRECTORY
+@prints(
+    rows(
+        record(
+            {
+                "ledger": integer("Id of the ledger."),
+                "entries": integer("Stored entries."),
+                "size_bytes": integer("Their size."),
+                "last": integer("Highest stored entry."),
+                "lac": integer("Highest known LAC."),
+                "state": text("open or fenced, and in limbo if it is."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def ls(session: CommandSession, directory: Path) -> None:
     """List the ledgers in a stopped bookie's DIRECTORY, with the stored entries of each."""
     found = await _verified(session, directory)
-    rows = [
+    shown = [
         {
             "ledger": ledger.ledger_id,
             "entries": ledger.entry_count,
-            "bytes": ledger.entry_bytes,
+            "size_bytes": ledger.entry_bytes,
             "last": ledger.last_entry_id,
             "lac": ledger.lac,
             "state": _state_of(ledger),
         }
         for ledger in found.ledgers
     ]
-    print_rows(rows, session.output, empty="no ledgers")
+    print_rows(shown, session.output, empty="no ledgers")
     _fail_if_damaged(directory, found.damages)
 
 
 @click.command()
 @_DIRECTORY
 @click.option("--ledger", type=click.IntRange(min=0), help="Only entries of this ledger.")
+@prints(
+    rows(
+        record(
+            {
+                "ledger": integer("Id of the ledger."),
+                "entry": integer("Id of the entry."),
+                "lac": integer("LAC in its header."),
+                "length": integer("Payload of the ledger up to this entry, in bytes."),
+                "size_bytes": integer("Size of the entry."),
+                "file": text("File that contains it."),
+                "offset": integer("Its place in the file."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def dump(session: CommandSession, directory: Path, ledger: int | None) -> None:
@@ -92,8 +148,8 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
     An entry that is stored in several places is printed once for each. Unreadable parts are
     reported on stderr; `verify` explains them.
     """
-    is_json = session.output == "json"
-    if not is_json:
+    writer = None if session.output == TABLE else DocumentWriter(session.output)
+    if writer is None:
         click.echo("LEDGER  ENTRY  LAC  LENGTH  SIZE  FILE  OFFSET")
 
     def show(entry: StoredEntry) -> None:
@@ -104,19 +160,31 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
             "entry": entry.entry_id,
             "lac": entry.lac,
             "length": entry.length,
-            "size": entry.size,
+            "size_bytes": entry.size,
             "file": file_path(entry.kind, entry.number),
             "offset": entry.offset,
         }
-        click.echo(json.dumps(row) if is_json else "  ".join(map(str, row.values())))
+        if writer is None:
+            click.echo("  ".join(map(str, row.values())))
+        else:
+            writer.write([row])
 
-    with stopped_bookie(directory) as disk:
+    with writer or nullcontext(), stopped_bookie(directory) as disk:
         damages = await dump_storage(disk, show)
     _report_damage(damages)
 
 
 @click.command("rebuild-index")
 @_DIRECTORY
+@prints(
+    done(
+        {
+            "directory": text("Storage of the bookie."),
+            "entries": integer("Entries that were indexed."),
+            "took_ms": integer("Time that it took."),
+        }
+    )
+)
 @session_options
 @runs
 async def rebuild_index(session: CommandSession, directory: Path) -> None:
@@ -132,13 +200,26 @@ async def rebuild_index(session: CommandSession, directory: Path) -> None:
             progress.clear()
             count, damages = storage.index.row_count, storage.damages
     entries, took_s = show_count(count, "entry", "entries"), time.monotonic() - started
-    print_message(f"{directory}: {entries} indexed in {took_s:.1f} s")
+    print_done(
+        {"directory": str(directory), "entries": count, "took_ms": round(took_s * 1000)},
+        session.output,
+        f"{directory}: {entries} indexed in {took_s:.1f} s",
+    )
     _fail_if_damaged(directory, damages)
 
 
 @click.command("clear-limbo")
 @_DIRECTORY
 @click.option("--yes", is_flag=True, help="Confirm that this disk lost no acknowledged write.")
+@prints(
+    done(
+        {
+            "directory": text("Storage of the bookie."),
+            "was_in_limbo": flag("False if there was nothing to do."),
+            "ledgers": integer("Ledgers that left limbo."),
+        }
+    )
+)
 @session_options
 @runs
 async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> None:
@@ -152,7 +233,11 @@ async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> No
         limbo = storage.states.limbo
         waiting = sum(map(limbo.covers, storage.states.ledgers))
         if not limbo.is_active:
-            print_message(f"{directory}: not in limbo")
+            print_done(
+                {"directory": str(directory), "was_in_limbo": False, "ledgers": 0},
+                session.output,
+                f"{directory}: not in limbo",
+            )
             return
         if not yes:
             ledgers = show_count(waiting, "ledger is", "ledgers are")
@@ -164,7 +249,11 @@ async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> No
             )
         await end_limbo(storage)
     ledgers = show_count(waiting, "ledger is", "ledgers are")
-    print_message(f"{directory}: no longer in limbo; {ledgers} fully trusted again")
+    print_done(
+        {"directory": str(directory), "was_in_limbo": True, "ledgers": waiting},
+        session.output,
+        f"{directory}: no longer in limbo; {ledgers} fully trusted again",
+    )
 
 
 COMMANDS = (verify, ls, dump, rebuild_index, clear_limbo)

@@ -18,12 +18,13 @@ from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import InvalidArgumentError, NamespaceExistsError
 from ..config_file import DEV_DIRECTORY
 from ..options import runs
-from ..output import print_message
+from ..output import TABLE, output_option, print_done, print_message
+from ..output_schema import done, listing, maybe, prints, record, text
 from ..server_log import server_log
 from ..streams.policy_options import default_quorum
 from ..waiting import timeout_option, wait_until
 from .dev_process import DevProcess, locked, running_process
-from .local_cluster import LocalCluster
+from .local_cluster import HOST, LocalCluster
 
 _REGIONS = "bonn,oslo,rome"
 _NAMESPACE = "default"
@@ -34,6 +35,16 @@ metadata = "{metadata}"
 namespace = "{namespace}"
 region = "{region}"
 """
+
+
+_BOOKIE = record(
+    {
+        "bookie": text("Id of the bookie."),
+        "region": text("Its region."),
+        "address": text("host:port of the bookie."),
+        "status_address": text("host:port of its status server."),
+    }
+)
 
 
 @click.command()
@@ -48,10 +59,21 @@ region = "{region}"
 @click.option("--stop", "stops", is_flag=True,
               help="Do not start a cluster; stop the one in DIRECTORY.")  # fmt: skip
 @timeout_option
+@prints(
+    done(
+        {
+            "directory": text("Directory of the cluster."),
+            "config": maybe(text("Settings file for other commands.")),
+            "metadata": maybe(text("URI of the metadata store.")),
+            "bookies": listing(_BOOKIE, "The bookies, if this process serves them."),
+        }
+    )
+)
+@output_option
 @runs
 async def dev(
     directory: Path, regions: str | None, bookies: int, rtt: int, waits: bool, stops: bool,
-    timeout_ms: int,
+    timeout_ms: int, output: str,
 ) -> None:  # fmt: skip
     """Run a cluster of three regions until Ctrl-C, with its data in DIRECTORY.
 
@@ -61,14 +83,24 @@ async def dev(
     if waits and stops:
         raise click.UsageError("--wait and --stop are mutually exclusive")
     if waits:
-        await _wait_until_ready(directory, timeout_ms)
+        _report(directory, output, await _wait_until_ready(directory, timeout_ms))
     elif stops:
-        await _stop(directory, timeout_ms)
+        _report(directory, output, await _stop(directory, timeout_ms))
     else:
-        await _serve(directory, regions, bookies, rtt)
+        await _serve(directory, regions, bookies, rtt, output)
 
 
-async def _wait_until_ready(directory: Path, timeout_ms: int) -> None:
+def _report(directory: Path, output: str, message: str) -> None:
+    document: dict[str, object] = {
+        "directory": str(directory),
+        "config": None,
+        "metadata": None,
+        "bookies": [],
+    }
+    print_done(document, output, message)
+
+
+async def _wait_until_ready(directory: Path, timeout_ms: int) -> str:
     await wait_until(
         partial(_running, directory),
         lambda process: process is not None and process.is_ready,
@@ -79,14 +111,13 @@ async def _wait_until_ready(directory: Path, timeout_ms: int) -> None:
             else f"the cluster in {directory} (process {process.pid}) is starting"
         ),
     )
-    print_message(f"the cluster in {directory} is ready")
+    return f"the cluster in {directory} is ready"
 
 
-async def _stop(directory: Path, timeout_ms: int) -> None:
+async def _stop(directory: Path, timeout_ms: int) -> str:
     process = running_process(directory)
     if process is None:
-        print_message(f"no cluster runs in {directory}")
-        return
+        return f"no cluster runs in {directory}"
     os.kill(process.pid, signal.SIGTERM)
     await wait_until(
         partial(_running, directory),
@@ -94,14 +125,14 @@ async def _stop(directory: Path, timeout_ms: int) -> None:
         timeout_ms=timeout_ms,
         describe=lambda _: f"process {process.pid} still serves {directory}",
     )
-    print_message(f"the cluster in {directory} is stopped")
+    return f"the cluster in {directory} is stopped"
 
 
 async def _running(directory: Path) -> DevProcess | None:
     return running_process(directory)
 
 
-async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int) -> None:
+async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int, output: str) -> None:
     names = _region_names(regions) if regions else _known_regions(directory) or _split(_REGIONS)
     pairs = itertools.combinations(names, 2)
     cluster = LocalCluster(
@@ -120,22 +151,40 @@ async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int) -
         lock = closing.enter_context(locked(directory))
         await closing.enter_async_context(cluster)
         await _ensure_namespace(cluster, names[0])
-        for local in cluster.bookies:
-            if local.bookie is not None:
-                bookie = local.bookie
-                print_message(
-                    f"  {bookie.bookie_id:24} region {local.region:12} port {bookie.port}"
-                )
-        print_message(
-            f"the cluster is up; its data is in {directory}/; Ctrl-C stops it. In another shell:"
-        )
-        where = "" if directory == Path(DEV_DIRECTORY) else f" --config {file}"
-        print_message(f"  rhumbline stream create greetings{where}")
-        print_message(f"  echo hello | rhumbline stream append greetings{where}")
-        print_message(f"  rhumbline stream tail -f greetings{where}")
+        _print_started(directory, file, cluster, output)
         lock.set_ready()
         await stop.wait()
         print_message("stopping")
+
+
+def _print_started(directory: Path, file: Path, cluster: LocalCluster, output: str) -> None:
+    shown = [
+        {
+            "bookie": local.bookie.bookie_id,
+            "region": local.region,
+            "address": f"{HOST}:{local.bookie.port}",
+            "status_address": local.status_address,
+        }
+        for local in cluster.bookies
+        if local.bookie is not None
+    ]
+    if output != TABLE:
+        document = {"directory": str(directory), "config": str(file), "bookies": shown}
+        message = "the cluster is up"
+        print_done({**document, "metadata": cluster.metadata_uri}, output, message)
+        return
+    for row in shown:
+        print_message(
+            f"  {row['bookie']:24} region {row['region']:12} address {row['address']}  "
+            f"status http://{row['status_address']}"
+        )
+    print_message(
+        f"the cluster is up; its data is in {directory}/; Ctrl-C stops it. In another shell:"
+    )
+    where = "" if directory == Path(DEV_DIRECTORY) else f" --config {file}"
+    print_message(f"  rhumbline stream create greetings{where}")
+    print_message(f"  echo hello | rhumbline stream append greetings{where}")
+    print_message(f"  rhumbline stream tail -f greetings{where}")
 
 
 def _prepare(directory: Path, metadata: str, region: str) -> Path:

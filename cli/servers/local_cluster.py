@@ -26,7 +26,7 @@ from ...core.metadata.declared_regions import (
     read_declared_regions,
 )
 from ...core.runtime.metadata_store import MetadataStore
-from ...server.bookie_host import format_bookie, is_formatted, running_bookie
+from ...server.bookie_host import format_bookie, is_formatted, running_bookie, status_address
 
 HOST = "127.0.0.1"
 _RACK = "default"
@@ -47,6 +47,8 @@ class LocalBookie:
     directory: Path
     relays: dict[str, Relay] = field(default_factory=dict)
     bookie: Bookie | None = None
+    status_address: str = ""
+    """host:port of its status server; empty if it has none."""
 
 
 class LocalCluster:
@@ -161,6 +163,8 @@ class LocalCluster:
                 status_port=0 if self._serves_status else None,
             )
         )
+        if (found := await status_address(store, local.bookie.bookie_id)) is not None:
+            local.status_address = f"{found[0]}:{found[1]}"
         for relay in local.relays.values():
             relay.target = (HOST, local.bookie.port)
 

@@ -12,16 +12,19 @@ from ...client.connect import connect_proxies
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import ConfigurationError
 from ...server.proxy_host import running_proxy
+from ...server.server_directory import ServerRecord
 from ..options import Command, CommandSession, runs, session_options
 from ..output import print_message
+from ..output_schema import prints
+from .serving import SERVING, announced, status_port, status_port_option
 
 WRITE, READ = "write", "read"
 
 
 def _serving_options(command: Command) -> Command:
     for option in (
-        click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
-                     help="Port of the status server; 0 selects a free one."),
+        prints(SERVING),
+        status_port_option,
         click.option("--advertise", default="",
                      help="host:port for clients, if it differs from the listening address."),
         click.option("--port", type=click.IntRange(0, 65535), default=4281, show_default=True,
@@ -39,25 +42,23 @@ def _serving_options(command: Command) -> Command:
 @session_options
 @runs
 async def write_proxy(
-    session: CommandSession, host: str, port: int, advertise: str, status_port: int, with_read: bool
+    session: CommandSession, host: str, port: int, advertise: str, with_read: bool
 ) -> None:
     """Accept records of many producers for the streams of a region, until Ctrl-C or SIGTERM.
 
     On either signal the streams are handed over to the other write proxies first.
     """
     roles = (WRITE, READ) if with_read else (WRITE,)
-    await _serve(session, roles, host, port, advertise, status_port)
+    await _serve(session, roles, host, port, advertise)
 
 
 @click.command("read-proxy")
 @_serving_options
 @session_options
 @runs
-async def read_proxy(
-    session: CommandSession, host: str, port: int, advertise: str, status_port: int
-) -> None:
+async def read_proxy(session: CommandSession, host: str, port: int, advertise: str) -> None:
     """Read each stream once for all readers of a region, until Ctrl-C or SIGTERM."""
-    await _serve(session, (READ,), host, port, advertise, status_port)
+    await _serve(session, (READ,), host, port, advertise)
 
 
 async def _serve(
@@ -66,7 +67,6 @@ async def _serve(
     host: str,
     port: int,
     advertise: str,
-    status_port: int,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -83,17 +83,18 @@ async def _serve(
                 host=host,
                 port=port,
                 advertised=advertise,
-                status_port=status_port,
+                status_port=status_port(session, f"{roles[0]}-proxy"),
                 observe=telemetry.observe,
             ) as running,
         ):
             log.source = f"{'-'.join(roles)}-proxy@{running.address}"
             region = f" in region {client.region}" if client.region else ""
-            metrics = f", metrics at http://{running.status_address}/metrics"
-            print_message(
-                f"{' and '.join(roles)} proxy serves at {running.address}{region}{metrics}"
+            server = ServerRecord(
+                f"{roles[0]}-proxy", running.address, running.status_address, client.region or ""
             )
-            await stop.wait()
+            message = f"{' and '.join(roles)} proxy serves at {running.address}{region}"
+            async with announced(session, client, message, server):
+                await stop.wait()
             print_message(f"{' and '.join(roles)} proxy at {running.address} is stopping")
 
 

@@ -1,16 +1,16 @@
 """``rhumbline proxy``: ls, drain, accept, release, home."""
 
+from typing import Any
+
 import click
 
 from ...client.connect import connect_proxies
 from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError, UnavailableError
-from ...core.protocol.installation import needs_extra
-from ...core.runtime.metadata_store import MetadataStore
 from ..options import CommandSession, runs, session_options
-from ..output import print_message, print_rows
+from ..output import TABLE, print_done, print_rows
+from ..output_schema import done, flag, integer, prints, record, rows, text
+from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
 from ..waiting import list_when, wait_count_options
-
-_ROLES = ("write", "read")
 
 
 @click.group()
@@ -19,10 +19,11 @@ def proxy() -> None:
 
 
 @proxy.command()
-@click.option("--role", type=click.Choice(_ROLES), help="Only proxies with this role.")
+@click.option("--role", type=click.Choice(ROLES), help="Only proxies with this role.")
 @click.option("--uri", "shows_uri", is_flag=True,
               help="Print one URI with all addresses, as --via expects it.")  # fmt: skip
 @wait_count_options("proxies")
+@prints(rows(record(PROXY_ROW)))
 @session_options
 @runs
 async def ls(
@@ -32,28 +33,33 @@ async def ls(
     wait_count: int | None,
     timeout_ms: int,
 ) -> None:
-    """List the proxies that are up."""
+    """List the proxies that are registered, with what each serves now."""
     async with session.client(moves_data=False) as client:
 
-        async def check() -> list[dict[str, object]]:
-            members = await _members(client.store)
-            return [
-                {"address": address, **properties}
-                for address, properties in members.items()
-                if role is None or role in str(properties["roles"]).split()
-            ]
+        async def check() -> list[dict[str, Any]]:
+            return await read_proxies(client.store, role)
 
-        rows = await list_when(check, wait_count, timeout_ms=timeout_ms, things="proxies")
-    if not shows_uri:
-        print_rows(rows, session.output, empty="no proxy is up")
-    elif rows:
-        click.echo("grpc://" + ",".join(str(row["address"]) for row in rows))
+        found = await list_when(check, wait_count, timeout_ms=timeout_ms, things="proxies")
+    if not shows_uri or (found and session.output != TABLE):
+        print_rows(found, session.output, empty="no proxy is up")
+    elif found:
+        click.echo("grpc://" + ",".join(str(row["address"]) for row in found))
     else:
         raise UnavailableError("no proxy is up")
 
 
+_ACCEPTING = done(
+    {
+        "address": text("host:port of the proxy."),
+        "accepts_streams": flag("Whether it accepts streams now."),
+        "owned_streams": integer("Streams that it still owns."),
+    }
+)
+
+
 @proxy.command()
 @click.argument("address")
+@prints(_ACCEPTING)
 @session_options
 @runs
 async def drain(session: CommandSession, address: str) -> None:
@@ -66,6 +72,7 @@ async def drain(session: CommandSession, address: str) -> None:
 
 @proxy.command()
 @click.argument("address")
+@prints(_ACCEPTING)
 @session_options
 @runs
 async def accept(session: CommandSession, address: str) -> None:
@@ -75,6 +82,15 @@ async def accept(session: CommandSession, address: str) -> None:
 
 @proxy.command()
 @click.argument("stream")
+@prints(
+    done(
+        {
+            "stream": text("Name of the stream."),
+            "address": text("host:port of the proxy."),
+            "was_owned": flag("False if the proxy did not own the stream any more."),
+        }
+    )
+)
 @session_options
 @runs
 async def release(session: CommandSession, stream: str) -> None:
@@ -91,15 +107,20 @@ async def release(session: CommandSession, stream: str) -> None:
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
     async with connect_proxies(f"grpc://{claim.address}") as caller:
         response = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
-    if response.was_owned:
-        print_message(f"{claim.address} released stream {stream}")
-    else:
-        print_message(f"{claim.address} no longer owns stream {stream}")
+    message = "released stream" if response.was_owned else "no longer owns stream"
+    print_done(
+        {"stream": stream, "address": claim.address, "was_owned": response.was_owned},
+        session.output,
+        f"{claim.address} {message} {stream}",
+    )
 
 
 @proxy.command()
 @click.argument("stream")
 @click.argument("home_region")
+@prints(
+    done({"stream": text("Name of the stream."), "home_region": text("The region it is set to.")})
+)
 @session_options
 @runs
 async def home(session: CommandSession, stream: str, home_region: str) -> None:
@@ -110,12 +131,16 @@ async def home(session: CommandSession, stream: str, home_region: str) -> None:
         namespace = client.namespace()
         await namespace.describe(stream)
         await Claims(namespace.store).set_home(namespace.name, stream, home_region)
-    print_message(f"the home region of stream {stream} is {home_region}")
+    print_done(
+        {"stream": stream, "home_region": home_region},
+        session.output,
+        f"the home region of stream {stream} is {home_region}",
+    )
 
 
 async def _set_accepting(session: CommandSession, address: str, *, is_accepting: bool) -> None:
     async with session.client(moves_data=False) as client:
-        if address not in await _members(client.store):
+        if address not in {row["address"] for row in await read_proxies(client.store)}:
             raise InvalidArgumentError(f"no proxy is up at {address}; see `rhumbline proxy ls`")
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
@@ -123,17 +148,13 @@ async def _set_accepting(session: CommandSession, address: str, *, is_accepting:
     async with connect_proxies(f"grpc://{address}") as caller:
         request = pb.SetAcceptingRequest(is_accepting=is_accepting)
         response = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
-    state = "accepts streams" if is_accepting else "accepts no more streams"
-    print_message(f"{address} {state}; it owns {response.stream_count}")
-
-
-async def _members(store: MetadataStore) -> dict[str, dict[str, object]]:
-    with needs_extra("a proxy", "grpc"):
-        from ...proxies.membership import list_members
-    found: dict[str, dict[str, object]] = {}
-    for role in _ROLES:
-        for member in await list_members(store, role):
-            known = found.setdefault(member.address, {"roles": "", "region": member.region})
-            known["roles"] = f"{known['roles']} {role}".strip()
-            known["accepts streams"] = member.is_accepting
-    return found
+    state = "accepts_streams" if is_accepting else "accepts no more streams"
+    print_done(
+        {
+            "address": address,
+            "accepts_streams": is_accepting,
+            "owned_streams": response.stream_count,
+        },
+        session.output,
+        f"{address} {state}; it owns {response.stream_count}",
+    )

@@ -1,6 +1,8 @@
 """``stream append``: appends records from a file or standard input, and reports the outcome."""
 
 import asyncio
+import os
+import stat
 import sys
 import time
 from collections import deque
@@ -15,8 +17,21 @@ from ...core.log.write.batch import AppendMany
 from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
-from ..output import ProgressBar, print_message, print_record
+from ..output import TABLE, ProgressBar, print_message, print_record
+from ..output_schema import integer, maybe, record, text
 from .record_files import read_records
+
+APPENDED = record(
+    {
+        "stream": text("Name of the stream."),
+        "records": integer("Acknowledged records."),
+        "size_bytes": integer("Their payload."),
+        "first": maybe(text("DLSN of the first one.")),
+        "last": maybe(text("DLSN of the last one.")),
+        "took_ms": integer("Time from the first record to the last acknowledgement."),
+    }
+)
+"""The schema of ``stream append``."""
 
 _TICKETS_MAX = 256
 _PROGRESS_SECONDS = 0.2
@@ -35,11 +50,14 @@ class _Tally:
 class _Appender:
     """Appends batches, keeps them in flight and counts their acknowledgements in order."""
 
-    def __init__(self, writer: StreamWriter, *, txid: int | None, verbose: bool) -> None:
+    def __init__(
+        self, writer: StreamWriter, *, txid: int | None, verbose: bool, input_bytes: int | None
+    ) -> None:
         self.tally = _Tally()
         self._writer = writer
         self._txids = None if txid is None else count(txid)
         self._verbose = verbose
+        self._input_bytes = input_bytes
         self._tickets: deque[tuple[AppendMany, int]] = deque()
         self._progress = ProgressBar()
         self._shown_at = 0.0
@@ -76,7 +94,11 @@ class _Appender:
         now = time.monotonic()
         if now - self._shown_at > _PROGRESS_SECONDS:
             self._shown_at = now
-            self._progress.show(f"{tally.records:,} records, {show_bytes(tally.bytes)}")
+            self._progress.show(
+                f"{tally.records:,} records, {show_bytes(tally.bytes)} appended",
+                tally.bytes,
+                self._input_bytes,
+            )
 
 
 async def append_records(
@@ -99,7 +121,12 @@ async def append_records(
     appender = None
     try:
         async with await namespace.open_writer(stream) as writer:
-            appender = _Appender(writer, txid=txid, verbose=verbose)
+            appender = _Appender(
+                writer,
+                txid=txid,
+                verbose=verbose and output == TABLE,
+                input_bytes=_size_of(source),
+            )
             try:
                 async for records in read_records(
                     source,
@@ -116,15 +143,16 @@ async def append_records(
     finally:
         if file is not None:
             source.close()
-    if output == "json":
+    if output != TABLE:
         tally = appender.tally
         print_record(
             {
                 "stream": stream,
                 "records": tally.records,
-                "bytes": tally.bytes,
+                "size_bytes": tally.bytes,
                 "first": tally.first and str(tally.first),
                 "last": tally.last and str(tally.last),
+                "took_ms": round((time.monotonic() - started) * 1000),
             },
             output,
         )
@@ -139,6 +167,15 @@ def _open(file: Path | None) -> BinaryIO:
         return file.open("rb")
     except OSError as error:
         raise InvalidArgumentError(f"{file}: {error.strerror}") from error
+
+
+def _size_of(source: BinaryIO) -> int | None:
+    """Return the bytes that a regular file holds; None for a pipe or a terminal."""
+    try:
+        found = os.fstat(source.fileno())
+    except (OSError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _summary(tally: _Tally, stream: str, started: float) -> str:

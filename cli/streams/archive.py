@@ -2,41 +2,35 @@
 
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import click
 
 from ...client.connect import Client
-from ...client.units import parse_bytes, parse_ms, show_bytes, show_count
+from ...client.units import show_count
 from ...coldstore.archive.manifest import Manifest
-from ...coldstore.stores.open_store import open_cold_store
 from ...core.log.metadata.stream_store import StreamStore
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import (
-    ConfigurationError,
     CorruptionError,
     InvalidArgumentError,
     NamespaceExistsError,
 )
 from ...core.protocol.installation import needs_extra
 from ...core.runtime.cold_store import ColdStore
-from ...core.runtime.primitives.rate_limiter import RateLimiter
-from ...server.status_server import StatusServer
-from ..options import Command, CommandSession, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import ProgressBar, print_message, print_rows
+from ..output_schema import integer, prints, record, rows, text
 from ..waiting import wait_count_options, wait_until
+from .archive_serving import serve
+from .cold_options import cold_option, opened_cold
 from .policy_options import PolicyOptions, default_quorum, policy_options
 
 with needs_extra("an archive", "arrow"):
     from ...coldstore.archive.archive_service import (
-        ArchivePass,
-        ArchiveService,
-        ArchiveServiceConfig,
         check_archives_exist,
         unarchived_lssns,
     )
     from ...coldstore.archive.catalog import list_manifests, scan_manifests
-    from ...coldstore.archive.cold_archives import ColdArchives
     from ...coldstore.archive.copy_archive import copy_archive
     from ...coldstore.archive.restore import (
         archived_policy,
@@ -56,24 +50,24 @@ def archive() -> None:
     """Archive completed segments to cold storage: open file formats, chained by digests."""
 
 
-def _cold_option(command: Command) -> Command:
-    return click.option(
-        "--cold",
-        help="URI of the cold store: file:///path, s3://bucket/prefix, webhdfs://host:port/root. "
-        "[default: cluster.cold]",
-    )(command)
+_ARCHIVED = {
+    "stream": text("NAMESPACE/STREAM."),
+    "segment": integer("Number of the segment."),
+    "records": integer("Records."),
+    "payload_bytes": integer("Their payload."),
+    "files": integer("Files in the cold store."),
+    "stored_bytes": integer("Their size."),
+    "digest": text("First digits of the content's digest."),
+}
 
 
-def _opened(session: CommandSession, cold: str | None) -> ColdStore:
-    uri = cold or session.settings.cluster.cold
-    if not uri:
-        raise ConfigurationError("no cold store: give --cold URI, or set cluster.cold")
-    return open_cold_store(uri)
+archive.add_command(serve)
 
 
 @archive.command()
 @click.argument("streams", nargs=-1)
-@_cold_option
+@cold_option
+@prints(rows(record(_ARCHIVED)))
 @session_options
 @runs
 async def run(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
@@ -81,7 +75,7 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
 
     It is an error if the cold store lacks segments that were archived before.
     """
-    store = _opened(session, cold)
+    store = opened_cold(session, cold)
     done: list[Manifest] = []
     try:
         async with session.client() as client:
@@ -105,76 +99,6 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
 
 
 @archive.command()
-@_cold_option
-@click.option("--every", default="10s", show_default=True, help="Interval between two passes.")
-@click.option("--bytes-per-second", help="Limit of reads and writes together. [default: no limit]")
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
-)
-@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
-              help="Port of the status server; 0 selects a free one.")  # fmt: skip
-@session_options
-@runs
-async def serve(
-    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None,
-    host: str, status_port: int,
-) -> None:  # fmt: skip
-    """Archive completed segments continuously; delete hot copies and old archives by policy.
-
-    It also truncates and purges the namespace's streams, as the repair process does. Several
-    processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time. /stat on the
-    status port shows the progress and how far it is behind.
-    """
-    rate = parse_bytes(bytes_per_second) if bytes_per_second else None
-    rate_limiter = RateLimiter(rate, burst=rate or 0)
-    config = ArchiveServiceConfig(pause_ms=parse_ms(every))
-    store = _opened(session, cold)
-    with session.server_log("archive"):
-        try:
-            async with session.client() as client:
-                namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
-                known = StreamStore(namespace.store, namespace.name)
-                archiver = SegmentArchiver(
-                    client.runtime, store, namespace.ledgers, known, rate_limiter=rate_limiter
-                )
-                service = ArchiveService(
-                    client.runtime,
-                    namespace.store,
-                    namespace,
-                    archiver,
-                    config=config,
-                    on_pass=_report,
-                )
-
-                def statistics() -> dict[str, Any]:
-                    return {**service.statistics(), "client": client.statistics()}
-
-                status = StatusServer(statistics, lambda: None, service="archive")
-                port = await status.start(host, status_port)
-                print_message(
-                    f"archiving namespace {namespace.name} to {store.uri}; "
-                    f"statistics at http://{host}:{port}/stat"
-                )
-                try:
-                    await service.run()
-                finally:
-                    await status.aclose()
-        finally:
-            await store.close()
-
-
-def _report(done: ArchivePass) -> None:
-    if done.archived or done.retired or done.purged or done.expired:
-        print_message(
-            f"archived {done.archived}, retired {done.retired}, "
-            f"purged {show_count(done.purged, 'segment')}, "
-            f"deleted {show_count(done.expired, 'old archive')}"
-        )
-    for stream, fault in done.faults.items():
-        print_message(f"{stream or 'metadata store'}: {fault}")
-
-
-@archive.command()
 @click.argument("streams", nargs=-1)
 @click.option(
     "--as",
@@ -184,8 +108,19 @@ def _report(done: ArchivePass) -> None:
 )
 @click.option("--segments", "wanted_segments", metavar="FIRST-LAST",
               help="Restore only these segments, for example 3-7.")  # fmt: skip
-@_cold_option
+@cold_option
 @policy_options
+@prints(
+    rows(
+        record(
+            {
+                "stream": text("Name of the new stream."),
+                "segments": integer("Restored segments."),
+                "records": integer("Their records."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def restore(
@@ -201,7 +136,7 @@ async def restore(
     """
     if (new_name or wanted_segments) and len(streams) != 1:
         raise click.UsageError("--as and --segments need one stream")
-    store = _opened(session, cold)
+    store = opened_cold(session, cold)
     try:
         async with session.client() as client:
             name = client.namespace().name
@@ -266,7 +201,8 @@ async def _copied(
 @archive.command()
 @click.argument("prefix", required=False, default="")
 @wait_count_options("archived segments")
-@_cold_option
+@cold_option
+@prints(rows(record(_ARCHIVED)))
 @session_options
 @runs
 async def ls(
@@ -276,7 +212,7 @@ async def ls(
 
     Reads the cold store only, no server. A damaged manifest is an error after the list.
     """
-    store = _opened(session, cold)
+    store = opened_cold(session, cold)
     wanted = wait_count or 0
     try:
         found = await wait_until(
@@ -303,7 +239,8 @@ async def ls(
 
 @archive.command()
 @click.argument("prefix", required=False, default="")
-@_cold_option
+@cold_option
+@prints(rows(record(_ARCHIVED | {"verdict": text("ok, or the faults.")})))
 @session_options
 @runs
 async def verify(session: CommandSession, prefix: str, cold: str | None) -> None:
@@ -311,7 +248,7 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
 
     Reads the cold store only, no server. Continues after a damaged manifest or part.
     """
-    store = _opened(session, cold)
+    store = opened_cold(session, cold)
     rows: list[dict[str, object]] = []
     try:
         listing = await scan_manifests(store, prefix)
@@ -364,8 +301,8 @@ def _row(manifest: Manifest) -> dict[str, object]:
         "stream": f"{manifest.namespace}/{manifest.stream}",
         "segment": manifest.lssn,
         "records": manifest.record_count,
-        "payload": show_bytes(manifest.payload_bytes),
+        "payload_bytes": manifest.payload_bytes,
         "files": len(manifest.parts),
-        "stored": show_bytes(sum(part.size_bytes for part in manifest.parts)),
+        "stored_bytes": sum(part.size_bytes for part in manifest.parts),
         "digest": manifest.content_digest[:16],
     }

@@ -1,10 +1,12 @@
 """``rhumbline namespace``: create, ls, describe, set-policy, delete, move."""
 
+from typing import Any
+
 import click
 
 from ...client.connect import Client
 from ...client.moving.move_survey import MoveSurvey
-from ...client.units import parse_ms
+from ...client.units import parse_ms, show_bytes, show_count, show_ms
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.declared_regions import check_declared
 from ...core.protocol.bookie_id import Region, check_region
@@ -16,7 +18,9 @@ from ...core.protocol.errors import (
 )
 from ...regions.steered_directory import SteeredDirectory
 from ..options import CommandSession, runs, session_options
-from ..output import ProgressBar, print_message, print_record, print_rows
+from ..output import TABLE, ProgressBar, print_done, print_message, print_record, print_rows
+from ..output_schema import done, flag, integer, listing, maybe, prints, record, rows, text
+from .policy_documents import POLICY, policy_document
 from .policy_options import (
     PolicyOptions,
     default_quorum,
@@ -30,11 +34,16 @@ def namespace() -> None:
     """Create, show and delete namespaces: groups of streams with a common policy."""
 
 
+_NAME = text("Name of the namespace.")
+_STORE = text("global, or the region in whose metadata store it is.")
+
+
 @namespace.command()
 @click.argument("name")
 @click.option("--store", metavar="REGION", help="Keep the metadata in the store of this region.")
 @click.option("--region-local", is_flag=True, help="The same for the region of --region.")
 @policy_options
+@prints(done({"namespace": _NAME, "store": _STORE, "quorum": text("E/WQ/AQ/R.")}))
 @session_options
 @runs
 async def create(
@@ -64,7 +73,11 @@ async def create(
         await _check_regions(chosen, client, directory)
         await client.namespaces.create(name, chosen, region)
         where = "" if region is None else f" in the metadata store of region {region}"
-        print_message(f"namespace {name} was created{where}; quorum E/WQ/AQ/R {chosen.quorum}")
+        print_done(
+            {"namespace": name, "store": region or "global", "quorum": str(chosen.quorum)},
+            session.output,
+            f"namespace {name} was created{where}; quorum E/WQ/AQ/R {chosen.quorum}",
+        )
 
 
 def _region_of_store(
@@ -81,6 +94,18 @@ def _region_of_store(
 
 
 @namespace.command()
+@prints(
+    rows(
+        record(
+            {
+                "namespace": _NAME,
+                "store": _STORE,
+                "quorum": maybe(text("E/WQ/AQ/R; null if the store cannot be reached.")),
+                "regions": maybe(text("Regions that may store its streams, or all.")),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def ls(session: CommandSession) -> None:
@@ -108,6 +133,7 @@ async def ls(session: CommandSession) -> None:
 
 @namespace.command()
 @click.argument("name")
+@prints(record({"namespace": _NAME, "store": _STORE, "policy": POLICY}))
 @session_options
 @runs
 async def describe(session: CommandSession, name: str) -> None:
@@ -115,13 +141,13 @@ async def describe(session: CommandSession, name: str) -> None:
     async with session.client(moves_data=False) as client:
         known = await client.namespace(name).policy()
         region = (await client.namespaces.find(name)).store_region
-        record = {"namespace": name, "store": region or "global", **describe_policy(known)}
-        print_record(record, session.output)
+        _print_policy(session, {"namespace": name, "store": region or "global"}, known)
 
 
 @namespace.command("set-policy")
 @click.argument("name")
 @policy_options
+@prints(record({"namespace": _NAME, "policy": POLICY}))
 @session_options
 @runs
 async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) -> None:
@@ -132,18 +158,40 @@ async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) 
         directory = (await client.namespaces.find(name)).directory
         await _check_regions(chosen, client, directory)
         await opened.set_policy(chosen)
-        print_record({"namespace": name, **describe_policy(chosen)}, session.output)
+        _print_policy(session, {"namespace": name}, chosen)
 
 
 @namespace.command()
 @click.argument("name")
+@prints(done({"namespace": _NAME}))
 @session_options
 @runs
 async def delete(session: CommandSession, name: str) -> None:
     """Delete an empty namespace."""
     async with session.client(moves_data=False) as client:
         await client.namespaces.delete(name)
-        print_message(f"namespace {name} was deleted")
+        print_done({"namespace": name}, session.output, f"namespace {name} was deleted")
+
+
+def _print_policy(session: CommandSession, known: dict[str, Any], policy: StreamPolicy) -> None:
+    if session.output == TABLE:
+        print_record({**known, **describe_policy(policy)}, session.output)
+    else:
+        print_record({**known, "policy": policy_document(policy)}, session.output)
+
+
+_MOVE = done(
+    {
+        "namespace": text("Its name."),
+        "to": text("The region to whose store it moves, or global."),
+        "is_moved": flag("True if the namespace is there now."),
+        "streams": maybe(integer("Its streams; null if they were not counted.")),
+        "segments": maybe(integer("Their segments; null if they were not counted.")),
+        "data_bytes": maybe(integer("Size of completed segments; null if not counted.")),
+        "pause_ms": maybe(integer("How long no stream could be opened for writing.")),
+        "obstacles": listing(text("What prevents the move."), "Empty if nothing does."),
+    }
+)
 
 
 @namespace.command()
@@ -154,6 +202,7 @@ async def delete(session: CommandSession, name: str) -> None:
 @click.option("--abort", is_flag=True, help="Undo a move that was interrupted.")
 @click.option("--longest-pause", "longest_pause", default="60s", show_default=True,
               help="Undo the move if streams cannot be opened for longer than this.")  # fmt: skip
+@prints(_MOVE)
 @session_options
 @runs
 async def move(
@@ -182,36 +231,51 @@ async def move(
             )
             if abort:
                 await mover.abort()
-                print_message(f"namespace {name} is in use where it was")
-                return
-            if check:
-                _print_survey(await mover.survey(), target, session.output)
-                return
-            outcome = await mover.run()
-        print_message(f"namespace {name} is in the {_described(region)}")
-        record = {
-            "streams": outcome.streams,
-            "ledgers": outcome.ledgers,
-            "pause ms": outcome.pause_ms,
-        }
-        print_record(record, session.output)
+                shown = _move_document(name, target)
+                message = f"namespace {name} is in use where it was"
+            elif check:
+                found = await mover.survey()
+                shown = _move_document(name, target, found)
+                message = _survey_message(name, target, found)
+            else:
+                outcome = await mover.run()
+                shown = _move_document(name, target) | {
+                    "is_moved": True,
+                    "streams": outcome.streams,
+                    "pause_ms": outcome.pause_ms,
+                }
+                message = (
+                    f"namespace {name} with {show_count(outcome.streams, 'stream')} is in the "
+                    f"{_described(region)}; it could not be written for "
+                    f"{show_ms(outcome.pause_ms)}"
+                )
+        print_done(shown, session.output, message)
 
 
 def _described(region: Region | None) -> str:
     return "global metadata store" if region is None else f"metadata store of region {region}"
 
 
-def _print_survey(found: MoveSurvey, target: str, output: str) -> None:
-    record = {
+def _move_document(name: str, target: str, found: MoveSurvey | None = None) -> dict[str, Any]:
+    return {
+        "namespace": name,
         "to": target,
-        "streams": found.streams,
-        "segments": found.segments,
-        "bytes": found.bytes,
-        "possible": not found.obstacles,
+        "is_moved": False,
+        "streams": None if found is None else found.streams,
+        "segments": None if found is None else found.segments,
+        "data_bytes": None if found is None else found.bytes,
+        "pause_ms": None,
+        "obstacles": [] if found is None else list(found.obstacles),
     }
-    print_record(record, output)
-    for obstacle in found.obstacles:
-        print_message(obstacle)
+
+
+def _survey_message(name: str, target: str, found: MoveSurvey) -> str:
+    summary = (
+        f"namespace {name} has {show_count(found.streams, 'stream')} with "
+        f"{show_count(found.segments, 'segment')} and {show_bytes(found.bytes)}"
+    )
+    verdict = "cannot" if found.obstacles else "can"
+    return "\n".join([f"{summary}; it {verdict} move to {target}", *found.obstacles])
 
 
 async def _check_regions(policy: StreamPolicy, client: Client, directory: SteeredDirectory) -> None:

@@ -3,17 +3,30 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import ExitStack
 
 from ...core.log.namespace import Namespace
 from ...core.log.read.record_batch import Record
 from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import InvalidArgumentError
+from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError
 from ...core.protocol.record_set import TXID_FIRST, TXID_LAST
 from ...core.protocol.start import EARLIEST, LATEST, AtTxid, Start
-from ..output import print_message
-from .record_files import record_format
+from ..output import TABLE, DocumentWriter, ProgressBar, print_message
+from ..output_schema import integer, record, text
+from .record_files import as_document, record_format
+
+RECORD = record(
+    {
+        "dlsn": text("Position of the record."),
+        "txid": integer("Txid of the record."),
+        "payload": text("The payload, if it is valid UTF-8."),
+        "payload_hex": text("Otherwise the payload, in hexadecimal digits."),
+    },
+    optional=("payload", "payload_hex"),
+)
+"""The schema of a record that ``stream read`` or ``stream tail`` prints."""
 
 
 def parse_start(text: str) -> Start | Dlsn:
@@ -32,11 +45,32 @@ def parse_start(text: str) -> Start | Dlsn:
     return Dlsn.parse(text)
 
 
+class _Printer:
+    """Prints records in the chosen form and counts them."""
+
+    def __init__(self, form: str, rows: DocumentWriter | None) -> None:
+        self.count = 0
+        self._write = record_format(form)
+        self._rows = rows
+        self._out = sys.stdout.buffer
+
+    def show(self, records: Iterable[Record]) -> None:
+        """Print records."""
+        found = list(records)
+        self.count += len(found)
+        if self._rows is not None:
+            self._rows.write(map(as_document, found))
+        else:
+            self._out.write(b"".join(map(self._write, found)))
+            self._out.flush()
+
+
 async def read_stream(
     namespace: Namespace,
     stream: str,
     *,
     form: str,
+    output: str,
     follow: bool,
     waits: bool = False,
     start: Start | Dlsn = EARLIEST,
@@ -47,39 +81,52 @@ async def read_stream(
     """Print records from ``start`` (or only the ``last`` ones) up to the current end.
 
     With ``follow`` or ``waits`` reading continues after that end, until ``limit`` or ``end``. With
-    ``follow`` an interrupt is a success. Raises NoSuchStreamError, TruncatedError, GapError,
-    CorruptionError.
+    ``follow`` an interrupt is a success. Raises NoSuchStreamError, NoSuchObjectError (``start`` is
+    beyond the end, and reading does not wait for it), TruncatedError, GapError, CorruptionError.
     """
-    write = record_format(form)
-    out = sys.stdout.buffer
-    count = 0
     stop = await _end_of(namespace, stream)
-    try:
-        if last is not None:
-            for record in await _last_records(namespace, stream, last, stop):
-                out.write(write(record))
-                count += 1
-            out.flush()
-            if not follow:
-                return
-            start = stop
-        reader = await namespace.open_reader(stream, start)
+    with ExitStack() as closing:
+        rows = None if output == TABLE else closing.enter_context(DocumentWriter(output))
+        progress = closing.enter_context(ProgressBar()) if not sys.stdout.isatty() else None
+        printer = _Printer(form, rows)
         try:
-            limits = None if follow or waits else stop
-            async for records in _up_to(reader, _earlier(limits, end)):
-                chosen = records if limit is None else records[: limit - count]
-                out.write(b"".join(map(write, chosen)))
-                out.flush()
-                count += len(chosen)
-                if count == limit:
+            if last is not None:
+                printer.show(await _last_records(namespace, stream, last, stop))
+                if not follow:
                     return
-        finally:
-            await reader.aclose()
-    except asyncio.CancelledError:
-        if not follow:
-            raise
+                start = stop
+            reader = await namespace.open_reader(stream, start)
+            try:
+                limits = None if follow or waits else stop
+                async for records in _up_to(reader, _earlier(limits, end)):
+                    printer.show(records if limit is None else records[: limit - printer.count])
+                    if progress is not None and not follow:
+                        progress.show(f"{printer.count:,} records read", printer.count, limit)
+                    if printer.count == limit:
+                        return
+            finally:
+                await reader.aclose()
+        except asyncio.CancelledError:
+            if not follow:
+                raise
+    if not printer.count and not follow and not waits:
+        _check_found(stream, start, stop)
     if follow:
-        print_message(f"{count:,} records of {stream} were printed")
+        print_message(f"{printer.count:,} records of {stream} were printed")
+
+
+def _check_found(stream: str, start: Start | Dlsn, stop: Dlsn) -> None:
+    """Raise NoSuchObjectError if ``start`` is beyond the end ``stop``, where nothing was found.
+
+    The position right after the last record is not: there is just nothing to read yet.
+    """
+    if isinstance(start, AtTxid):
+        wanted = f"txid {start.txid} is above that of every record of stream {stream}"
+    elif isinstance(start, Dlsn) and start > stop:
+        wanted = f"position {start} is beyond the end of stream {stream}"
+    else:
+        return
+    raise NoSuchObjectError(f"{wanted}, which is at {stop}; --wait --limit N waits for records")
 
 
 async def _up_to(reader: StreamReader, end: Dlsn | None) -> AsyncIterator[list[Record]]:

@@ -9,7 +9,7 @@ import json
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ...core.log.read.record_batch import Record
 from ...core.protocol.errors import InvalidArgumentError
@@ -110,13 +110,17 @@ def _verbose(record: Record) -> bytes:
     return b"%s\t%d\t%s\n" % (str(record.dlsn).encode(), record.txid, record.payload)
 
 
-def _as_json(record: Record) -> bytes:
+def as_document(record: Record) -> dict[str, Any]:
+    """Return a record as JSON values; a payload that is not UTF-8 is in hexadecimal digits."""
     try:
         content = {"payload": record.payload.decode()}
     except UnicodeDecodeError:
         content = {"payload_hex": record.payload.hex()}
-    line = {"dlsn": str(record.dlsn), "txid": record.txid, **content}
-    return json.dumps(line).encode() + b"\n"
+    return {"dlsn": str(record.dlsn), "txid": record.txid, **content}
+
+
+def _as_json(record: Record) -> bytes:
+    return json.dumps(as_document(record)).encode() + b"\n"
 
 
 def _as_prefixed(record: Record) -> bytes:

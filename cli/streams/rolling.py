@@ -13,10 +13,13 @@ from ...core.protocol.segments import Segment
 from ...regions.ownerless.ownerless_ledgers import OwnerlessLedgers
 from ...regions.repair.errors import RepairStuckError
 from ..options import CommandSession, runs, session_options
-from ..output import print_message
+from ..output import print_done
+from ..output_schema import done, flag, integer, maybe, prints, text
 from ..waiting import timeout_option
 
 _POLL_S = 0.2
+_NAME = text("Name of the stream.")
+_SEALED = done({"stream": _NAME, "is_sealed": flag("True if all writers are refused now.")})
 
 
 @click.command()
@@ -33,6 +36,15 @@ _POLL_S = 0.2
     "--force", is_flag=True, help="Take the stream over at once. A writer that is alive loses it."
 )
 @timeout_option
+@prints(
+    done(
+        {
+            "stream": _NAME,
+            "completed_segment": maybe(integer("The segment that was ended; null: none was open.")),
+            "open_segment": maybe(integer("The segment in which its writer continues.")),
+        }
+    )
+)
 @session_options
 @runs
 async def roll(
@@ -49,7 +61,11 @@ async def roll(
         before = await namespace.describe(name)
         last = _open_segment(before)
         if last is None:
-            print_message(f"stream {name} has no open segment")
+            print_done(
+                {"stream": name, "completed_segment": None, "open_segment": None},
+                session.output,
+                f"stream {name} has no open segment",
+            )
             return
         if force:
             await namespace.take_over(name)
@@ -57,16 +73,20 @@ async def roll(
             await _roll(client, name, last, grace_ms, timeout_ms)
         after = await namespace.describe(name)
         following = after.segments[-1]
-        end = (
-            "the stream has no writer"
-            if following.lssn == last.lssn
-            else f"its writer continues in segment {following.lssn}"
+        opened = None if following.lssn == last.lssn else following.lssn
+        end = "the stream has no writer"
+        if opened is not None:
+            end = f"its writer continues in segment {opened}"
+        print_done(
+            {"stream": name, "completed_segment": last.lssn, "open_segment": opened},
+            session.output,
+            f"segment {last.lssn} of {name} is completed; {end}",
         )
-        print_message(f"segment {last.lssn} of {name} is completed; {end}")
 
 
 @click.command()
 @click.argument("name")
+@prints(_SEALED)
 @session_options
 @runs
 async def seal(session: CommandSession, name: str) -> None:
@@ -77,19 +97,28 @@ async def seal(session: CommandSession, name: str) -> None:
     """
     async with session.client() as client:
         await client.namespace().seal(name)
-        print_message(f"stream {name} is sealed: it accepts no records until it is unsealed")
+        print_done(
+            {"stream": name, "is_sealed": True},
+            session.output,
+            f"stream {name} is sealed: it accepts no records until it is unsealed",
+        )
 
 
 @click.command()
 @click.argument("name")
+@prints(_SEALED)
 @session_options
 @runs
 async def unseal(session: CommandSession, name: str) -> None:
     """Let writers open a sealed stream again. Safe to repeat."""
     async with session.client(moves_data=False) as client:
         was_sealed = await client.namespace().unseal(name)
-        print_message(
-            f"stream {name} accepts records again" if was_sealed else f"stream {name} is not sealed"
+        print_done(
+            {"stream": name, "is_sealed": False},
+            session.output,
+            f"stream {name} accepts records again"
+            if was_sealed
+            else f"stream {name} is not sealed",
         )
 
 

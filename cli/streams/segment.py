@@ -2,9 +2,28 @@
 
 import click
 
-from ...client.units import show_bytes
 from ..options import CommandSession, runs, session_options
 from ..output import print_rows
+from ..output_schema import integer, listing, maybe, prints, record, rows, table, text
+
+_SEGMENT = record(
+    {
+        "segment": integer("Number of the segment."),
+        "state": text("Whether its end is known.", "completed", "in progress"),
+        "ledger": integer("Id of its ledger."),
+        "records": maybe(integer("Records; null while the segment is in progress.")),
+        "size_bytes": maybe(integer("Payload; null while the segment is in progress.")),
+        "residence": text("Where its data is."),
+        "quorum": text("E/WQ/AQ/R of its first entry."),
+        "min_regions_for_durability": table(
+            integer("R."), "By the first entry from which this R holds."
+        ),
+        "regions": listing(text("Region."), "Regions with a bookie of the ledger."),
+        "bookies": listing(text("Bookie."), "Bookies of the ledger."),
+        "fragments": integer("Fragments of the ledger: ensembles that followed each other."),
+        "end_decided_by_an_operator": maybe(text("The decision, if there was one.")),
+    }
+)
 
 
 @click.group()
@@ -14,6 +33,7 @@ def segment() -> None:
 
 @segment.command()
 @click.argument("stream")
+@prints(rows(_SEGMENT))
 @session_options
 @runs
 async def ls(session: CommandSession, stream: str) -> None:
@@ -31,18 +51,18 @@ async def ls(session: CommandSession, stream: str) -> None:
                     "state": "completed" if segment_record.is_completed else "in progress",
                     "ledger": segment_record.ledger_id,
                     "records": segment_record.record_count if segment_record.is_completed else None,
-                    "size": show_bytes(segment_record.length_bytes)
+                    "size_bytes": segment_record.length_bytes
                     if segment_record.is_completed
                     else None,
                     "residence": segment_record.residence.value,
                     "quorum": str(metadata.quorum_at(0)),
                     "min_regions_for_durability": {
-                        f"from entry {first}": r for first, r in metadata.r_ranges()
+                        str(first): r for first, r in metadata.r_ranges()
                     },
                     "regions": sorted(regions),
-                    "bookies": metadata.bookies(),
+                    "bookies": list(metadata.bookies()),
                     "fragments": len(metadata.fragments),
-                    "end decided by an operator": segment_record.doubt or None,
+                    "end_decided_by_an_operator": segment_record.doubt or None,
                 }
             )
         print_rows(rows, session.output, empty=f"stream {stream} has no segment yet")

@@ -8,10 +8,13 @@ import click
 
 from ...core.protocol.errors import ConfigurationError
 from ...core.protocol.installation import needs_extra
+from ..exit_codes import EXIT_FAILED
 from ..options import Command, CommandSession, session_options
+from ..output import TABLE, print_document
+from ..output_schema import done, integer, listing, maybe, prints, text
 
 with needs_extra("a Spark job", "spark"):
-    from ...spark.jobs.__main__ import main
+    from ...spark.jobs.__main__ import perform
 
 
 @click.group()
@@ -46,13 +49,34 @@ def _run(
         arguments += ["--metadata", session.metadata_uri(), "--namespace", cluster.namespace]
         if cluster.region:
             arguments += ["--region", cluster.region]
-    if code := main(arguments):
-        sys.exit(code)
+    outcome = perform(arguments)
+    if session.output == TABLE:
+        click.echo("\n".join(outcome.lines))
+    else:
+        document = {
+            "segments": outcome.counts.get("segments"),
+            "records": outcome.counts.get("records"),
+            "faults": outcome.faults,
+            "message": outcome.lines[-1],
+        }
+        print_document(document, session.output)
+    if outcome.faults:
+        sys.exit(EXIT_FAILED)
+
+
+_OUTCOME = done(
+    {
+        "segments": maybe(integer("Segments, if the job counts them.")),
+        "records": maybe(integer("Records, if the job counts them.")),
+        "faults": listing(text("Fault."), "Faults that were found."),
+    }
+)
 
 
 @spark.command()
 @click.argument("streams", nargs=-1)
 @_job_options
+@prints(_OUTCOME)
 @session_options
 def archive(session: CommandSession, streams: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Archive the completed segments of STREAMS (default: all) that are not archived yet."""
@@ -62,6 +86,7 @@ def archive(session: CommandSession, streams: tuple[str, ...], **given: Any) -> 
 @spark.command()
 @click.argument("prefix", required=False, default="")
 @_job_options
+@prints(_OUTCOME)
 @session_options
 def verify(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa: ANN401
     """Read every byte of the archives below PREFIX and verify the chain of digests."""
@@ -75,6 +100,7 @@ def verify(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa:
     "--new-txids", is_flag=True, help="Assign new txids instead of keeping the archived ones."
 )
 @_job_options
+@prints(_OUTCOME)
 @session_options
 def replay(
     session: CommandSession,

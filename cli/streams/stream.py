@@ -3,24 +3,26 @@ set-policy, roll, seal, unseal, recover, delete."""
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 
 import click
 
-from ...client.units import show_bytes, show_count, show_ms
+from ...client.units import show_count, show_ms
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import DeadlineExceededError
 from ..options import CommandSession, runs, session_options
-from ..output import print_message, print_record, print_rows
+from ..output import TABLE, ProgressBar, print_done, print_record, print_rows
+from ..output_schema import done, integer, prints, record, rows, text
 from ..servers.proxy import namespace_via, via_option
 from ..waiting import timeout_option
-from .appending import append_records
+from .appending import APPENDED, append_records
+from .describing import DESCRIPTION, describe_stream, for_people
+from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
-from .reading import parse_start, read_stream
+from .reading import RECORD, parse_start, read_stream
 from .record_files import FORMATS
-from .recovering import recover_stream
+from .recovering import RECOVERED, recover_stream
 from .rolling import roll, seal, unseal
 
 
@@ -33,9 +35,15 @@ for _command in (roll, seal, unseal):
     stream.add_command(_command)
 
 
+_NAME = text("Name of the stream.")
+_NAMESPACE = text("Namespace of the stream.")
+_STARTS = done({"stream": _NAME, "start": text("DLSN of the first readable record.")})
+
+
 @stream.command()
 @click.argument("name")
 @policy_options
+@prints(done({"stream": _NAME, "namespace": _NAMESPACE}))
 @session_options
 @runs
 async def create(session: CommandSession, name: str, policy: PolicyOptions) -> None:
@@ -45,11 +53,28 @@ async def create(session: CommandSession, name: str, policy: PolicyOptions) -> N
         if policy.is_any_given:
             chosen = policy.apply_to(await namespace.policy())
         await namespace.create_stream(name, chosen)
-        print_message(f"stream {name} was created in namespace {namespace.name}")
+        print_done(
+            {"stream": name, "namespace": namespace.name},
+            session.output,
+            f"stream {name} was created in namespace {namespace.name}",
+        )
 
 
 @stream.command()
 @click.argument("prefix", default="")
+@prints(
+    rows(
+        record(
+            {
+                "stream": _NAME,
+                "segments": integer("Log segments, truncated ones included."),
+                "records": integer("Records in completed segments."),
+                "start": text("DLSN of the first readable record."),
+                "quorum": text("E/WQ/AQ/R of the policy."),
+            }
+        )
+    )
+)
 @session_options
 @runs
 async def ls(session: CommandSession, prefix: str) -> None:
@@ -77,34 +102,22 @@ async def ls(session: CommandSession, prefix: str) -> None:
 
 @stream.command()
 @click.argument("name")
+@prints(DESCRIPTION)
 @session_options
 @runs
 async def describe(session: CommandSession, name: str) -> None:
-    """Show the policy, the segments and the size of a stream."""
-    async with session.namespace(moves_data=False) as namespace:
-        known = await namespace.describe(name)
-        done = [segment for segment in known.segments if segment.is_completed]
-        size = sum(segment.length_bytes for segment in done)
-        shown = {
-            "stream": name,
-            "namespace": namespace.name,
-            "start": str(known.start),
-            "truncated segments": _describe_truncated(known, time.time_ns() // 1_000_000),
-            "segments": len(known.segments),
-            "in progress": len(known.segments) - len(done),
-            "records": sum(segment.record_count for segment in done),
-            "size": show_bytes(size),
-            "writer sessions": known.epoch,
-            "sealed": known.is_sealed,
-            "metadata": _describe_age(known.metadata_age_ms),
-            "ends decided by an operator": {
-                f"segment {segment.lssn}": segment.doubt for segment in done if segment.doubt
-            }
-            or None,
-            "policy": "of the namespace" if known.follows_namespace else "of the stream",
-            **describe_policy(known.policy),
-        }
-        print_record(shown, session.output)
+    """Show the policy, the segments, the owner, the size and the lag of a stream.
+
+    The bookies of an open segment are asked how many of its records are readable now.
+    """
+    async with session.client(moves_data=False) as client:
+        with ProgressBar() as progress:
+            progress.show(f"asking the bookies of {name}")
+            shown, policy = await describe_stream(client, name)
+    if session.output == TABLE:
+        print_record(for_people(shown) | describe_policy(policy), session.output)
+    else:
+        print_record({**shown, "policy": policy_document(policy)}, session.output)
 
 
 @stream.command()
@@ -120,6 +133,7 @@ async def describe(session: CommandSession, name: str) -> None:
 @click.option("--txid", type=int, help="Txid of the first record; the others follow in steps of 1.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the DLSN of each record.")
 @via_option
+@prints(APPENDED)
 @session_options
 @runs
 async def append(
@@ -156,6 +170,7 @@ async def append(
               help="Wait until --limit records were printed.")  # fmt: skip
 @timeout_option
 @via_option
+@prints(rows(RECORD))
 @session_options
 @runs
 async def read(
@@ -174,6 +189,7 @@ async def read(
             end=Dlsn.parse(end) if end else None,
             limit=limit,
             form="verbose" if verbose else form,
+            output=session.output,
             follow=False,
             waits=waits,
         )
@@ -195,6 +211,7 @@ async def read(
               help="Format of the records.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Print DLSN and txid before each record.")
 @via_option
+@prints(rows(RECORD))
 @session_options
 @runs
 async def tail(
@@ -213,6 +230,7 @@ async def tail(
             name,
             last=lines,
             form="verbose" if verbose else form,
+            output=session.output,
             follow=follow,
         )
 
@@ -220,6 +238,7 @@ async def tail(
 @stream.command()
 @click.argument("name")
 @click.argument("dlsn")
+@prints(_STARTS)
 @session_options
 @runs
 async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
@@ -230,12 +249,13 @@ async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
     position = Dlsn.parse(dlsn)
     async with session.namespace(moves_data=False) as namespace:
         start = await namespace.truncate(name, position)
-        print_message(f"stream {name} now starts at {start}")
+        _print_start(session, name, start)
 
 
 @stream.command()
 @click.argument("name")
 @click.argument("dlsn", required=False)
+@prints(_STARTS)
 @session_options
 @runs
 async def untruncate(session: CommandSession, name: str, dlsn: str | None) -> None:
@@ -247,13 +267,14 @@ async def untruncate(session: CommandSession, name: str, dlsn: str | None) -> No
     position = Dlsn.parse(dlsn) if dlsn else None
     async with session.namespace(moves_data=False) as namespace:
         start = await namespace.untruncate(name, position)
-        print_message(f"stream {name} now starts at {start}")
+        _print_start(session, name, start)
 
 
 @stream.command("set-policy")
 @click.argument("name")
 @click.option("--inherit", is_flag=True, help="Follow the policy of the namespace again.")
 @policy_options
+@prints(record({"stream": _NAME, "policy": POLICY}))
 @session_options
 @runs
 async def set_policy(
@@ -271,7 +292,10 @@ async def set_policy(
         chosen = None if inherit else policy.apply_to(known.policy)
         await namespace.set_stream_policy(name, chosen)
         shown = chosen or await namespace.policy()
-        print_record({"stream": name, **describe_policy(shown)}, session.output)
+        if session.output == TABLE:
+            print_record({"stream": name, **describe_policy(shown)}, session.output)
+        else:
+            print_record({"stream": name, "policy": policy_document(shown)}, session.output)
 
 
 @stream.command()
@@ -284,6 +308,7 @@ async def set_policy(
 )
 @click.option("--reason", default="", help="Reason, for the audit record.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@prints(RECOVERED)
 @session_options
 @runs
 async def recover(
@@ -310,6 +335,7 @@ async def recover(
 @stream.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@prints(done({"stream": _NAME, "segments": integer("Segments that were deleted.")}))
 @session_options
 @runs
 async def delete(session: CommandSession, name: str, yes: bool) -> None:
@@ -318,23 +344,19 @@ async def delete(session: CommandSession, name: str, yes: bool) -> None:
         known = await namespace.describe(name)
         _confirm(known, yes)
         await namespace.delete_stream(name, identity=known.identity)
-        print_message(f"stream {name} was deleted")
+        print_done(
+            {"stream": name, "segments": len(known.segments)},
+            session.output,
+            f"stream {name} was deleted",
+        )
 
 
-def _describe_age(age_ms: int | None) -> str | None:
-    if age_ms is None:
-        return None
-    return f"may be old: not confirmed by the metadata store for {show_ms(age_ms)}"
-
-
-def _describe_truncated(known: StreamDescription, now_ms: int) -> str | None:
-    """Say how many segments are truncated but not purged, and until when they can come back."""
-    count = sum(1 for segment in known.segments if segment.lssn < known.start.lssn)
-    if not count:
-        return None
-    if known.grace_ends_ms is None:
-        return str(count)
-    return f"{count}, purged in {show_ms(max(0, known.grace_ends_ms - now_ms))} at the earliest"
+def _print_start(session: CommandSession, name: str, start: Dlsn) -> None:
+    print_done(
+        {"stream": name, "start": str(start)},
+        session.output,
+        f"stream {name} now starts at {start}",
+    )
 
 
 def _confirm(known: StreamDescription, yes: bool) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 
@@ -52,8 +53,19 @@ def _root_cause(text: str) -> str:
     return str(own_errors[-1]) if own_errors else text
 
 
-def main(given: list[str]) -> int:
-    """Run a job and return the exit code. An error is printed to stderr in one line."""
+class JobOutcome(NamedTuple):
+    """The result of a job."""
+
+    lines: list[str]
+    """The outcome for people."""
+    faults: list[str]
+    """Faults that the job found."""
+    counts: dict[str, int]
+    """The numbers of segments and records, as far as the job counts them."""
+
+
+def perform(given: list[str]) -> JobOutcome:
+    """Run a job. Raises RhumblineError, also for errors of Spark."""
     options = _parser().parse_args(given)
     spark = open_session(f"rhumbline {options.job}", master=options.master)
     try:
@@ -64,32 +76,41 @@ def main(given: list[str]) -> int:
             manifests = archive(spark, job, options.streams, tasks=options.tasks)
             records = sum(manifest.record_count for manifest in manifests)
             segments = show_count(len(manifests), "segment")
-            print(f"archived {segments}, {show_count(records, 'record')}")
-        elif options.job == "verify":
+            line = f"archived {segments}, {show_count(records, 'record')}"
+            return JobOutcome([line], [], {"segments": len(manifests), "records": records})
+        if options.job == "verify":
             from .verify import verify
 
             found = verify(spark, options.cold, options.prefix, tasks=options.tasks)
             faults = [f"{name}: {text}" for name, texts in found.items() for text in texts]
             total = f"{show_count(len(found), 'segment')}, {show_count(len(faults), 'fault')}"
-            print("\n".join([*faults, total]))
-            return 1 if faults else 0
-        else:
-            from .replay import ReplayJob, replay
+            return JobOutcome([*faults, total], faults, {"segments": len(found)})
+        from .replay import ReplayJob, replay
 
-            namespace, _, stream = options.source.partition("/")
-            replay_job = ReplayJob(
-                options.cold, namespace, stream, options.metadata, options.namespace,
-                options.region, options.target, not options.new_txids, options.starting,
-                options.ending,
-            )  # fmt: skip
-            replay(spark, replay_job)
-            print(f"replayed {options.source} into {options.namespace}/{options.target}")
-        return 0
-    except (RhumblineError, PySparkException) as error:
-        print(f"rhumbline: {_root_cause(str(error))}", file=sys.stderr)
-        return 1
+        namespace, _, stream = options.source.partition("/")
+        replay_job = ReplayJob(
+            options.cold, namespace, stream, options.metadata, options.namespace,
+            options.region, options.target, not options.new_txids, options.starting,
+            options.ending,
+        )  # fmt: skip
+        replay(spark, replay_job)
+        line = f"replayed {options.source} into {options.namespace}/{options.target}"
+        return JobOutcome([line], [], {})
+    except PySparkException as error:
+        raise RhumblineError(_root_cause(str(error))) from error
     finally:
         spark.stop()
+
+
+def main(given: list[str]) -> int:
+    """Run a job and return the exit code. An error is printed to stderr in one line."""
+    try:
+        outcome = perform(given)
+    except RhumblineError as error:
+        print(f"rhumbline: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(outcome.lines))
+    return 1 if outcome.faults else 0
 
 
 if __name__ == "__main__":

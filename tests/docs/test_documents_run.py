@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from rhumbline.chaos.managed_process import STATUS_PORT
 from rhumbline.tests.support.tidy import doc_blocks, source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
@@ -43,6 +44,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "PATH": folder + os.pathsep + os.environ.get("PATH", ""),
+        STATUS_PORT: "0",  # pages run at the same time
         "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 

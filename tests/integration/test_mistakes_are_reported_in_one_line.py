@@ -1,4 +1,4 @@
-"""Mistakes of a user get one line that says what to do, and exit code 1, 2 or 3."""
+"""Mistakes of a user get one line that says what to do, and an exit code."""
 
 import json
 import resource
@@ -30,16 +30,18 @@ def lines_of(cluster: ProcessCluster) -> bytes:
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        ("stream append unknown", 1, "no stream unknown in namespace default"),
-        ("stream read unknown", 1, "no stream unknown in namespace default"),
+        ("stream append unknown", 4, "no stream unknown in namespace default"),
+        ("stream read unknown", 4, "no stream unknown in namespace default"),
         ("stream create known", 1, "stream known already exists"),
         ("stream create a/b", 2, "bad stream name 'a/b': letters, digits, _ . -"),
         ("stream create ..", 2, "bad stream name '..'"),
         ("stream create späß", 2, "bad stream name"),
-        ("stream ls -n nowhere", 1, "no namespace nowhere; create it first"),
+        ("stream ls -n nowhere", 4, "no namespace nowhere; create it first"),
         ("namespace create default", 1, "namespace default already exists"),
         ("namespace delete default", 2, "has streams; delete them first"),
         ("stream read known --from here", 2, "not a DLSN: 'here'"),
+        ("stream read known --from 9:0:0", 4, "9:0:0 is beyond the end of stream known"),
+        ("stream read known --from txid:9", 4, "txid 9 is above that of every record of stream"),
         ("stream truncate known 9:0:0", 2, "has no segment 9; its last is"),
         ("stream delete known", 2, "give --yes"),
         ("stream set-policy known", 2, "either --inherit or at least one policy option"),

@@ -157,7 +157,7 @@ async def test_thin_client_administers_streams(proxy: ClusterProxy) -> None:
 
 
 def test_proxy_serves_probes_and_prometheus(proxy: ClusterProxy) -> None:
-    found = re.search(r"metrics at (\S+)/metrics", proxy.output)
+    found = re.search(r"status at (\S+)\)", proxy.output)
     assert found is not None
     for path, wanted in (
         ("/livez", '"alive": true'),
@@ -184,11 +184,11 @@ def test_operators_list_release_and_drain_proxies(
     succeeded("stream", "append", "moved", "--via", f"grpc://{proxy.address}", stdin=b"x\n")
     cluster.run("proxy", "release", "moved")
     code, text = refusal("proxy", "release", "moved", *cluster.options())
-    assert (code, "no proxy owns stream moved" in text) == (1, True)
+    assert (code, "no proxy owns stream moved" in text) == (4, True)
     cluster.run("proxy", "home", "moved", "b")
     cluster.run("proxy", "drain", proxy.address)
-    assert listed()["accepts streams"] is False
+    assert listed()["accepts_streams"] is False
     cluster.run("proxy", "accept", proxy.address)
-    assert listed()["accepts streams"] is True
+    assert listed()["accepts_streams"] is True
     code, text = refusal("proxy", "drain", "nowhere:1", *cluster.options())
     assert (code, "no proxy is up at nowhere:1" in text) == (2, True)

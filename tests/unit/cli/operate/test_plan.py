@@ -32,7 +32,7 @@ def test_legal_quorum_is_described(tmp_path: Path) -> None:
     assert found["legal"]
     assert found["robust"]
     assert found["any_regions_survived"] == 1
-    assert found["ack_ms"]["bonn"] == {"p50": 24.3, "p99": 24.3}
+    assert found["ack"]["bonn"] == {"p50_ms": 24.3, "p99_ms": 24.3}
     assert found["wan_bytes_per_byte"] == 2.0
     assert len(found["losses"]) == 6
 

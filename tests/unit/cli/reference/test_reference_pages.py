@@ -3,9 +3,12 @@
 from rhumbline.cli.reference.grafana import dashboard_files
 from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
 from rhumbline.cli.reference.metrics_reference import METRICS_FILE, metrics_page
+from rhumbline.cli.reference.output_reference import output_page, output_schema
 from rhumbline.cli.reference.reference_pages import (
     COMMANDS_FILE,
     GRPC_FILE,
+    OUTPUT_FILE,
+    OUTPUT_SCHEMA_FILE,
     SETTINGS_FILE,
     STATE_MACHINES_FILE,
     STORE_COMPARISON_FILE,
@@ -37,6 +40,12 @@ def test_metrics_page_is_current() -> None:
 def test_dashboards_are_current() -> None:
     folder = ROOT / "deploy/grafana"
     assert {path.name: path.read_text() for path in folder.iterdir()} == dashboard_files(), HINT
+
+
+def test_page_and_schema_of_the_output_are_current() -> None:
+    folder = ROOT / "docs/reference"
+    assert (folder / OUTPUT_FILE).read_text() == output_page(), HINT
+    assert (folder / OUTPUT_SCHEMA_FILE).read_text() == output_schema(), HINT
 
 
 def test_grpc_page_is_current() -> None:

@@ -1,0 +1,186 @@
+"""Checks of the servers of a cluster, for ``doctor``: regions, bookies, proxies and repair."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...client.connect import Client
+from ...client.store_client import StoreClient
+from ...client.units import show_bytes, show_count
+from ...core.ledger.connection.bookie_link import address_for
+from ...core.protocol.bookie_id import Region
+from ...core.protocol.errors import RhumblineError
+from ...regions.repair.task_store import RepairTask, TaskStore
+from ...regions.states import PlacementState
+from ...server.server_directory import ServerRecord
+from ..overview.bookies import BookieMode, BookieView
+from ..overview.proxies import ACCEPTING, DRAINING
+from ..overview.regions import EMPTY, OPEN, region_rows
+from ..overview.status_documents import parse_address, read_statuses
+
+OK, WARNING, FAULT = "ok", "warning", "fault"
+
+_CONNECT_SECONDS_MAX = 5
+_TASKS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. ``verdict`` is ok, warning or fault."""
+
+    subject: str
+    verdict: str
+    detail: str
+
+
+def check_regions(
+    bookies: Sequence[BookieView], ordered: Mapping[Region, PlacementState]
+) -> list[Finding]:
+    """Check that each region accepts new data, or that an operator closed it."""
+    if not bookies:
+        return [Finding("bookies", FAULT, "none is formatted; see `rhumbline bookie format`")]
+    return [_check_region(row) for row in region_rows(bookies, ordered)]
+
+
+def _check_region(row: Mapping[str, Any]) -> Finding:
+    counts = [
+        f"{row[key]} {words}"
+        for key, words in (
+            ("writable", "writable"),
+            ("read_only", "read-only"),
+            ("closed", "closed by order"),
+            ("down", "down"),
+        )
+        if row[key]
+    ]
+    detail = f"{row['state']}; bookies: {', '.join(counts) or 'none'}"
+    if row["state"] == OPEN:
+        return Finding(f"region {row['region']}", OK, detail)
+    is_ordered = row["state"] in [EMPTY, *(state.value for state in PlacementState)]
+    is_ordered |= row["closed"] > 0 and row["down"] == row["read_only"] == 0
+    return Finding(f"region {row['region']}", WARNING if is_ordered else FAULT, detail)
+
+
+async def check_bookies(bookies: Sequence[BookieView], region: Region | None) -> list[Finding]:
+    """Check that each bookie is up, responds, and has no damage; each by a connection to it."""
+    return list(await asyncio.gather(*(_check_bookie(one, region) for one in bookies)))
+
+
+def judge_bookie(view: BookieView) -> Finding:
+    """Judge a bookie by its registration and by what it reports, without a connection to it."""
+    place = view.region or "no region"
+    return _judge_absent(view) or _judge_reachable(f"bookie {view.bookie}", view, place)
+
+
+async def _check_bookie(view: BookieView, region: Region | None) -> Finding:
+    subject = f"bookie {view.bookie}"
+    if (found := _judge_absent(view)) is not None:
+        return found
+    assert view.registration is not None
+    try:
+        address = address_for(view.registration, region)
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+        writer.close()
+    except (OSError, TimeoutError, RhumblineError) as error:
+        return Finding(subject, FAULT, f"cannot be reached: {error or type(error).__name__}")
+    return _judge_reachable(subject, view, f"reachable at {address}, {view.region or 'no region'}")
+
+
+def _judge_absent(view: BookieView) -> Finding | None:
+    """Judge a bookie that is down or decommissioned; None if it is neither."""
+    subject = f"bookie {view.bookie}"
+    if view.mode is BookieMode.DECOMMISSIONED:
+        return Finding(subject, WARNING, "decommissioned, but its process runs: stop it")
+    if view.registration is not None:
+        return None
+    if view.ordered is not None:
+        return Finding(subject, WARNING, f"down (not registered), {view.ordered.value}")
+    detail = "down (not registered); if it is lost for good: `rhumbline node decommission`"
+    return Finding(subject, FAULT, detail)
+
+
+def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
+    """Judge a bookie that accepts connections by its mode and by what it reports."""
+    known = view.status.statistics
+    if known.get("failure"):
+        return Finding(subject, FAULT, f"{detail}, failed: {known['failure']}")
+    if known.get("damages"):
+        damages = show_count(known["damages"], "damaged byte range")
+        return Finding(subject, FAULT, f"{detail}, {damages} not repaired yet")
+    if view.mode is BookieMode.READ_ONLY:
+        free = "unknown" if view.free_bytes is None else show_bytes(view.free_bytes)
+        return Finding(subject, FAULT, f"{detail}, read-only; free disk space: {free}")
+    if view.mode is BookieMode.LIMBO:
+        return Finding(subject, WARNING, f"{detail}, in limbo: {view.limbo}")
+    if view.mode is not BookieMode.WRITABLE:
+        return Finding(subject, WARNING, f"{detail}, {view.mode.value}")
+    if not view.status.is_known and view.status_address is not None:
+        return Finding(subject, WARNING, f"{detail}; its status server: {view.status.error}")
+    return Finding(subject, OK, detail)
+
+
+def check_proxies(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Check that each registered proxy responds."""
+    if not rows:
+        return [Finding("proxies", OK, "none is registered")]
+    found = []
+    for row in rows:
+        detail = f"{row['roles']} proxy in {row['region'] or 'no region'}, {row['mode']}"
+        if row["owned_streams"] is not None:
+            detail += f", owns {show_count(row['owned_streams'], 'stream')}"
+        verdict = {ACCEPTING: OK, DRAINING: WARNING}.get(row["mode"], FAULT)
+        found.append(Finding(f"proxy {row['address']}", verdict, detail))
+    return found
+
+
+async def check_repair(
+    client: Client, bookies: Sequence[BookieView], servers: Sequence[ServerRecord]
+) -> AsyncIterator[Finding]:
+    """Check that repair runs in each store, and that no ledger waits for it."""
+    is_needed = any(view.registration is None and view.is_known for view in bookies)
+    yield await _check_store("repair", client.global_store, is_needed=is_needed)
+    for region in client.regional_regions:
+        try:
+            store = await client.namespaces.store_of(region)
+        except RhumblineError:
+            continue  # reported with the stores
+        yield await _check_store(f"repair in {region}", store, is_needed=is_needed)
+    addresses = {
+        one.status_address: parse_address(one.status_address)
+        for one in servers
+        if one.kind == "repair"
+    }
+    for address, status in (await read_statuses(addresses)).items():
+        subject = f"repair process {address}"
+        if not status.is_known:
+            yield Finding(subject, FAULT, str(status.error))
+        elif not status.statistics.get("working"):
+            error = status.statistics.get("last_error") or "it is starting"
+            yield Finding(subject, WARNING, f"does not work: {error}")
+        else:
+            role = "audits the cluster" if status.statistics.get("auditor") else "repairs"
+            yield Finding(subject, OK, role)
+
+
+async def _check_store(subject: str, store: StoreClient, *, is_needed: bool) -> Finding:
+    known = TaskStore(store.store)
+    tasks, auditor = await known.all(), await known.auditor()
+    missing = "no repair process runs: start `rhumbline repair run`"
+    if tasks:
+        detail = _describe_tasks(tasks) + ("" if auditor else f"; {missing}")
+        return Finding(subject, FAULT, detail)
+    if auditor is None:
+        return Finding(subject, FAULT if is_needed else WARNING, missing)
+    return Finding(subject, OK, "no ledger needs repair")
+
+
+def _describe_tasks(tasks: Sequence[RepairTask]) -> str:
+    stuck = [task for task in tasks if task.stuck]
+    detail = show_count(len(tasks), "ledger needs repair", "ledgers need repair")
+    if stuck:
+        reasons = "; ".join(f"{task.ledger_id}: {task.stuck}" for task in stuck[:_TASKS_SHOWN])
+        detail += f", {len(stuck)} cannot be repaired now: {reasons}"
+    hopeless = sum(task.is_hopeless for task in tasks)
+    return detail + (f"; {hopeless} have entries without any copy" if hopeless else "")

@@ -1,0 +1,88 @@
+"""The parts that every server command has: its addresses, and the port of its status server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ...client.connect import Client
+from ...core.protocol.errors import ConfigurationError
+from ...server.server_directory import ServerRecord, registered_server
+from ...server.status_ports import status_port_of
+from ...server.status_server import StatusServer
+from ..options import CommandSession, setting_option
+from ..output import print_done
+from ..output_schema import Schema, done, maybe, text
+
+SERVING: Schema = done(
+    {
+        "server": text("Kind of the server.", "bookie", "write-proxy", "read-proxy", "repair",
+                       "archive"),
+        "address": maybe(text("host:port for clients; null if it has no clients.")),
+        "status_address": text("host:port with /livez, /readyz, /stat and /metrics."),
+        "region": maybe(text("Region of the server, if it has one.")),
+    }
+)  # fmt: skip
+"""The schema of what a server prints when it is ready."""
+
+status_port_option = setting_option("serve.status_port", "--status-port")
+
+
+def status_port(session: CommandSession, kind: str) -> int:
+    """Return the port of this server's status server; 0 selects a free one."""
+    return status_port_of(kind, session.settings.serve.status_port)
+
+
+def show_address(address: tuple[str, int] | None) -> str:
+    """Return host:port, or an empty string for None."""
+    return "" if address is None else f"{address[0]}:{address[1]}"
+
+
+async def start_status(server: StatusServer, host: str, port: int) -> int:
+    """Start the status server and return its port. Raises ConfigurationError if it is in use."""
+    try:
+        return await server.start(host, port)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
+            "--status-port (0: a free one)"
+        ) from error
+
+
+@asynccontextmanager
+async def announced(
+    session: CommandSession, client: Client, message: str, record: ServerRecord
+) -> AsyncIterator[None]:
+    """Say that a server is ready, and keep it in the list of servers until the block ends."""
+    own = await client.own_regional_store()  # the global store may be out of reach then
+    store = client.store if own is None else client.late_global_store()
+    async with registered_server(store, client.runtime, record):
+        print_serving(
+            session,
+            record.kind,
+            message,
+            address=record.address or None,
+            status_address=record.status_address,
+            region=record.region,
+        )
+        yield
+
+
+def print_serving(
+    session: CommandSession,
+    server: str,
+    message: str,
+    *,
+    status_address: str,
+    address: str | None = None,
+    region: str | None = None,
+) -> None:
+    """Say that the server is ready, and where."""
+    print_done(
+        {
+            "server": server,
+            "address": address,
+            "status_address": status_address,
+            "region": region or None,
+        },
+        session.output,
+        f"{message} (status at http://{status_address})",
+    )

@@ -1,0 +1,100 @@
+"""``rhumbline archive serve``: the process that archives continuously."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import click
+
+from ...client.units import parse_bytes, parse_ms, show_count
+from ...core.log.metadata.stream_store import StreamStore
+from ...core.protocol.installation import needs_extra
+from ...core.runtime.primitives.rate_limiter import RateLimiter
+from ...server.server_directory import ServerRecord
+from ...server.status_server import StatusServer
+from ..options import CommandSession, runs, session_options
+from ..output import print_message
+from ..output_schema import prints
+from ..servers.serving import (
+    SERVING,
+    announced,
+    start_status,
+    status_port,
+    status_port_option,
+)
+from .cold_options import cold_option, opened_cold
+
+with needs_extra("an archive", "arrow"):
+    from ...coldstore.archive.archive_service import (
+        ArchivePass,
+        ArchiveService,
+        ArchiveServiceConfig,
+    )
+    from ...coldstore.archive.cold_archives import ColdArchives
+    from ...coldstore.archive.segment_archiver import SegmentArchiver
+
+
+def _report(done: ArchivePass) -> None:
+    if done.archived or done.retired or done.purged or done.expired:
+        print_message(
+            f"archived {done.archived}, retired {done.retired}, "
+            f"purged {show_count(done.purged, 'segment')}, "
+            f"deleted {show_count(done.expired, 'old archive')}"
+        )
+    for stream, fault in done.faults.items():
+        print_message(f"{stream or 'metadata store'}: {fault}")
+
+
+@click.command()
+@cold_option
+@click.option("--every", default="10s", show_default=True, help="Interval between two passes.")
+@click.option("--bytes-per-second", help="Limit of reads and writes together. [default: no limit]")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
+)
+@status_port_option
+@prints(SERVING)
+@session_options
+@runs
+async def serve(
+    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None, host: str
+) -> None:
+    """Archive completed segments continuously; delete hot copies and old archives by policy.
+
+    It also truncates and purges the namespace's streams, as the repair process does. Several
+    processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time. /stat on the
+    status port shows the progress and how far it is behind.
+    """
+    rate = parse_bytes(bytes_per_second) if bytes_per_second else None
+    rate_limiter = RateLimiter(rate, burst=rate or 0)
+    config = ArchiveServiceConfig(pause_ms=parse_ms(every))
+    store = opened_cold(session, cold)
+    with session.server_log("archive"):
+        try:
+            async with AsyncExitStack() as closing:
+                client = await closing.enter_async_context(session.client())
+                namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
+                known = StreamStore(namespace.store, namespace.name)
+                archiver = SegmentArchiver(
+                    client.runtime, store, namespace.ledgers, known, rate_limiter=rate_limiter
+                )
+                service = ArchiveService(
+                    client.runtime,
+                    namespace.store,
+                    namespace,
+                    archiver,
+                    config=config,
+                    on_pass=_report,
+                )
+
+                def statistics() -> dict[str, Any]:
+                    return {**service.statistics(), "client": client.statistics()}
+
+                status = StatusServer(statistics, lambda: None, service="archive")
+                closing.push_async_callback(status.aclose)
+                port = await start_status(status, host, status_port(session, "archive"))
+                message = f"archiving namespace {namespace.name} to {store.uri}"
+                server = ServerRecord("archive", "", f"{host}:{port}", client.region or "")
+                await closing.enter_async_context(announced(session, client, message, server))
+                await service.run()
+        finally:
+            await store.close()
