@@ -28,7 +28,10 @@ _COMMANDS = {
     "region": ("operate.region", "Show regions, drain them, take them offline."),
     "repair": ("operate.repair", "Replace lost copies, and move misplaced ones."),
     "rebalance": ("operate.rebalance", "Move copies to bookies that hold less."),
-    "durability": ("operate.durability", "Show which data the loss of regions would put at risk."),
+    "durability": (
+        "operate.durability.command",
+        "Show which data the loss of regions would put at risk.",
+    ),
     "bookie": ("servers.bookie", "Format, run and examine a bookie."),
     "write-proxy": ("servers.proxy", "Run a write proxy: many producers, one owner per stream."),
     "read-proxy": ("servers.proxy", "Run a read proxy: many readers, one tail per stream."),

@@ -27,8 +27,8 @@ from ..output import ProgressBar, print_rows
 from ..output_schema import prints, record, rows, text
 from ..overview.bookies import read_bookies
 from ..overview.proxies import read_proxies
-from .durability_checks import check_durability
-from .next_failure import blocking_failures, can_place
+from .durability.checks import check_durability
+from .durability.next_failure import blocking_failures, can_place
 from .server_checks import (
     FAULT,
     OK,

@@ -11,7 +11,7 @@ from ..output_schema import anything, maybe, prints, record, rows, text
 from ..overview.bookies import BOOKIE_ROW, BookieView, for_people, read_bookies
 from ..overview.status_documents import read_statuses
 from ..waiting import wait_count_options, wait_until
-from .draining import decommission, drain, undrain
+from .drains.draining import decommission, drain, undrain
 
 
 @click.group()

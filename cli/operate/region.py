@@ -14,8 +14,8 @@ from ..output import print_done, print_message, print_rows
 from ..output_schema import prints, record, rows
 from ..overview.bookies import read_bookies
 from ..overview.regions import REGION_ROW, region_rows
-from .drain_progress import watch
-from .draining import begin_drain, drain_options, placement_schema
+from .drains.draining import begin_drain, drain_options, placement_schema
+from .drains.progress import watch
 from .opened_cluster import Cluster, opened_stores
 from .region_declaration import COMMANDS
 

@@ -26,7 +26,7 @@ from ..servers.serving import (
     status_port_option,
 )
 from ..waiting import timeout_option, wait_until
-from .drain_progress import DRAIN, running_drains
+from .drains.progress import DRAIN, running_drains
 from .opened_cluster import opened, opened_stores
 
 

@@ -22,7 +22,7 @@ _READS_AT_ONCE = 64
 
 
 class BookieMode(StrEnum):
-    """What a bookie may be used for. The first one that applies is shown."""
+    """The use that a bookie may be put to. The first one that applies is shown."""
 
     DECOMMISSIONED = "decommissioned"
     """Removed from the cluster; its process still runs and is to be stopped."""
@@ -66,7 +66,7 @@ BOOKIE_ROW: dict[str, Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class BookieView:
-    """What is known about a bookie now."""
+    """The present state of a bookie, as far as it is known."""
 
     bookie: BookieId
     region: Region | None
@@ -84,7 +84,7 @@ class BookieView:
 
     @property
     def mode(self) -> BookieMode:
-        """What the bookie may be used for."""
+        """The use that the bookie may be put to."""
         if not self.is_known:
             return BookieMode.DECOMMISSIONED
         if self.registration is None:

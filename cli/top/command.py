@@ -15,7 +15,7 @@ from ..options import CommandSession, runs, session_options
 from ..output import TABLE, DocumentWriter, print_document
 from ..output_schema import prints
 from .report import TOP, report, without_store
-from .sample import Sample, Sampler
+from .sample import ClusterSample, Sampler
 from .screen import screen
 
 _INTERVAL_MS_MIN = 200
@@ -61,7 +61,7 @@ class _Viewer:
         self.document: dict[str, Any] = {}
         self._title = title
         self._sampler = sampler
-        self._latest: Sample | None = None
+        self._latest: ClusterSample | None = None
 
     async def take(self) -> None:
         """Take a sample, and compute the rates since the one before."""

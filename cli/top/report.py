@@ -16,7 +16,7 @@ from ..output_form import iso_time
 from ..output_schema import Schema, integer, listing, maybe, number, record, text, time_at
 from ..overview.regions import REGION_ROW, region_rows
 from .rates import p99_ms, rate, rate_at, total
-from .sample import Sample
+from .sample import ClusterSample
 
 _AT_RISK = ("at_risk", "doubtful", "unavailable", "lost")
 
@@ -74,7 +74,7 @@ TOP = record(
 """The schema of a sample."""
 
 
-def report(before: Sample | None, now: Sample) -> dict[str, Any]:
+def report(before: ClusterSample | None, now: ClusterSample) -> dict[str, Any]:
     """Return the document of a sample, with the rates since the one before."""
     seconds = 0.0 if before is None else now.time_s - before.time_s
     bookies = _bookies(before, now, seconds)
@@ -95,7 +95,9 @@ def without_store(document: Mapping[str, Any], error: str) -> dict[str, Any]:
     return {**document, "alerts": [alert]}
 
 
-def _bookies(before: Sample | None, now: Sample, seconds: float) -> dict[str, dict[str, Any]]:
+def _bookies(
+    before: ClusterSample | None, now: ClusterSample, seconds: float
+) -> dict[str, dict[str, Any]]:
     earlier = (
         {} if before is None else {one.bookie: one.status.statistics for one in before.bookies}
     )
@@ -110,7 +112,7 @@ def _bookies(before: Sample | None, now: Sample, seconds: float) -> dict[str, di
     return rates
 
 
-def _regions(now: Sample, rates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _regions(now: ClusterSample, rates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for row in region_rows(now.bookies, now.ordered, now.servers):
         own = [rates[v.bookie] for v in now.bookies if (v.region or "unknown") == row["region"]]
@@ -126,7 +128,7 @@ def _regions(now: Sample, rates: Mapping[str, dict[str, Any]]) -> list[dict[str,
     return rows
 
 
-def _as_servers(now: Sample, rates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _as_servers(now: ClusterSample, rates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for view in now.bookies:
         own, known = rates[view.bookie], view.status.statistics
@@ -145,7 +147,9 @@ def _as_servers(now: Sample, rates: Mapping[str, dict[str, Any]]) -> list[dict[s
     return sorted(rows, key=lambda row: -(row["work_per_second"] or 0))
 
 
-def _servers(before: Sample | None, now: Sample, seconds: float) -> list[dict[str, Any]]:
+def _servers(
+    before: ClusterSample | None, now: ClusterSample, seconds: float
+) -> list[dict[str, Any]]:
     rows = []
     for server in now.servers:
         status = now.statuses[server.status_address]
@@ -165,7 +169,7 @@ def _servers(before: Sample | None, now: Sample, seconds: float) -> list[dict[st
     return sorted(rows, key=lambda row: (row["kind"] != "write-proxy", row["kind"]))
 
 
-def _mode(now: Sample, address: str) -> str:
+def _mode(now: ClusterSample, address: str) -> str:
     return next((str(row["mode"]) for row in now.proxies if row["address"] == address), "running")
 
 
@@ -179,7 +183,9 @@ def _load(kind: str, known: Mapping[str, Any]) -> str:
     return f"{known.get('archived', 0)} segments archived"
 
 
-def _streams(before: Sample | None, now: Sample, seconds: float) -> list[dict[str, Any]]:
+def _streams(
+    before: ClusterSample | None, now: ClusterSample, seconds: float
+) -> list[dict[str, Any]]:
     rows = []
     for name, sample in now.streams.items():
         earlier = None if before is None else before.streams.get(name)
@@ -197,7 +203,7 @@ def _streams(before: Sample | None, now: Sample, seconds: float) -> list[dict[st
     return sorted(rows, key=lambda row: (-(row["records_per_second"] or 0), row["stream"]))
 
 
-def _repair(before: Sample | None, now: Sample, seconds: float) -> dict[str, Any]:
+def _repair(before: ClusterSample | None, now: ClusterSample, seconds: float) -> dict[str, Any]:
     repairers = [one.status_address for one in now.servers if one.kind == "repair"]
     copied, left = [], []
     for address in repairers:
@@ -215,7 +221,7 @@ def _repair(before: Sample | None, now: Sample, seconds: float) -> dict[str, Any
     }
 
 
-def _alerts(now: Sample) -> list[dict[str, Any]]:
+def _alerts(now: ClusterSample) -> list[dict[str, Any]]:
     findings: list[Finding] = [
         *check_regions(now.bookies, now.ordered),
         *map(judge_bookie, now.bookies),
@@ -231,7 +237,7 @@ def _alerts(now: Sample) -> list[dict[str, Any]]:
     ]
 
 
-def _other_findings(now: Sample) -> list[Finding]:
+def _other_findings(now: ClusterSample) -> list[Finding]:
     found = []
     if now.tasks:
         found.append(Finding("repair", FAULT, f"{now.tasks} ledgers wait for repair"))

@@ -36,7 +36,7 @@ class StreamSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ClusterSample:
     """A cluster at one time."""
 
     wall_ms: int
@@ -66,7 +66,7 @@ class Sampler:
         self.busiest: list[str] = []
         """Names of the streams that every sample examines, as ``namespace/stream``."""
 
-    async def take(self) -> Sample:
+    async def take(self) -> ClusterSample:
         """Take a sample. Raises MetadataUnavailableError."""
         client = self._client
         bookies = await read_bookies(client.store, client.directory)
@@ -75,7 +75,7 @@ class Sampler:
         if self._taken % _LIST_EVERY == 0:
             self._known = await self._list_streams()
         self._taken += 1
-        return Sample(
+        return ClusterSample(
             client.runtime.clock.wall_ms(),
             asyncio.get_running_loop().time(),
             bookies,

@@ -389,7 +389,7 @@ class Storage:
         self.index.drop(ledger_id)
 
     def recreate_ledger(self, ledger_id: int, master_key: bytes) -> LedgerRecord:
-        """Lifts the tombstone of a ledger whose surplus copies were returned (rule BKE-30).
+        """Lifts the tombstone of a ledger whose surplus copies were returned (rule BKE-31).
 
         The ledger is closed, so it is created with a fence.
         """

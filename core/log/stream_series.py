@@ -14,7 +14,7 @@ OTHER = "other"
 
 
 class StreamCounts:
-    """What was acknowledged of one stream or namespace, and the lags of its readers."""
+    """Counts of what one stream or namespace acknowledged, and the lags of its readers."""
 
     __slots__ = ("bytes", "entries", "lags", "records")
 

@@ -169,7 +169,7 @@ class LedgerMetadata:
 
     @property
     def return_count(self) -> int:
-        """The number of times that a bookie has returned surplus copies (rule BKE-30).
+        """The number of times that a bookie has returned surplus copies (rule BKE-31).
 
         What a bookie listed or stored before the count rose may be gone. Raises CorruptionError.
         """
@@ -182,7 +182,7 @@ class LedgerMetadata:
 
     def with_return(self) -> "LedgerMetadata":
         """Return a copy of closed metadata that counts one more return of surplus copies."""
-        assert self.state is LedgerState.CLOSED, "copies of open ledgers are never surplus (BKE-30)"
+        assert self.state is LedgerState.CLOSED, "copies of open ledgers are never surplus (BKE-31)"
         count = str(self.return_count + 1).encode()
         return replace(self, custom={**self.custom, RETURNS_KEY: count})
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rhumbline.cli.operate.durability_checks import judge_next_failure
-from rhumbline.cli.operate.next_failure import blocking_failures
+from rhumbline.cli.operate.durability.checks import judge_next_failure
+from rhumbline.cli.operate.durability.next_failure import blocking_failures
 from rhumbline.cli.operate.server_checks import (
     FAULT,
     OK,

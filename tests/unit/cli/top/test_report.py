@@ -11,7 +11,7 @@ from rhumbline.cli.overview.status_documents import StatusDocument
 from rhumbline.cli.overview.streams import StreamCount
 from rhumbline.cli.top.rates import number_at, p99_ms, rate
 from rhumbline.cli.top.report import TOP, report, without_store
-from rhumbline.cli.top.sample import Sample, StreamSample
+from rhumbline.cli.top.sample import ClusterSample, StreamSample
 from rhumbline.cli.top.screen import screen
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.runtime.histogram import BOUNDS_S
@@ -40,7 +40,7 @@ def of_bookie(adds: int, *, slow: int = 0) -> StatusDocument:
     return StatusDocument(statistics, None)
 
 
-def sample(time_s: float, adds: int, records: int | None, **changes: Any) -> Sample:  # noqa: ANN401
+def sample(time_s: float, adds: int, records: int | None, **changes: Any) -> ClusterSample:  # noqa: ANN401
     position = Dlsn(1, records or 0, 0)
     fields: dict[str, Any] = {
         "wall_ms": 1_700_000_000_000,
@@ -57,7 +57,7 @@ def sample(time_s: float, adds: int, records: int | None, **changes: Any) -> Sam
         "auditor": "r",
         "streams": {"n/s": StreamSample(StreamCount(position, records), "p:1", 4)},
     }
-    return Sample(**{**fields, **changes})
+    return ClusterSample(**{**fields, **changes})
 
 
 def test_rates_are_those_between_two_samples() -> None:

@@ -1,6 +1,6 @@
 """The progress of a drain is shown with what it waits for, also to readers without a terminal."""
 
-from rhumbline.cli.operate.drain_progress import (
+from rhumbline.cli.operate.drains.progress import (
     ProgressLines,
     as_document,
     describe,

@@ -10,22 +10,22 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ...client.units import show_bytes, show_count, show_ms
-from ...core.protocol.bookie_id import BookieId, Region
-from ...regions.repair.drain_records import DrainRecord, region_target
-from ...regions.repair.progress import (
+from ....client.units import show_bytes, show_count, show_ms
+from ....core.protocol.bookie_id import BookieId, Region
+from ....regions.repair.drain_records import DrainRecord, region_target
+from ....regions.repair.progress import (
     NO_REPAIR,
     IsLeaving,
     RemainingCopies,
     count_all_remaining,
     count_remaining,
 )
-from ...regions.states import PlacementState, PlacementStates
-from ..options import CommandSession
-from ..output import TABLE, ProgressBar, print_event, print_message
-from ..output_schema import flag, integer, listing, maybe, text
-from ..output_schema import record as record_of
-from .opened_cluster import Cluster
+from ....regions.states import PlacementState, PlacementStates
+from ...options import CommandSession
+from ...output import TABLE, ProgressBar, print_event, print_message
+from ...output_schema import flag, integer, listing, maybe, text
+from ...output_schema import record as record_of
+from ..opened_cluster import Cluster
 
 _POLL_S = 1.0
 _LINE_S = 10.0

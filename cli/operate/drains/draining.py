@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
-from ...core.protocol.bookie_id import BookieId
-from ...regions.repair.drain_records import DrainRecord
-from ...regions.repair.progress import IsLeaving, count_remaining, unplaceable_quorums
-from ...regions.states import PlacementState
-from ..errors import UnsafeError
-from ..options import CommandSession, runs, session_options
-from ..output import print_done, print_message
-from ..output_schema import Schema, done, flag, maybe, prints, text
-from .drain_progress import watch
-from .opened_cluster import Cluster, opened_stores
+from ....core.protocol.bookie_id import BookieId
+from ....regions.repair.drain_records import DrainRecord
+from ....regions.repair.progress import IsLeaving, count_remaining, unplaceable_quorums
+from ....regions.states import PlacementState
+from ...errors import UnsafeError
+from ...options import CommandSession, runs, session_options
+from ...output import print_done, print_message
+from ...output_schema import Schema, done, flag, maybe, prints, text
+from ..opened_cluster import Cluster, opened_stores
+from .progress import watch
 
 
 async def _knowing(clusters: Sequence[Cluster], bookie: BookieId) -> list[Cluster]:

@@ -3,15 +3,15 @@ away."""
 
 from collections.abc import AsyncIterator
 
-from ...client.connect import Client
-from ...client.store_client import StoreClient
-from ...client.units import show_count
-from ...core.metadata.ledger_store import LedgerStore
-from ...core.protocol.errors import RhumblineError
-from ...regions.durability.cluster_survey import read_cluster, read_index
-from ...regions.durability.report import DurabilityReport, tally
-from .durability import faults
-from .server_checks import FAULT, OK, WARNING, Finding
+from ....client.connect import Client
+from ....client.store_client import StoreClient
+from ....client.units import show_count
+from ....core.metadata.ledger_store import LedgerStore
+from ....core.protocol.errors import RhumblineError
+from ....regions.durability.cluster_survey import read_cluster, read_index
+from ....regions.durability.report import DurabilityReport, tally
+from ..server_checks import FAULT, OK, WARNING, Finding
+from .command import faults
 
 
 async def check_durability(client: Client) -> AsyncIterator[Finding]:

@@ -1,8 +1,8 @@
 """The schema of what ``rhumbline durability`` prints for programs."""
 
-from ...regions.durability.judgement import CopyVerdict
-from ...regions.durability.report import CLOSED, OPEN
-from ..output_schema import Schema, flag, integer, listing, record, table, text
+from ....regions.durability.judgement import CopyVerdict
+from ....regions.durability.report import CLOSED, OPEN
+from ...output_schema import Schema, flag, integer, listing, record, table, text
 
 _BY_VERDICT = {verdict.key: integer(f"Those that are {verdict.key}.") for verdict in CopyVerdict}
 _BY_STATE = {OPEN: record(_BY_VERDICT), CLOSED: record(_BY_VERDICT)}

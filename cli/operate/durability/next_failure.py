@@ -1,13 +1,13 @@
-"""What one more failure would do to the writes of a namespace, from placement alone."""
+"""Foresees what one more failure would do to the writes of a namespace, from placement alone."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from ...core.log.policy import StreamPolicy
-from ...core.protocol.bookie_id import Region
-from ...core.protocol.errors import RhumblineError
-from ...core.protocol.placement import BookieInfo, in_regions, parse_spread_rule
-from ...placement.region_aware import RegionAwarePlacement
+from ....core.log.policy import StreamPolicy
+from ....core.protocol.bookie_id import Region
+from ....core.protocol.errors import RhumblineError
+from ....core.protocol.placement import BookieInfo, in_regions, parse_spread_rule
+from ....placement.region_aware import RegionAwarePlacement
 
 _BOOKIES_MAX = 50
 """Number of bookies up to which the loss of each single one is tried."""

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
-from ...client.units import show_bytes, show_count
-from ...core.metadata.ledger_store import LedgerStore
-from ...regions.durability.cluster_survey import read_cluster, read_index
-from ...regions.durability.copy_states import ClusterCopies
-from ...regions.durability.crowded_entries import CrowdedEntries
-from ...regions.durability.judgement import CopyVerdict
-from ...regions.durability.ledger_index import LedgerIndex
-from ...regions.durability.losses import lost_bookies
-from ...regions.durability.report import (
+from ....client.units import show_bytes, show_count
+from ....core.metadata.ledger_store import LedgerStore
+from ....regions.durability.cluster_survey import read_cluster, read_index
+from ....regions.durability.copy_states import ClusterCopies
+from ....regions.durability.crowded_entries import CrowdedEntries
+from ....regions.durability.judgement import CopyVerdict
+from ....regions.durability.ledger_index import LedgerIndex
+from ....regions.durability.losses import lost_bookies
+from ....regions.durability.report import (
     CLOSED,
     OPEN,
     DurabilityReport,
@@ -22,13 +22,13 @@ from ...regions.durability.report import (
     entries_by_r,
     tally,
 )
-from ...regions.steered_directory import SteeredDirectory
-from ..cluster_store import cluster_store
-from ..errors import UnsafeError
-from ..options import CommandSession, runs, session_options
-from ..output import TABLE, print_record, print_rows
-from ..output_schema import prints
-from .durability_schema import DURABILITY
+from ....regions.steered_directory import SteeredDirectory
+from ...cluster_store import cluster_store
+from ...errors import UnsafeError
+from ...options import CommandSession, runs, session_options
+from ...output import TABLE, print_record, print_rows
+from ...output_schema import prints
+from .schema import DURABILITY
 
 _CAUSES_SHOWN = 5
 _WITHOUT_COPY = (CopyVerdict.UNAVAILABLE, CopyVerdict.LOST)

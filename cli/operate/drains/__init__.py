@@ -1,0 +1,1 @@
+"""Drains bookies and regions, and shows how far that is."""

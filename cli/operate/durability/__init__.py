@@ -1,0 +1,1 @@
+"""Judges how durable the data is: ``rhumbline durability``, and the same for ``doctor``."""
