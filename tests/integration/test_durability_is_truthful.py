@@ -1,4 +1,4 @@
-"""Of three real bookies two are killed: the command and the metrics say what that means."""
+"""The durability command and the metrics tell the truth when two of three bookies are killed."""
 
 import json
 import re

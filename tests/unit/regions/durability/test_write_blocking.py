@@ -1,4 +1,4 @@
-"""Whether other bookies can take the places of members that accept no adds."""
+"""A place is taken by another bookie only if every write set can then be acknowledged."""
 
 import itertools
 from time import process_time
