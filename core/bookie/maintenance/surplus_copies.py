@@ -16,9 +16,16 @@ on them:
 import asyncio
 from dataclasses import dataclass
 
+from ...metadata.ledger_store import LedgerStore
 from ...metadata.ledger_stores import LedgerStores
 from ...protocol.bookie_id import BookieId
-from ...protocol.errors import BadVersionError, IndeterminateError, RhumblineError
+from ...protocol.errors import (
+    BadVersionError,
+    IndeterminateError,
+    NamespaceMovingError,
+    NoSuchLedgerError,
+    RhumblineError,
+)
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...runtime.event_log import EventLog
 from ...runtime.metadata_store import Version
@@ -69,19 +76,20 @@ class SurplusCopies:
         self.counts.waiting = len(self._since)
 
     async def _examine(self, ledger_id: int) -> None:
+        store = self._stores.owner_of(ledger_id)
         try:
-            metadata, version = await self._stores.read(ledger_id)
+            metadata, version = await store.read(ledger_id)
         except RhumblineError as error:
             if error.retryable:
                 raise
-            return  # deleted, which garbage collection finds, or damaged
+            return  # deleted, which garbage collection finds; moved to another store; or damaged
         if not self._is_surplus(metadata):
             self._since.pop(ledger_id, None)
             return
         now = asyncio.get_running_loop().time()
         since = self._since.setdefault(ledger_id, now)
         if now - since >= self._config.surplus_ms / 1000:
-            await self._return(metadata, version)
+            await self._return(store, metadata, version)
 
     def _is_surplus(self, metadata: LedgerMetadata) -> bool:
         return (
@@ -90,15 +98,19 @@ class SurplusCopies:
             and not self._service.storage.states.limbo.covers(metadata.ledger_id)
         )
 
-    async def _return(self, metadata: LedgerMetadata, version: Version) -> None:
+    async def _return(self, store: LedgerStore, metadata: LedgerMetadata, version: Version) -> None:
         ledger_id, service = metadata.ledger_id, self._service
         service.returning[ledger_id] = None
         try:
-            store = self._stores.owner_of(ledger_id)
             try:
                 await store.write(metadata.with_return(), version)
-            except (BadVersionError, IndeterminateError):
-                return  # named again, or not known: it is examined again
+            except (
+                BadVersionError,
+                NoSuchLedgerError,
+                NamespaceMovingError,
+                IndeterminateError,
+            ):
+                return  # named again, deleted, moving, or not known: it is examined again
             ledger = service.ledgers.get(ledger_id)
             if ledger is None:
                 return  # deleted meanwhile
