@@ -14,13 +14,13 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
 
-from rhumbline.chaos.game_day.prometheus import PrometheusServer
-from rhumbline.chaos.game_day.watched_cluster import WatchedCluster
 from rhumbline.cli.reference.dashboard_panels import DASHBOARDS
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.start import EARLIEST
+from rhumbline.tests.support.processes.prometheus_server import PrometheusServer
+from rhumbline.tests.support.processes.watched_cluster import WatchedCluster
 from rhumbline.tests.support.servers import installs
 
 pytestmark = [pytest.mark.needs_server("prometheus"), pytest.mark.long, pytest.mark.timeout(600)]
@@ -72,7 +72,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def eventually_empty(prometheus: PrometheusServer, expressions: list[str]) -> list[str]:
     """Return the expressions that have no data, after a while for the first audit and scrapes."""
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + LONG_S
     left = expressions
     while left and time.monotonic() < ends:
         left = [one for one in left if not prometheus.query(one)]

@@ -1,26 +1,18 @@
 """A Prometheus server that scrapes a cluster and evaluates the alert rules of this repository."""
 
 import json
-import re
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..lab.wan.processes import find_program
-from ..managed_process import ManagedProcess
+from rhumbline.chaos.managed_process import ManagedProcess
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
-_FOR = re.compile(r"^( +for:) .*$", re.MULTILINE)
+RULES = ROOT / "deploy/prometheus/alerts.yml"
 _TIMEOUT_S = 10
 _READY_S_MAX = 60
-
-
-def prometheus_binary(servers: Path) -> Path:
-    """Return the path of the Prometheus server. Raises ConfigurationError if there is none."""
-    hint = "install the distribution's package prometheus"
-    return find_program("prometheus", servers / "prometheus/usr/bin/prometheus", hint=hint)
 
 
 class ActiveAlert(NamedTuple):
@@ -33,11 +25,7 @@ class ActiveAlert(NamedTuple):
 
 
 class PrometheusServer(ManagedProcess):
-    """Scrapes ``targets``, status addresses by job, every ``interval_s`` seconds.
-
-    ``patience_s`` replaces the times for which the condition of an alert must hold, because nobody
-    wants to wait for hours on a game day; None keeps them.
-    """
+    """Scrapes ``targets``, status addresses by job, every ``interval_s`` seconds."""
 
     def __init__(
         self,
@@ -47,14 +35,9 @@ class PrometheusServer(ManagedProcess):
         targets: Mapping[str, Sequence[str]],
         *,
         interval_s: int = 1,
-        patience_s: int | None = None,
     ) -> None:
         self.url = f"http://127.0.0.1:{port}"
         folder.mkdir(parents=True, exist_ok=True)
-        rules = RULES.read_text(encoding="utf-8")
-        if patience_s is not None:
-            rules = _FOR.sub(rf"\1 {patience_s}s", rules)
-        (folder / "alerts.yml").write_text(rules, encoding="utf-8")
         config = folder / "prometheus.yml"
         config.write_text(json.dumps(_config(targets, interval_s)), encoding="utf-8")  # is YAML
         super().__init__(
@@ -126,7 +109,7 @@ def _config(targets: Mapping[str, Sequence[str]], interval_s: int) -> dict[str, 
             "scrape_timeout": f"{interval_s}s",
             "evaluation_interval": f"{interval_s}s",
         },
-        "rule_files": ["alerts.yml"],
+        "rule_files": [str(RULES)],
         "scrape_configs": [
             {"job_name": job, "static_configs": [{"targets": list(addresses)}]}
             for job, addresses in targets.items()

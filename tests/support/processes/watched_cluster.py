@@ -1,21 +1,17 @@
 """Three regions of real processes with status ports, watched by a Prometheus server."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...core.protocol.errors import UnavailableError
-from ..lab.ports import free_port
-from ..managed_process import ManagedProcess, bare_environment, rhumbline_command
-from .prometheus import PrometheusServer
+from rhumbline.chaos.lab.ports import free_port
+from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
+from rhumbline.tests.support.processes.process_cluster import succeeded
+from rhumbline.tests.support.processes.prometheus_server import PrometheusServer
 
 REGIONS = ("bonn", "oslo", "rome")
 _READY_S_MAX = 120.0
-_COMMAND_S_MAX = 300.0
 _HOST = "127.0.0.1"
 
 
@@ -38,10 +34,7 @@ class WatchedServer(ManagedProcess):
 
 
 class WatchedCluster:
-    """Bookies, a proxy and a repair process in each region, and an archiver in the first one.
-
-    ``settings`` are options of all servers, such as ``--set repair.lost_after_ms=5000``.
-    """
+    """Bookies in each region, proxies and repair processes in some, an archiver in the first."""
 
     def __init__(
         self,
@@ -52,14 +45,11 @@ class WatchedCluster:
         bookies_per_region: int = 2,
         proxies: int = 3,
         repairers: int = 3,
-        settings: Sequence[str] = (),
-        patience_s: int | None = None,
     ) -> None:
         self.root = root
         self.metadata = f"sqlite://{root}/metadata.db"
         self.regions = tuple(regions)
         self.cold = f"file://{root}/cold"
-        self._settings = tuple(settings)
         bookies = [(region, n) for region in regions for n in range(1, bookies_per_region + 1)]
         ports = iter(_free_ports(len(bookies) + proxies + repairers + 2))
         self.bookies = [self._bookie(region, n, next(ports)) for region, n in bookies]
@@ -72,10 +62,7 @@ class WatchedCluster:
         targets: dict[str, list[str]] = {}
         for server in self.servers():
             targets.setdefault(server.job, []).append(server.status_address)
-        self.prometheus = PrometheusServer(
-            root / "prometheus", prometheus, next(ports), targets, patience_s=patience_s
-        )
-        self._closing = ExitStack()
+        self.prometheus = PrometheusServer(root / "prometheus", prometheus, next(ports), targets)
 
     def servers(self) -> Iterator[WatchedServer]:
         """Yield every server, in the order in which they are started."""
@@ -87,35 +74,9 @@ class WatchedCluster:
         found = [proxy.find(r"proxy serves at (\S+)") for proxy in self.proxies]
         return f"grpc://{','.join(address for address in found if address)}"
 
-    def run(self, *command: str, may_fail: bool = False) -> str:
-        """Run a command of ``rhumbline`` and return its output.
-
-        Raises UnavailableError with the output if it fails, unless it ``may_fail``.
-        """
-        place = () if "--region" in command else ("--region", self.regions[0])
-        done = subprocess.run(
-            rhumbline_command(*command, "-u", self.metadata, *place),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_COMMAND_S_MAX,
-            check=False,
-            env=bare_environment(),
-            cwd=self.root,
-        )
-        if done.returncode and not may_fail:
-            raise UnavailableError(f"rhumbline {' '.join(command)}: {done.stdout[-2000:]}")
-        return done.stdout
-
     def disk_of(self, bookie: WatchedServer) -> Path:
         """Return the directory of a bookie."""
         return self.root / "bookies" / bookie.name
-
-    def lose_disk(self, bookie: WatchedServer) -> None:
-        """Kill the bookie and delete its directory."""
-        bookie.kill()
-        shutil.rmtree(self.disk_of(bookie))
 
     def __enter__(self) -> Self:
         (self.root / "cold").mkdir(parents=True)
@@ -135,16 +96,17 @@ class WatchedCluster:
         self.kill_all()
 
     def _start(self) -> None:
-        self.run("cluster", "init")
+        succeeded("cluster", "init", "-u", self.metadata)
         for bookie in self.bookies:
-            self.run(
+            succeeded(
                 "bookie", "format", str(self.disk_of(bookie)), "--name", bookie.name,
-                "--region", bookie.region,
+                "--region", bookie.region, "-u", self.metadata,
             )  # fmt: skip
             bookie.launch()
         for bookie in self.bookies:
             bookie.wait_ready()
-        self.run("namespace", "create", "default")
+        place = ("-u", self.metadata, "--region", self.regions[0])
+        succeeded("namespace", "create", "default", *place)
         others = (*self.proxies, *self.repairers, self.archiver, self.prometheus)
         for server in others:
             server.launch()
@@ -182,7 +144,7 @@ class WatchedCluster:
         place = () if job == "rhumbline-bookie" else ("--region", region)
         return WatchedServer(
             name, job, region, self.root / f"{name}.log", status_port,
-            *command, "-u", self.metadata, *place, *self._settings,
+            *command, "-u", self.metadata, *place,
         )  # fmt: skip
 
 
