@@ -9,7 +9,7 @@ store was ever given belongs to the global store: clients of BookKeeper may choo
 from collections.abc import Collection, Sequence
 
 from ..protocol.errors import MetadataUnavailableError, NoSuchLedgerError
-from ..protocol.ledger_metadata import LedgerMetadata
+from ..protocol.ledger_metadata import MOVING_KEY, LedgerMetadata
 from ..runtime.metadata_store import Version
 from .ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from .ledger_store import LedgerStore
@@ -47,15 +47,19 @@ class LedgerStores:
 
         NoSuchLedgerError is final: the store that has the ledger, which is that of its id unless it
         was moved (rule LED-28), does not know it any more. MetadataUnavailableError is raised if
-        that store is not known here.
+        that store is not known here, or while the ledger is being moved.
         """
         store = self.owner_of(ledger_id)
         try:
-            return await store.read(ledger_id)
+            found = await store.read(ledger_id)
         except NoSuchLedgerError:
             if await self._is_final(store, ledger_id):
                 raise
-        return await self._read_moved(store, ledger_id)
+            found = await self._read_moved(store, ledger_id)
+        if MOVING_KEY in found[0].custom:
+            # The other store may have it already, and repair may have changed it there.
+            raise MetadataUnavailableError(f"ledger {ledger_id} is being moved to another store")
+        return found
 
     async def _is_final(self, store: LedgerStore, ledger_id: int) -> bool:
         """Return whether ``store``, which did not find the ledger, issued its id and kept it.

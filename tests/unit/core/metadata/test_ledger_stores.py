@@ -1,5 +1,6 @@
 """Each metadata store is asked only about the ledgers whose ids it owns (rule BKE-26)."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,8 +18,9 @@ from rhumbline.core.protocol.errors import (
     NodeExistsError,
     NoSuchLedgerError,
 )
-from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.protocol.ledger_metadata import MOVING_KEY, Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.wire.ledger_metadata import encode
 from rhumbline.tests.support.fakes.ledger_numbers import create
 from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
 
@@ -176,3 +178,15 @@ async def test_a_store_that_does_not_say_that_it_has_a_ledger_is_not_believed() 
     with pytest.raises(MetadataUnavailableError):
         await world.ledgers.read(4)
     assert await world.ledgers.listed_elsewhere(world.ledgers.all[0]) == set()
+
+
+async def test_a_ledger_that_is_being_moved_proves_nothing() -> None:
+    """Repair may have changed its copy in the other store already."""
+    world = await World().start()
+    await world.make(world.store, 4)
+    path = Paths().ledger(4)
+    metadata, _ = await world.ledgers.read(4)
+    frozen = replace(metadata, custom={MOVING_KEY: b"1"})
+    await world.store.put(path, encode(frozen))
+    with pytest.raises(MetadataUnavailableError, match="is being moved"):
+        await world.ledgers.read(4)
