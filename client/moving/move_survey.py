@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import Region
+from ...core.runtime.tasks import run_all
 from .ledger_steps import LedgerSteps
 from .stream_steps import StreamSteps
 
 OBSTACLES_MAX = 20
+LEDGERS_AT_ONCE = 32
 
 
 @dataclass(slots=True)
@@ -52,6 +54,10 @@ async def survey(streams: StreamSteps, ledgers: LedgerSteps, region: Region | No
         for segment in await streams.segments(streams.source, stream):
             found.segments += 1
             found.bytes += segment.length_bytes
-        for ledger_id in await streams.ledger_ids(streams.source, stream):
-            add(stream, await ledgers.find_obstacle(ledger_id))
+        ids = await streams.ledger_ids(streams.source, stream)
+        for start in range(0, len(ids), LEDGERS_AT_ONCE):
+            group = ids[start : start + LEDGERS_AT_ONCE]
+            lookups = [ledgers.find_obstacle(ledger_id) for ledger_id in group]
+            for obstacle in await run_all(lookups, "examine ledgers"):
+                add(stream, obstacle)
     return found

@@ -46,12 +46,11 @@ from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import run_all
 from .ledger_steps import LedgerSteps
 from .move_end import MoveEnd, StoredRecord
-from .move_survey import MoveSurvey, survey
+from .move_survey import LEDGERS_AT_ONCE, MoveSurvey, survey
 from .stream_steps import StreamSteps
 
 PAUSE_MS_MAX = 60_000
 STREAMS_AT_ONCE = 8
-LEDGERS_AT_ONCE = 32
 
 _TOKEN_BYTES = 16
 
