@@ -19,6 +19,8 @@ class StepResult:
 
     name: str
     began_s: float
+    fault_s: float | None = None
+    """When the fault was injected; None: when the step began."""
     ended_s: float = 0.0
     red_s: float | None = None
     """When ``doctor`` first reported the fault; None if never."""
@@ -27,7 +29,7 @@ class StepResult:
     acted_s: float | None = None
     """When the operator did the last thing that the recovery needed."""
     gap_s: float = 0.0
-    """The longest time without an acknowledgement."""
+    """The longest time in which a stream had no acknowledgement."""
     firings: list[Firing] = field(default_factory=list)
     failure: str = ""
     """Why the step did not end; empty if it ended."""
@@ -37,7 +39,7 @@ def step_table(steps: Sequence[StepResult]) -> str:
     """Return the table of steps: a row for each alert, with seconds since the fault.
 
     RED and GREEN are what ``doctor`` said; ACTION is the operator's last one, and NO ACK the
-    longest time without an acknowledgement.
+    longest time in which a stream had no acknowledgement.
     """
     rows: list[tuple[str, ...]] = [
         ("STEP", "ALERT", "FIRED", "CLEARED", "RED", "ACTION", "GREEN", "NO ACK")
@@ -70,7 +72,8 @@ def _alert_cells(firing: Firing, step: StepResult) -> tuple[str, str, str]:
 
 
 def _after(at_s: float | None, step: StepResult) -> str:
-    return "never" if at_s is None else f"{at_s - step.began_s:.0f} s"
+    fault_s = step.began_s if step.fault_s is None else step.fault_s
+    return "never" if at_s is None else f"{at_s - fault_s:.0f} s"
 
 
 def draw_day(

@@ -20,10 +20,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ....client.connect import Client
 from ....client.system_runtime import run
 from ....core.protocol.errors import RhumblineError, UnavailableError
-from ....core.protocol.start import EARLIEST
 from ....core.runtime.tasks import Tasks
 from ...managed_process import ManagedProcess, python_command
 from ..wan.cluster import SERVERS
@@ -42,7 +40,6 @@ RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 STREAMS = dict(zip(("orders", "payments", "visits"), REGIONS, strict=True))
 """The streams that are written all the time, with their home regions."""
 
-_READ_S_MAX = 60.0
 _SETTLE_S = 12.0
 """Time without a change of alerts before the first step."""
 
@@ -93,7 +90,7 @@ class GameDay:
             disk = SmallDisk(self.folder / "data" / GameWorld.full_bookie, SMALL_DISK_BYTES)
             self._closing.callback(disk.close)
         await cluster.start(cluster.stores())
-        await on_call.must("cluster", "init")
+        await on_call.must("cluster", "init", "--regions", ",".join(REGIONS))
         await on_call.must_all(
             (
                 "bookie", "format", server.directory, "--name", server.name,
@@ -156,7 +153,7 @@ class GameDay:
         on_call, step = self.on_call, STEPS[name]
         self.transcript.title(f"{name}: {step.__doc__}")
         result = StepResult(name, self.transcript.now_s())
-        on_call.acted_s = None
+        on_call.fault_s = on_call.acted_s = None
         try:
             async with asyncio.timeout(seconds_max):
                 await step(world)
@@ -167,7 +164,7 @@ class GameDay:
             result.failure = str(error)
         result.ended_s = self.transcript.now_s()
         self._note_doctor(result)
-        result.acted_s = on_call.acted_s
+        result.fault_s, result.acted_s = on_call.fault_s, on_call.acted_s
         result.firings = on_call.alerts.since(result.began_s, result.ended_s)
         result.gap_s = self.outcomes().longest_gap_s(
             self._began + result.began_s, self._began + result.ended_s
@@ -221,25 +218,17 @@ class GameDay:
         acked = {**outcomes.acked, IDLE_STREAM: list(range(self._idle_owner.written))}
         faults = [f"nothing was written to {stream}" for stream in STREAMS if stream not in acked]
         read: dict[str, list[int]] = {}
-        async with Client(self.cluster.uri, region=REGIONS[0]) as client:
-            for stream in acked:
-                async with asyncio.timeout(_READ_S_MAX):
-                    read[stream] = await _read_all(client, stream)
+        for stream in acked:
+            read[stream] = [int(line) for line in (await self._read_all(stream)).splitlines()]
         for stream, numbers in acked.items():
             self.transcript.say(
                 f"{stream}: {len(numbers)} records acknowledged, {len(read[stream])} read"
             )
         return [*faults, *judge_records(acked, read)]
 
-
-async def _read_all(client: Client, stream: str) -> list[int]:
-    """Return the numbers of all records of a stream, in order."""
-    end = await client.namespace().end(stream)
-    numbers: list[int] = []
-    async with client.reader(stream, EARLIEST) as reader:
-        while (batch := await reader.next_batch(until=end)) is not None:
-            numbers += [int(record.payload) for record in batch.records()]
-    return numbers
+    async def _read_all(self, stream: str) -> str:
+        self.transcript.say(f"$ rhumbline stream read {stream}")
+        return await self.on_call.output_of("stream", "read", stream)
 
 
 async def play_day(day: GameDay, names: Sequence[str], *, seconds_max: float) -> list[str]:

@@ -49,6 +49,8 @@ class OnCall:
         self.checks: list[Check] = []
         self.acted_s: float | None = None
         """When the last action was done that a recovery needs."""
+        self.fault_s: float | None = None
+        """When the fault of the step was injected; None if a command is all that happens."""
         self.waits_for = ""
         self._folder = folder
         self._prometheus = prometheus
@@ -87,23 +89,36 @@ class OnCall:
 
         await asyncio.gather(*map(prepare, commands))
 
+    async def output_of(self, *arguments: str) -> str:
+        """Return what a command prints to standard output, without showing it."""
+        code, output = await self._execute(arguments, COMMAND_S_MAX, has_errors=False)
+        if code:
+            raise StepFailedError(f"`rhumbline {' '.join(arguments)}` failed: exit code {code}")
+        return output
+
     async def json(self, *arguments: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return what a command prints as JSON, without showing it."""
-        _, output = await self._execute((*arguments, "-o", "json"), COMMAND_S_MAX)
-        return json.loads(output)
+        return json.loads(await self.output_of(*arguments, "-o", "json"))
+
+    def inject(self, text: str) -> None:
+        """Print the command that is the fault of the step."""
+        self.transcript.say(f"$ {text}")
+        self.fault_s = self.transcript.now_s()
 
     def by_hand(self, text: str) -> None:
         """Print what is done without ``rhumbline``."""
         self.transcript.say(f"$ {text}")
         self.acted_s = self.transcript.now_s()
 
-    async def _execute(self, arguments: tuple[str, ...], seconds_max: float) -> tuple[int, str]:
+    async def _execute(
+        self, arguments: tuple[str, ...], seconds_max: float, *, has_errors: bool = True
+    ) -> tuple[int, str]:
         name = f"`rhumbline {' '.join(arguments)}`"
         process = await asyncio.create_subprocess_exec(
             *rhumbline_command(*arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL if "json" in arguments else asyncio.subprocess.STDOUT,
+            stderr=asyncio.subprocess.STDOUT if has_errors else asyncio.subprocess.DEVNULL,
             cwd=self._folder,
             env=bare_environment(),
         )
@@ -200,7 +215,9 @@ class OnCall:
     async def _check(self) -> None:
         began_s = self.transcript.now_s()
         try:
-            code, output = await self._execute(("doctor", "-o", "json"), COMMAND_S_MAX)
+            code, output = await self._execute(
+                ("doctor", "-o", "json"), COMMAND_S_MAX, has_errors=False
+            )
             rows = json.loads(output)
         except (StepFailedError, ValueError) as error:
             code, rows = 1, [{"check": "doctor", "verdict": "fault", "detail": str(error)}]

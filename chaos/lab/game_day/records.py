@@ -16,13 +16,20 @@ class Outcomes:
     """The numbers that were acknowledged, by stream."""
     unknown: int = 0
     """The number of records whose outcome is not known."""
-    times_s: list[float] = field(default_factory=list)
-    """When records were acknowledged, on the monotonic clock."""
+    times_s: dict[str, list[float]] = field(default_factory=dict)
+    """When records were acknowledged, on the monotonic clock, by stream."""
 
     def longest_gap_s(self, began_s: float, ended_s: float) -> float:
-        """Return the longest time without an acknowledgement between two times."""
-        inside = sorted(at for at in self.times_s if began_s < at < ended_s)
-        return max(after - before for before, after in pairwise([began_s, *inside, ended_s]))
+        """Return the longest time between two times in which a stream had no acknowledgement."""
+        return max(
+            (_longest_gap_s(times, began_s, ended_s) for times in self.times_s.values()),
+            default=ended_s - began_s,
+        )
+
+
+def _longest_gap_s(times_s: Iterable[float], began_s: float, ended_s: float) -> float:
+    inside = sorted(at for at in times_s if began_s < at < ended_s)
+    return max(after - before for before, after in pairwise([began_s, *inside, ended_s]))
 
 
 def parse_outcomes(lines: Iterable[str]) -> Outcomes:
@@ -34,7 +41,7 @@ def parse_outcomes(lines: Iterable[str]) -> Outcomes:
         stream, number, outcome, at = line.split()
         if outcome == "acked":
             found.acked.setdefault(stream, []).append(int(number))
-            found.times_s.append(float(at))
+            found.times_s.setdefault(stream, []).append(float(at))
         else:
             found.unknown += 1
     return found

@@ -46,7 +46,7 @@ async def lose_disk(world: GameWorld) -> None:
     cluster, on_call = world.cluster, world.on_call
     server = cluster.servers["east-1"]
     lost = bookie_id(server)
-    on_call.by_hand(f"kill -9 {server.process.pid}; rm -r {server.directory}   # bookie {lost}")
+    on_call.inject(f"kill -9 {server.process.pid}; rm -r {server.directory}   # bookie {lost}")
     await cluster.kill([server])
     cluster.wipe(server)
     await on_call.until_alert("RhumblineBookieDown")
@@ -72,7 +72,7 @@ async def lose_idle_owner(world: GameWorld) -> None:
     members = {bookie_id(server): server for server in cluster.bookies()}
     chosen = sorted(set(segments[-1]["bookies"]), key=lambda b: members[b].region != "north")[0]
     server = members[chosen]
-    on_call.by_hand(
+    on_call.inject(
         f"kill -9 {owner.process.pid} {server.process.pid}"
         f"   # the owner of {IDLE_STREAM}, and bookie {chosen}"
     )
@@ -107,7 +107,7 @@ async def lose_region(world: GameWorld) -> None:
     """All processes of a region end at once, the member of the metadata store included."""
     cluster, on_call = world.cluster, world.on_call
     servers = cluster.of_region(LOST_REGION)
-    on_call.by_hand(f"kill -9 {' '.join(str(each.process.pid) for each in servers)}")
+    on_call.inject(f"kill -9 {' '.join(str(each.process.pid) for each in servers)}")
     on_call.transcript.say(f"# {', '.join(each.name for each in servers)}")
     await cluster.kill(servers)
     await on_call.until_alert("RhumblineRegionWithoutWritableBookie")
@@ -129,7 +129,7 @@ async def fill_disk(world: GameWorld) -> None:
     line = b"x" * OLD_RECORD_BYTES + b"\n"
     (cluster.folder / "old-backups.txt").write_bytes(line * records)
     await on_call.must("stream", "append", OLD_STREAM, "--file", "old-backups.txt")
-    on_call.by_hand(
+    on_call.inject(
         f"fallocate {disk.filler.name} on the disk of {bookie_id(server)}"
         f"   # {LEFT_BYTES // MIB} of {SMALL_DISK_BYTES // MIB} MiB are left"
     )

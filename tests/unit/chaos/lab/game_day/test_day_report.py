@@ -13,10 +13,10 @@ FULL = Alert("RhumblineDiskExhausted", "east-1", "critical", "the disk is full")
 def steps() -> list[StepResult]:
     return [
         StepResult(
-            "lose-disk", 10.0, 60.0, red_s=12.0, green_s=50.0, acted_s=40.0, gap_s=0.4,
+            "lose-disk", 5.0, 10.0, 60.0, red_s=12.0, green_s=50.0, acted_s=40.0, gap_s=0.4,
             firings=[Firing(DOWN, 20.0, 45.0), Firing(FULL, 21.0)],
         ),
-        StepResult("drain-region", 60.0, 90.0, failure="the drain did not end"),
+        StepResult("drain-region", 60.0, ended_s=90.0, failure="the drain did not end"),
     ]  # fmt: skip
 
 

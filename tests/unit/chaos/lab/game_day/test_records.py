@@ -9,7 +9,7 @@ def test_outcomes_are_read_but_for_a_partial_last_line() -> None:
     found = parse_outcomes(["a 0 acked 1.5\n", "a 1 unknown 2.0\n", "b 0 acked 4.0\n", "a 2 ack"])
     assert found.acked == {"a": [0], "b": [0]}
     assert found.unknown == 1
-    assert found.times_s == [1.5, 4.0]
+    assert found.times_s == {"a": [1.5], "b": [4.0]}
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,12 @@ def test_outcomes_are_read_but_for_a_partial_last_line() -> None:
 def test_the_longest_gap_counts_the_edges(began_s: float, ended_s: float, gap_s: float) -> None:
     found = parse_outcomes(["a 0 acked 1.5\n", "a 1 acked 4.0\n"])
     assert found.longest_gap_s(began_s, ended_s) == gap_s
+
+
+def test_the_stream_that_waited_longest_counts() -> None:
+    found = parse_outcomes(["a 0 acked 1.0\n", "b 0 acked 2.0\n", "a 1 acked 3.0\n"])
+    assert found.longest_gap_s(0.0, 4.0) == 2.0
+    assert parse_outcomes([]).longest_gap_s(0.0, 4.0) == 4.0
 
 
 def test_all_records_in_order_are_no_fault() -> None:
