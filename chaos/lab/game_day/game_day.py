@@ -233,7 +233,7 @@ class GameDay:
 
 async def play_day(day: GameDay, names: Sequence[str], *, seconds_max: float) -> list[str]:
     """Play steps, verify the records, print the results; return everything that went wrong."""
-    faults = []
+    faults: list[str] = []
     try:
         world = await day.start(needs_small_disk="fill-disk" in names)
         for name in names:
@@ -241,6 +241,8 @@ async def play_day(day: GameDay, names: Sequence[str], *, seconds_max: float) ->
         day.transcript.title("are all records there?")
         faults = await day.verify()
         await day.on_call.run("durability", "--strict")
+    except RhumblineError as error:
+        faults.append(str(error))
     finally:
         await day.close()
     faults += [f"{step.name}: {step.failure}" for step in day.results if step.failure]

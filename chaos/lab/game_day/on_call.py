@@ -62,9 +62,11 @@ class OnCall:
     async def run(self, *arguments: str, seconds_max: float = COMMAND_S_MAX) -> int:
         """Run a command of ``rhumbline``, print it with its output, and return the exit code."""
         self.transcript.say(f"$ rhumbline {' '.join(arguments)}")
-        began_s = self.transcript.now_s()
+        began_s, line_count = self.transcript.now_s(), self.transcript.line_count
         self.waits_for = f"`rhumbline {' '.join(arguments)}`"
         code, output = await self._execute(arguments, seconds_max)
+        if self.transcript.line_count > line_count:  # alerts came in between
+            self.transcript.say(f"output of {self.waits_for}:")
         self.transcript.output(output)
         took_s = self.transcript.now_s() - began_s
         self.transcript.say(f"exit code {code}, after {took_s:.1f} s")
@@ -106,8 +108,8 @@ class OnCall:
         self.fault_s = self.transcript.now_s()
 
     def by_hand(self, text: str) -> None:
-        """Print what is done without ``rhumbline``."""
-        self.transcript.say(f"$ {text}")
+        """Print a command that is not run as it is shown, or a remark on what is done."""
+        self.transcript.say(text if text.startswith("#") else f"$ {text}")
         self.acted_s = self.transcript.now_s()
 
     async def _execute(

@@ -114,7 +114,7 @@ async def lose_region(world: GameWorld) -> None:
     await on_call.run("region", "ls")
     await on_call.run("doctor")
     await on_call.run("durability")
-    on_call.by_hand(f"systemctl start ...   # the power of {LOST_REGION} is back")
+    on_call.by_hand(f"# the power of {LOST_REGION} is back: all of these processes are started")
     stores = [each for each in servers if not each.job]
     await cluster.start(stores)
     await cluster.start(each for each in servers if each.job)

@@ -14,6 +14,8 @@ class Transcript:
         self.path = path
         self._clock = clock
         self._began = clock()
+        self.line_count = 0
+        """The number of lines that were printed."""
         path.write_text("")
 
     def now_s(self) -> float:
@@ -44,5 +46,6 @@ class Transcript:
 
     def _write(self, text: str) -> None:
         print(text, flush=True)
+        self.line_count += 1
         with self.path.open("a") as file:
             file.write(text + "\n")
