@@ -37,6 +37,7 @@ _COMMANDS = {
     "read-proxy": ("servers.proxy", "Run a read proxy: many readers, one tail per stream."),
     "proxy": ("servers.proxy_admin", "Show the proxies, and move streams between them."),
     "top": ("top.command", "Watch regions, servers, streams, repair and alerts."),
+    "sql": ("sql.command", "Query streams, ledgers, servers and metrics with SQL."),
     "plan": ("operate.plan", "Show the guarantees of a quorum before deployment."),
     "cluster": ("operate.cluster", "Initialise and describe a cluster."),
     "metadata": ("operate.metadata", "Inspect the metadata store, and migrate to another one."),

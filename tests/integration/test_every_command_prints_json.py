@@ -109,6 +109,8 @@ stream set-policy t --retention 1h
 stream truncate t 2:0:0
 stream untruncate t
 stream delete t --yes
+sql --tables
+sql select{sp}*{sp}from{sp}streams,segments,ledgers,fragments,bookies,proxies,metrics
 top --once --interval 200ms
 """
 
@@ -124,7 +126,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backgrou
 
 def run(cluster: tuple[BackgroundCluster, Path], step: str, form: str) -> Result:
     running, root = cluster
-    arguments = step.format(root=root).split()
+    arguments = [part.format(root=root, sp=" ") for part in step.split()]
     if arguments[0] not in ("chaos", "completion", "config"):
         arguments += ["-u", running.metadata_uri, "-n", "test", "--region", REGION]
         arguments += ["--set", f"cluster.cold={running.cold_uri}"]

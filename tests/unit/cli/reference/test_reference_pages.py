@@ -16,6 +16,7 @@ from rhumbline.cli.reference.reference_pages import (
     commands_page,
     settings_page,
 )
+from rhumbline.cli.reference.sql_reference import SQL_FILE, sql_page
 from rhumbline.cli.reference.state_machines import state_machines_page
 from rhumbline.cli.reference.store_comparison import RESULTS_FILE, store_comparison_page
 from rhumbline.cli.reference.store_contract import store_contract_page
@@ -46,6 +47,10 @@ def test_page_and_schema_of_the_output_are_current() -> None:
     folder = ROOT / "docs/reference"
     assert (folder / OUTPUT_FILE).read_text() == output_page(), HINT
     assert (folder / OUTPUT_SCHEMA_FILE).read_text() == output_schema(), HINT
+
+
+def test_page_of_the_sql_tables_is_current() -> None:
+    assert (ROOT / "docs/reference" / SQL_FILE).read_text() == sql_page(), HINT
 
 
 def test_grpc_page_is_current() -> None:

@@ -1,0 +1,1 @@
+"""``rhumbline sql``: queries of the cluster state in an SQLite database in memory."""
