@@ -34,6 +34,7 @@ ELSEWHERE = {
     "demo": "tests/integration/spark/test_the_demo_ends_with_a_query.py",
     "dev": "tests/integration/test_commands_wait.py",
     "metadata migrate": "tests/integration/stores",
+    "namespace move": "tests/integration/regions",
     "proxy accept": "tests/integration/proxies",
     "proxy drain": "tests/integration/proxies",
     "proxy release": "tests/integration/proxies",
