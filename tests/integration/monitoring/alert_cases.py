@@ -160,7 +160,7 @@ CASES = (
         {f"rhumbline_bookie_maintenance_failures_total{{{_B1}}}": "0+1x400"},
         {f"rhumbline_bookie_maintenance_failures_total{{{_B1}}}": "165x400"},
         _OF_B1,
-        "maintenance of bookie b1 fails again and again",
+        "maintenance of bookie b1 fails repeatedly",
         minutes=45,
     ),
     AlertCase(
