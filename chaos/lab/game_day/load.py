@@ -27,7 +27,7 @@ _UNKNOWN_MAX = 2_000
 _RETRY_S = 0.5
 
 
-class Producer:
+class LoadProducer:
     """Appends to one stream."""
 
     def __init__(self, stream: str, pause_s: float, file: int) -> None:
@@ -68,7 +68,9 @@ async def main(proxies: str, rate: str, path: str, *streams: str) -> None:
     async with connect_proxies(proxies) as client:
         print(READY, flush=True)
         pause_s = len(streams) / float(rate)
-        await asyncio.gather(*(Producer(stream, pause_s, file).run(client) for stream in streams))
+        await asyncio.gather(
+            *(LoadProducer(stream, pause_s, file).run(client) for stream in streams)
+        )
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ class StepFailedError(RhumblineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """What ``rhumbline doctor`` said."""
+class DoctorCheck:
+    """The result of one run of ``rhumbline doctor``."""
 
     began_s: float
     ended_s: float
@@ -46,7 +46,7 @@ class OnCall:
     def __init__(self, folder: Path, prometheus: Prometheus, transcript: Transcript) -> None:
         self.transcript = transcript
         self.alerts = AlertLog()
-        self.checks: list[Check] = []
+        self.checks: list[DoctorCheck] = []
         self.acted_s: float | None = None
         """When the last action was done that a recovery needs."""
         self.fault_s: float | None = None
@@ -177,7 +177,7 @@ class OnCall:
 
     # --- what is watched ------------------------------------------------------------------------
 
-    def is_green(self, check: Check) -> bool:
+    def is_green(self, check: DoctorCheck) -> bool:
         """Return whether a check found nothing that was not there before the first step."""
         return check.is_green(self._expected)
 
@@ -209,7 +209,7 @@ class OnCall:
             await asyncio.sleep(_ALERTS_PAUSE_S)
 
     async def watch_doctor(self) -> None:
-        """Run ``rhumbline doctor`` again and again, and print when its verdict changes."""
+        """Run ``rhumbline doctor`` repeatedly, and print when its verdict changes."""
         while True:
             await self._check()
             await asyncio.sleep(DOCTOR_PAUSE_S)
@@ -226,7 +226,7 @@ class OnCall:
         found = tuple(
             (row["check"], row["verdict"], row["detail"]) for row in rows if row["verdict"] != "ok"
         )
-        check = Check(began_s, self.transcript.now_s(), found, code)
+        check = DoctorCheck(began_s, self.transcript.now_s(), found, code)
         self.checks.append(check)
         new = [f for f in found if f[:2] not in self._expected]
         shown = "; ".join(f"{name}: {detail}" for name, _, detail in new[:_FINDINGS_SHOWN])

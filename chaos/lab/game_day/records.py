@@ -10,7 +10,7 @@ _SHOWN = 5
 
 @dataclass
 class Outcomes:
-    """What the applications were told about their records."""
+    """The outcomes of the applications' records."""
 
     acked: dict[str, list[int]] = field(default_factory=dict)
     """The numbers that were acknowledged, by stream."""

@@ -21,7 +21,7 @@ LOST_REGION, DRAINED_REGION = "west", "north"
 
 @dataclass
 class GameWorld:
-    """What the steps act on."""
+    """The cluster, and the people and programs around it, on which the steps act."""
 
     cluster: RegionalCluster
     on_call: OnCall

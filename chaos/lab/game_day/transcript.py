@@ -1,4 +1,4 @@
-"""What an operator sees during a game day, with the time of each line."""
+"""The lines that an operator sees during a game day, with their times."""
 
 import time
 from collections.abc import Callable
