@@ -95,7 +95,8 @@ def draw_day(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-        '<text x="12" y="24" font-size="16">A game day: warnings (orange), critical alerts (red), and doctor</text>',
+        '<text x="12" y="24" font-size="16">'
+        "A game day: warnings (orange), critical alerts (red), and doctor</text>",
         *_shades(steps, x, bottom),
         *_doctor_row(doctor, x, end_s),
     ]
