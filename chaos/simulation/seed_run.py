@@ -44,6 +44,9 @@ from .world.wiretap import Wiretap
 RESUME_S_MAX = 60.0
 """Time after the faults for a new writer to open, append and close, and for each final reader."""
 
+ROUND_TRIPS_PER_SEGMENT = 8
+"""Twice the round trips, one after the other, of a reader that goes from segment to segment."""
+
 FINAL_APPENDS = 10
 TIME_LIMIT_S = 3600.0
 
@@ -212,7 +215,12 @@ class SeedRun:
             end = self._stream_end()
             for host in self.cluster.app_hosts:
                 await self._run_within_bound(
-                    "V5", host, "a reader of everything", apps.read_everything, end
+                    "V5",
+                    host,
+                    "a reader of everything",
+                    apps.read_everything,
+                    end,
+                    bound_s=RESUME_S_MAX + self._reading_s(),
                 )
             await self._finish_workload(successor)
         for repairer in self.repairers:
@@ -242,15 +250,27 @@ class SeedRun:
             ) from error
 
     async def _run_within_bound(
-        self, name: str, host: SimHost, what: str, work: Callable[..., Any], *args: object
+        self,
+        name: str,
+        host: SimHost,
+        what: str,
+        work: Callable[..., Any],
+        *args: object,
+        bound_s: float = RESUME_S_MAX,
     ) -> None:
         """Run ``work`` in the process on ``host``. Raises LivenessError ``name`` if it fails."""
         try:
-            async with asyncio.timeout(RESUME_S_MAX):
+            async with asyncio.timeout(bound_s):
                 await host.spawn(work(host, *args), what)
         except (TimeoutError, RhumblineError) as error:
             words = f"{type(error).__name__}: {error}".rstrip(": ")
             raise LivenessError(name, f"{what} on {host.name} after the faults: {words}") from error
+
+    def _reading_s(self) -> float:
+        """Return how long the reader that is farthest away may take from segment to segment."""
+        farthest_ms = max((delay_ms for _, _, delay_ms in self.plan.topology.delays_ms), default=0)
+        trips = ROUND_TRIPS_PER_SEGMENT * len(self._segments())
+        return trips * 2 * farthest_ms / 1000
 
     def _segments(self) -> dict[int, Segment]:
         versions = self._segment_versions()

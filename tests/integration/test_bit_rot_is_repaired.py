@@ -65,6 +65,6 @@ def test_flipped_bits_are_repaired_from_the_other_replicas(tmp_path: Path) -> No
         wait_until(lambda: not any(path.exists() for path in damaged), "damaged files removed")
         assert victim.stop() == 0
         after = summary(victim)
-        assert (after["entries"], after["bytes"]) == (before["entries"], before["bytes"])
+        assert (after["entries"], after["size_bytes"]) == (before["entries"], before["size_bytes"])
         victim.start()
         assert cluster.run("stream", "read", "text") == text

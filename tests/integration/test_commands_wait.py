@@ -25,7 +25,7 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
 def test_dev_cluster_is_waited_for_and_stopped(tmp_path: Path) -> None:
     code, line = refusal("dev", "--wait", "--timeout", "200ms", cwd=tmp_path)
     assert (code, line) == (
-        1,
+        5,
         "rhumbline: after 200.0 ms: no `rhumbline dev` serves rhumbline-dev",
     )
     command = rhumbline_command("dev", "--bookies", "1")
@@ -45,11 +45,11 @@ def test_lists_are_printed_once_they_are_long_enough(cluster: ProcessCluster) ->
     where = cluster.options()
     short = ("--timeout", "200ms")
     code, line = refusal("node", "ls", "--wait", "4", *short, *where)
-    assert (code, line) == (1, "rhumbline: after 200.0 ms: 3 of 4 bookies are up")
+    assert (code, line) == (5, "rhumbline: after 200.0 ms: 3 of 4 bookies are up")
     code, line = refusal("proxy", "ls", "--wait", "1", *short, *where)
-    assert (code, line) == (1, "rhumbline: after 200.0 ms: 0 of 1 proxies")
+    assert (code, line) == (5, "rhumbline: after 200.0 ms: 0 of 1 proxies")
     code, line = refusal("proxy", "ls", "--uri", *where)
-    assert (code, line) == (1, "rhumbline: no proxy is up")
+    assert (code, line) == (5, "rhumbline: no proxy is up")
     assert cluster.run("repair", "ls", "--wait").strip() == b"no ledger needs repair"
 
 
@@ -58,7 +58,7 @@ def test_archives_are_waited_for(cluster: ProcessCluster) -> None:
     cluster.run("stream", "create", "s")
     cluster.run("stream", "append", "s", stdin=b"one\ntwo\n")
     code, line = refusal("archive", "ls", "--wait", "1", "--timeout", "200ms", *cold)
-    assert (code, line) == (1, "rhumbline: after 200.0 ms: 0 of 1 archived segments")
+    assert (code, line) == (5, "rhumbline: after 200.0 ms: 0 of 1 archived segments")
     cluster.run("archive", "run", *cold)
     assert b"default/s" in succeeded("archive", "ls", "--wait", "1", *cold)
 
@@ -80,7 +80,7 @@ def test_records_are_waited_for(cluster: ProcessCluster) -> None:
     code, line = refusal(
         "stream", "read", "s", "--wait", "--limit", "9", "--timeout", "1s", *cluster.options()
     )
-    assert (code, line) == (1, "rhumbline: after 1.0 s: fewer than 9 records were read from s")
+    assert (code, line) == (5, "rhumbline: after 1.0 s: fewer than 9 records were read from s")
 
 
 def test_waiting_for_records_needs_a_limit() -> None:

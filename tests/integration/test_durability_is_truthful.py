@@ -24,7 +24,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> float:
 
 
 def metrics(repair: ManagedProcess) -> dict[str, float]:
-    found = re.search(r"statistics at (\S+)/stat", repair.output)
+    found = re.search(r"status at (\S+)\)", repair.output)
     assert found is not None, repair.output
     with urllib.request.urlopen(f"{found[1]}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()

@@ -199,7 +199,11 @@ def set_file_limit(cluster: ProcessCluster, size: int) -> None:
 
 
 def test_full_disks_refuse_appends_and_recover(tmp_path: Path) -> None:
-    environ = {"RHUMBLINE_BOOKIE__SPACE_CHECK_MS": "200ms"}
+    environ = {
+        "RHUMBLINE_BOOKIE__SPACE_CHECK_MS": "200ms",
+        # The limit holds for the bookies' writes to the metadata store, too.
+        "RHUMBLINE_BOOKIE__SESSION_TTL_MS": "2m",
+    }
     impatient = {
         "RHUMBLINE_LEDGER__REPLACEMENT_WAIT_MS_MAX": "500ms",
         "RHUMBLINE_LEDGER__RECOVERY_TIMEOUT_MS": "1s",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rhumbline.chaos.server_processes import BookieProcess
-from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, rhumbline
 
 LINES = [b"line %d" % number for number in range(400)]
 
@@ -24,7 +24,9 @@ def append(cluster: ProcessCluster, first: int, end: int) -> None:
 
 
 def limbo_findings(cluster: ProcessCluster) -> list[str]:
-    findings = json.loads(cluster.run("doctor", "-o", "json"))
+    done = rhumbline("doctor", "-o", "json", *cluster.options())
+    findings = json.loads(done.stdout)
+    assert done.returncode == any(finding["verdict"] == "fault" for finding in findings)
     return [finding["detail"] for finding in findings if "in limbo" in finding["detail"]]
 
 

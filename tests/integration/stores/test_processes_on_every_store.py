@@ -20,7 +20,7 @@ def test_bookies_doctor_and_commands_use_the_store(kind: str, tmp_path: Path) ->
         cluster.bookies[2].kill()
         cluster.run("stream", "append", "s", stdin=b"more\n")
         cluster.bookies[2].start()
-        found = cluster.run("stream", "read", "s", "--limit", str(len(LINES) + 1), "-o", "json")
+        found = cluster.run("stream", "read", "s", "--limit", str(len(LINES) + 1), "-o", "jsonl")
         assert len(found.splitlines()) == len(LINES) + 1
         findings = json.loads(cluster.run("doctor", "-o", "json"))
         assert [each for each in findings if each["verdict"] == "fault"] == []
