@@ -37,6 +37,7 @@ _FILL_RECORD_BYTES = 64 << 10
 _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
 _POLL_SECONDS = 0.5
+_REPORTS_SECONDS = 10  # five intervals of the audit
 _STATUS_PORT = r"status at http://\S+:(\d+)\)"
 _STATUS_TIMEOUT_MS = 5_000
 _WARMUP_SECONDS = 1.0
@@ -163,7 +164,7 @@ async def _lose(
     servers.end(victim, signal.SIGKILL)
     settled_at = await _await_repair(client, bookie, started + seconds_max)
     ended_at = time.perf_counter()
-    after = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
+    after = await _status_of_repair(port)
     moved = after["mended"]["bytes"] - before["mended"]["bytes"]
     return {
         "seconds": round(settled_at - started, 1),
@@ -172,6 +173,19 @@ async def _lose(
         "moved_MB_s": round(moved / (settled_at - started) / 1e6, 1),
         "entries_at_risk": after["entries_at_risk"],
     }
+
+
+async def _status_of_repair(port: int) -> dict[str, Any]:
+    """Return the status after a report that includes the end of the repair.
+
+    That is the status without entries at risk, or the last one within the time of a few audits.
+    """
+    deadline = time.perf_counter() + _REPORTS_SECONDS
+    while True:
+        status = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
+        if not any(status["entries_at_risk"].values()) or time.perf_counter() > deadline:
+            return status
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _await_repair(client: Client, lost: BookieId, deadline: float) -> float:

@@ -104,21 +104,24 @@ def _judge_absent(view: BookieView) -> Finding | None:
 def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
     """Judge a bookie that accepts connections by its mode and by what it reports."""
     known = view.status.statistics
+    problems: list[tuple[str, str]] = []
     if known.get("failure"):
-        return Finding(subject, FAULT, f"{detail}, failed: {known['failure']}")
+        problems.append((FAULT, f"failed: {known['failure']}"))
     if known.get("damages"):
         damages = show_count(known["damages"], "damaged byte range")
-        return Finding(subject, FAULT, f"{detail}, {damages} not repaired yet")
+        problems.append((FAULT, f"{damages} not repaired yet"))
+    if view.limbo:
+        problems.append((WARNING, f"in limbo: {view.limbo}"))
     if view.mode is BookieMode.READ_ONLY:
         free = "unknown" if view.free_bytes is None else show_bytes(view.free_bytes)
-        return Finding(subject, FAULT, f"{detail}, read-only; free disk space: {free}")
-    if view.mode is BookieMode.LIMBO:
-        return Finding(subject, WARNING, f"{detail}, in limbo: {view.limbo}")
-    if view.mode is not BookieMode.WRITABLE:
-        return Finding(subject, WARNING, f"{detail}, {view.mode.value}")
+        problems.append((FAULT, f"read-only; free disk space: {free}"))
+    elif view.mode not in (BookieMode.WRITABLE, BookieMode.LIMBO):
+        problems.append((WARNING, view.mode.value))
     if not view.status.is_known and view.status_address is not None:
-        return Finding(subject, WARNING, f"{detail}; its status server: {view.status.error}")
-    return Finding(subject, OK, detail)
+        problems.append((WARNING, f"its status server: {view.status.error}"))
+    verdicts = {verdict for verdict, _ in problems}
+    verdict = next((each for each in (FAULT, WARNING) if each in verdicts), OK)
+    return Finding(subject, verdict, ", ".join([detail, *(words for _, words in problems)]))
 
 
 def check_proxies(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

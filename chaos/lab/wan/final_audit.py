@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 
+from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.ledger_metadata import LedgerMetadata
 from ....regions.repair.entry_ranges import settled_ranges
 from ...checker.history import RecordedRead
@@ -95,8 +96,9 @@ async def query_differences(
         program.kill()
     if not rows.exists():
         return [f"the Spark query failed:\n{program.end_of_log()}"]
-    found = sorted(tuple(json.loads(line)) for line in rows.read_text().splitlines())
-    wanted = sorted((str(record.dlsn), record.payload.decode("latin-1")) for record in read.records)
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    found = sorted((Dlsn.parse(dlsn), payload) for dlsn, payload in lines)
+    wanted = sorted((record.dlsn, record.payload.decode("latin-1")) for record in read.records)
     if found == wanted:
         return []
     return [f"{len(found)} rows that differ from the {len(wanted)} delivered records"]
