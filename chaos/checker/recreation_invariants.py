@@ -44,6 +44,27 @@ def positions_are_accepted_by_their_own_stream(record: RunRecord) -> Iterator[st
             yield f"{where} was accepted by another stream, {identity}"
 
 
+@invariant("G25")
+def readers_of_a_stream_get_its_own_records(record: RunRecord) -> Iterator[str]:
+    """What a reader returns as records of a stream was sent to that stream, and each segment that
+    the stream ever had names it."""
+    identity = record.stored.identity
+    if not identity:
+        return
+    for read in record.history.reads:  # those that got records of this stream
+        for delivered in read.records:
+            if not identity.startswith(delivered.dlsn.stream_id):
+                yield f"{read.reader} got a record of stream {identity} as {delivered.dlsn}"
+                break
+    for lssn, versions in record.stored.segments.items():
+        for version in versions:
+            if version.segment is not None and not identity.startswith(version.segment.stream_id):
+                yield (
+                    f"segment {lssn} of stream {identity} names stream {version.segment.stream_id}"
+                )
+                break
+
+
 @invariant("G21")
 def deleted_streams_acknowledge_nothing(record: RunRecord) -> Iterator[str]:
     """An append that is called after the deletion of its stream is never acknowledged, by whichever

@@ -72,6 +72,11 @@ class ColdArchives:
         manifest = await read_manifest(self._cold, self._namespace, stream, segment.lssn)
         if manifest is None:
             return None
+        if manifest.stream_id != segment.stream_id:
+            raise CorruptionError(
+                f"stream {stream}: the archive of segment {segment.lssn} is of another stream: "
+                f"its id is {manifest.stream_id}, not {segment.stream_id}"
+            )
         found = (manifest.last_entry_id, manifest.record_count, manifest.start_sequence_id)
         known = (segment.last_entry_id, segment.record_count, segment.start_sequence_id)
         if found != known:

@@ -13,6 +13,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, ForeignDataError
 
 FORMAT = 2
@@ -90,6 +91,11 @@ class Manifest:
                 f"manifest of segment {self.lssn}: the parts hold {total} records, not "
                 f"{self.record_count}"
             )
+
+    @property
+    def stream_id(self) -> str:
+        """The part of the identity that segments and positions of the stream carry."""
+        return self.stream_identity[:STREAM_ID_CHARACTERS]
 
     def follows(self, previous: "Manifest") -> bool:
         """True if this segment directly follows ``previous`` in the chain of the same stream."""

@@ -107,7 +107,7 @@ async def restore_stream(
             # The check keeps a late request from changing a successor of the stream (STR-23).
             await idempotent_writes.transact(store, [Check(paths.stream, version)], creation)
         except NodeExistsError:
-            stored = await streams.segment(first.stream, segment.lssn)
+            stored = await streams.segment(first.stream, segment.lssn, segment.stream_id)
             if stored is None or stored.segment != segment:
                 raise
     filled = Put(paths.head, replace(head, last_lssn=last.lssn).encode(), expect=head_version)
@@ -121,6 +121,7 @@ def _segment(manifest: Manifest, txid_before: int) -> Segment:
     assert manifest.lssn >= FIRST_LSSN
     return Segment(
         lssn=manifest.lssn,
+        stream_id=manifest.stream_id,
         ledger_id=NO_LEDGER,
         epoch=0,
         created_ms=manifest.created_ms,

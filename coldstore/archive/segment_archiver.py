@@ -18,6 +18,7 @@ from ...core.protocol.errors import (
     CorruptionError,
     GapError,
     InvalidArgumentError,
+    NoSuchStreamError,
 )
 from ...core.protocol.record_set import RecordSet, decode_entry
 from ...core.protocol.segments import FIRST_LSSN, Residence, Segment
@@ -126,8 +127,7 @@ class SegmentArchiver:
         Raises the errors of ``archive``.
         """
         lssn = uploaded.lssn
-        record, stored = await self._completed(stream, lssn)
-        await self._streams.check(stream, uploaded.stream_identity)
+        record, stored = await self._completed(stream, lssn, uploaded.stream_identity)
         manifest = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
         if manifest is None:
             previous = await self._previous_digest(stream, record, stored.segment)
@@ -143,12 +143,16 @@ class SegmentArchiver:
             await self._streams.replace_segment(stream, stored, updated)
         return manifest
 
-    async def _completed(self, stream: str, lssn: int) -> tuple[StreamRecord, StoredSegment]:
-        record, _ = await self._streams.record(stream)
-        stored = await self._streams.segment(stream, lssn)
+    async def _completed(
+        self, stream: str, lssn: int, identity: str | None = None
+    ) -> tuple[StreamRecord, StoredSegment]:
+        """Read the stream with ``identity``, None: the one that has the name, and its segment."""
+        record = (await self._streams.record(stream))[0]
+        if identity is not None and record.identity != identity:
+            raise NoSuchStreamError(f"stream {stream} was deleted while it was archived")
+        stored = await self._streams.segment(stream, lssn, record.stream_id)
         if stored is None or not stored.segment.is_completed:
             raise InvalidArgumentError(f"stream {stream}: segment {lssn} is not completed")
-        await self._streams.check(stream, record.identity)  # both reads are then of the same stream
         return record, stored
 
     async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:

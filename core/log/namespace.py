@@ -231,7 +231,7 @@ class Namespace:
         before, policy = await self._record_and_policy(name)
         check_position(position).check_stream(name, before.stream_id)
         position = position.in_stream("")
-        head, _ = await self._streams.head(name)
+        head, _ = await self._streams.head(name, before.stream_id)
         if position.lssn > head.last_lssn + 1:
             raise InvalidPositionError(
                 f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
@@ -255,7 +255,7 @@ class Namespace:
             check_position(position).check_stream(name, record.stream_id)
             position = position.in_stream("")
         target = record.oldest if position is None else position
-        await self._retention.check_untruncation(name, policy, target)
+        await self._retention.check_untruncation(name, record, policy, target)
 
         def restore(found: StreamRecord) -> StreamRecord:
             if position is not None and position < found.oldest:

@@ -9,6 +9,8 @@ A stream is a sequence of segments 1, 2, 3 ..., each with its own ledger. Rules:
   are the newest ones (rule STR-7).
 - ``start_sequence_id(n) = start_sequence_id(n-1) + record_count(n-1)``. It is set at completion,
   when it is final (rule STR-13).
+- A segment names its stream. Readers combine only nodes of one stream, however old what they read
+  is (rule STR-35).
 - ``last_txid`` never decreases from one segment to the next, because an empty segment carries it
   on. A txid can therefore be found by binary search over segments (rule STR-14).
 """
@@ -44,6 +46,8 @@ class Segment:
     """One log segment. The fields from ``completed_ms`` on are meaningful once completed."""
 
     lssn: int
+    stream_id: str
+    """``StreamRecord.stream_id``: tells the segments of streams of the same name apart."""
     ledger_id: int
     epoch: int
     """The claim (writer session) that started it; never decreases from segment to segment."""
@@ -79,6 +83,7 @@ class Segment:
         says_nothing = is_empty and self.residence is Residence.HOT and not self.ends_stream
         if (
             min(counts) < 0
+            or not self.stream_id
             or (is_empty and self.record_count > 0)
             or not (self.is_completed or says_nothing)
         ):
@@ -174,7 +179,7 @@ def merged(known: Segment | None, found: Segment) -> Segment:
     """
     if known is None:
         return found
-    if (known.lssn, known.ledger_id, known.epoch) != (found.lssn, found.ledger_id, found.epoch):
+    if _binding_of(known) != _binding_of(found):
         raise CorruptionError(f"segment {known.lssn} became another segment: {known}, then {found}")
     if known.is_completed and not found.is_completed:
         return known
@@ -183,6 +188,11 @@ def merged(known: Segment | None, found: Segment) -> Segment:
             f"segment {known.lssn} changed after its completion: {known}, then {found}"
         )
     return found
+
+
+def _binding_of(segment: Segment) -> tuple[int, str, int, int]:
+    """Return what never changes, not even until the completion."""
+    return segment.lssn, segment.stream_id, segment.ledger_id, segment.epoch
 
 
 def encode_segment(segment: Segment) -> bytes:
@@ -209,6 +219,7 @@ def decode_segment(lssn: int, data: bytes) -> Segment:
 
 _FIELDS = {
     "lssn": int,
+    "stream_id": str,
     "ledger_id": int,
     "epoch": int,
     "created_ms": int,

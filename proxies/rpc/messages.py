@@ -111,7 +111,10 @@ def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
         stream_id=message.start.stream_id,
         epoch=message.epoch,
         segments=tuple(
-            Segment(**{name: getattr(segment, name) for name in _SEGMENT_FIELDS})
+            Segment(
+                stream_id=message.start.stream_id,
+                **{name: getattr(segment, name) for name in _SEGMENT_FIELDS},
+            )
             for segment in message.segments
         ),
         metadata_age_ms=message.metadata_age_ms if message.HasField("metadata_age_ms") else None,

@@ -73,7 +73,7 @@ class SegmentMending:
             wanted_r = await self._policies.r_of(metadata)
             await self._client.recover(fault.ledger_id, metadata.password, min_regions=wanted_r)
             return True
-        stored = await self._streams.segment(stream, fault.lssn)
+        stored = await self._streams.segment(stream, fault.lssn, head.stream_id)
         if stored is None or stored.segment.ledger_id != fault.ledger_id:
             return False
         changed = await self._changed(stream, stored.segment, fault.remedy)

@@ -17,7 +17,7 @@ from ...coldstore.archive.manifest import Manifest, segment_folder
 from ...coldstore.archive.part_scan import RowSelection
 from ...coldstore.archive.stream_index import NamespaceIndex, StreamIndex
 from ...coldstore.stores.open_store import open_cold_store
-from ...core.protocol.dlsn import STREAM_ID_CHARACTERS, Dlsn, dlsn_in
+from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -334,7 +334,7 @@ def _first_archived(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
 
 def _stream_id(manifests: dict[int, Manifest]) -> str:
     """Return the id of an archived stream; "" if nothing is archived."""
-    return manifests[min(manifests)].stream_identity[:STREAM_ID_CHARACTERS] if manifests else ""
+    return manifests[min(manifests)].stream_id if manifests else ""
 
 
 def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:

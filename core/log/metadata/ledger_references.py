@@ -36,7 +36,8 @@ async def reference_of(store: MetadataStore, metadata: LedgerMetadata) -> Ledger
         if lssn > head.last_lssn:
             return LedgerReference.UNDECIDED
         # Every number up to the head's last LSSN has a segment, unless it was purged.
-        stored = await streams.segment(stream, lssn)
+        # If another stream has the name by now, it was created after the ledger.
+        stored = await streams.segment(stream, lssn, head.stream_id)
     except NoSuchStreamError:
         return LedgerReference.UNREFERENCED
     except (KeyError, ValueError, InvalidArgumentError, CorruptionError):

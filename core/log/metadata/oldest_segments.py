@@ -34,11 +34,13 @@ def first_needed(newest: Segment, otherwise: int) -> int:
     return otherwise if newest.producers_lssn == NO_SEGMENT else newest.producers_lssn
 
 
-async def newest_completed(streams: StreamStore, stream: str) -> Segment | None:
+async def newest_completed(
+    streams: StreamStore, stream: str, record: StreamRecord
+) -> Segment | None:
     """Return the newest completed segment, which is never purged; None if there is none."""
-    lssn = (await streams.head(stream))[0].last_lssn
+    lssn = (await streams.head(stream, record.stream_id))[0].last_lssn
     while lssn > 0:
-        stored = await streams.segment(stream, lssn)
+        stored = await streams.segment(stream, lssn, record.stream_id)
         if stored is None:
             break
         if stored.segment.is_completed:
@@ -47,11 +49,14 @@ async def newest_completed(streams: StreamStore, stream: str) -> Segment | None:
     return None
 
 
-async def first_with_ledger(streams: StreamStore, stream: str, low: int, high: int) -> int:
-    """Return the first LSSN in [low, high) that has a ledger; ``high`` if there is none."""
+async def first_with_ledger(
+    streams: StreamStore, stream: str, record: StreamRecord, high: int
+) -> int:
+    """Return the first LSSN below ``high`` that has a ledger; ``high`` if there is none."""
+    low = record.first_lssn
     while low < high:
         middle = (low + high) // 2
-        stored = await streams.segment(stream, middle)
+        stored = await streams.segment(stream, middle, record.stream_id)
         if stored is None or stored.segment.is_archive_only:
             low = middle + 1
         else:
@@ -80,10 +85,10 @@ async def _overdue_segment(
     if policy.retention_ms is None and record.first_lssn >= record.marked_lssn:
         return None
     for lssn in range(record.first_lssn, record.first_lssn + _EXAMINED_MAX):
-        stored = await streams.segment(stream, lssn)
+        stored = await streams.segment(stream, lssn, record.stream_id)
         if stored is not None:
             overdue = _purge_overdue(stored.segment, record, policy, now_ms)
-            newest = await newest_completed(streams, stream) if overdue else None
+            newest = await newest_completed(streams, stream, record) if overdue else None
             is_kept = newest is None or lssn >= first_needed(newest, newest.lssn)
             return None if is_kept else overdue
         if lssn >= record.start.lssn:
@@ -109,12 +114,14 @@ async def _overdue_hot_copy(
 ) -> OverdueData | None:
     if policy.hot_retention_ms is None:
         return None
-    newest = await newest_completed(streams, stream)
+    newest = await newest_completed(streams, stream, record)
     if newest is None:
         return None
     stop = first_needed(newest, newest.lssn + 1)
-    lssn = await first_with_ledger(streams, stream, record.first_lssn, stop)
-    stored = await streams.segment(stream, lssn) if lssn < stop else None
+    lssn = await first_with_ledger(streams, stream, record, stop)
+    if lssn == stop:
+        return None
+    stored = await streams.segment(stream, lssn, record.stream_id)
     if stored is None:
         return None
     overdue_ms = now_ms - stored.segment.completed_ms - policy.hot_retention_ms

@@ -145,7 +145,7 @@ class Retention:
         if policy.retention_ms is None:
             return wanted
         for lssn in range(record.start.lssn, record.start.lssn + SEGMENTS_PER_PASS_MAX):
-            stored = await self._streams.segment(stream, lssn)
+            stored = await self._streams.segment(stream, lssn, record.stream_id)
             if stored is None or not is_too_old(stored.segment, policy, now_ms):
                 break
             wanted = Dlsn(lssn + 1, 0, 0)
@@ -156,12 +156,14 @@ class Retention:
             return FIRST_DLSN
         return await self._subscriptions.slowest(stream) or FIRST_DLSN
 
-    async def check_untruncation(self, stream: str, policy: StreamPolicy, position: Dlsn) -> None:
+    async def check_untruncation(
+        self, stream: str, record: StreamRecord, policy: StreamPolicy, position: Dlsn
+    ) -> None:
         """Verify that the next pass would not truncate what an untruncation brings back.
 
         Raises InvalidArgumentError that names the setting.
         """
-        stored = await self._streams.segment(stream, position.lssn)
+        stored = await self._streams.segment(stream, position.lssn, record.stream_id)
         if stored is not None and is_too_old(stored.segment, policy, self._clock.wall_ms()):
             raise InvalidArgumentError(
                 f"stream {stream}: segment {position.lssn} is older than retention_ms="
@@ -181,18 +183,18 @@ class Retention:
     ) -> tuple[int, ...]:
         if policy.hot_retention_ms is None or self._archives is None:
             return ()
-        newest = await newest_completed(self._streams, stream)
+        newest = await newest_completed(self._streams, stream, record)
         if newest is None:
             return ()
         stop = first_needed(newest, newest.lssn + 1)
-        first = await first_with_ledger(self._streams, stream, record.first_lssn, stop)
-        before = await self._streams.segment(stream, first - 1)
+        first = await first_with_ledger(self._streams, stream, record, stop)
+        before = await self._streams.segment(stream, first - 1, record.stream_id)
         if before is not None and before.segment.is_archive_only:
             # A crash may have left this ledger behind.
             await delete_ledger(self._ledgers, before.segment)
         retired: list[int] = []
         for lssn in range(first, min(stop, first + SEGMENTS_PER_PASS_MAX)):
-            stored = await self._streams.segment(stream, lssn)
+            stored = await self._streams.segment(stream, lssn, record.stream_id)
             if stored is None or stored.segment.residence is not Residence.HOT_AND_ARCHIVE:
                 break
             if now_ms - stored.segment.completed_ms < policy.hot_retention_ms:
@@ -216,9 +218,8 @@ class Retention:
         stop = record.purging_lssn
         purged = tuple(range(record.first_lssn, stop))
         for lssn in purged:
-            stored = await self._streams.segment(stream, lssn)
+            stored = await self._streams.segment(stream, lssn, record.stream_id)
             if stored is not None:
-                await self._streams.check(stream, record.identity)  # it is still the same stream
                 assert stored.segment.is_completed
                 await delete_ledger(self._ledgers, stored.segment)
                 await self._streams.remove_segment(stream, stored)
@@ -236,7 +237,7 @@ class Retention:
         grace_ms = policy.purge_grace_ms
         if record.oldest.lssn >= record.marked_lssn or not record.has_grace_ended(now_ms, grace_ms):
             return record
-        newest = await newest_completed(self._streams, stream)
+        newest = await newest_completed(self._streams, stream, record)
         if newest is None:
             return record
         limit = min(first_needed(newest, newest.lssn), record.oldest.lssn + SEGMENTS_PER_PASS_MAX)

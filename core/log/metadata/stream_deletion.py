@@ -30,6 +30,7 @@ from ...protocol.errors import (
 from ...runtime.metadata_store import Check, Delete, MetadataStore, Operation, Put, Version
 from ..ledger_interface import LedgerProvider, delete_ledger
 from .namespace_record import moving_error
+from .stream_reads import StoredSegment
 from .stream_store import CONTENTION_MAX, StreamStore
 
 
@@ -38,6 +39,7 @@ class _MarkedStream:
     """A stream whose record is marked for deletion, with the version of that record."""
 
     identity: str
+    stream_id: str
     version: Version
 
 
@@ -79,7 +81,7 @@ class StreamDeletion:
                 raise moving_error(self._streams.namespace)
             head, head_version = await self._streams.head(self._stream)
             if record.is_deleting and head.is_deleting:
-                return _MarkedStream(identity, version)
+                return _MarkedStream(identity, record.stream_id, version)
             marked = replace(record, is_deleting=True)
             operations: list[Operation] = [
                 Put(self._paths.stream, marked.encode(), expect=version),
@@ -90,7 +92,7 @@ class StreamDeletion:
             except (BadVersionError, NoNodeError, IndeterminateError):
                 continue
             assert versions[0] is not None
-            return _MarkedStream(identity, versions[0])
+            return _MarkedStream(identity, record.stream_id, versions[0])
         raise MetadataUnavailableError(
             f"stream {self._stream}: not marked for deletion in {CONTENTION_MAX} attempts, "
             "because other processes changed it"
@@ -102,8 +104,7 @@ class StreamDeletion:
         The head has been taken over, so no further segment is published.
         """
         for lssn in reversed(await self._streams.segment_numbers(self._stream)):
-            stored = await self._streams.segment(self._stream, lssn)
-            await self._check(marked)  # so the segment just read belongs to this stream
+            stored = await self._segment(marked, lssn)
             if stored is None:
                 continue  # another process is deleting the segments: all are fenced
             if stored.segment.is_completed:
@@ -122,8 +123,7 @@ class StreamDeletion:
 
     async def _remove_segments(self, marked: _MarkedStream, ledgers: LedgerProvider) -> None:
         for lssn in await self._streams.segment_numbers(self._stream):
-            stored = await self._streams.segment(self._stream, lssn)
-            await self._check(marked)  # so the segment just read belongs to this stream
+            stored = await self._segment(marked, lssn)
             if stored is not None:
                 await delete_ledger(ledgers, stored.segment)
                 await self._remove(marked, self._paths.segment(lssn))
@@ -137,6 +137,15 @@ class StreamDeletion:
         for name in names:
             await self._remove(marked, self._paths.subscription(name))
         await self._remove(marked, self._paths.subscriptions)
+
+    async def _segment(self, marked: _MarkedStream, lssn: int) -> StoredSegment | None:
+        """Read a segment of the marked stream. Raises as ``_check``.
+
+        A restored stream has the identity of the deleted one, but another version of the record.
+        """
+        stored = await self._streams.segment(self._stream, lssn, marked.stream_id)
+        await self._check(marked)
+        return stored
 
     async def _check(self, marked: _MarkedStream) -> None:
         """Verify that the stream still exists and is marked by this deletion.

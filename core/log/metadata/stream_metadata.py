@@ -197,7 +197,7 @@ class StreamHead:
     last_lssn: int = NO_SEGMENT
     """The number of the last published segment."""
     stream_id: str = ""
-    """``StreamRecord.stream_id``, so that a claim shows which stream it is of; "" in old heads."""
+    """``StreamRecord.stream_id``, so that a claim shows which stream it is of."""
     is_sealed: bool = False
     """True if no segment may follow until the stream is unsealed (rule STR-33)."""
 
@@ -235,9 +235,12 @@ class StreamHead:
 
     def encode(self) -> bytes:
         """Encode the value of the node."""
-        fields = {"epoch": self.epoch, "token": self.token, "last_lssn": self.last_lssn}
-        if self.stream_id:
-            fields["stream_id"] = self.stream_id
+        fields = {
+            "epoch": self.epoch,
+            "token": self.token,
+            "last_lssn": self.last_lssn,
+            "stream_id": self.stream_id,
+        }
         return encode_metadata_record(_SEALED_FORMAT if self.is_sealed else _FORMAT, fields)
 
     @classmethod
@@ -249,6 +252,5 @@ class StreamHead:
             data,
             version=_SEALED_FORMAT if is_sealed else _FORMAT,
             fields={"epoch": int, "token": str, "last_lssn": int, "stream_id": str},
-            optional={"stream_id": ""},
         )
         return cls(**fields, is_sealed=is_sealed)

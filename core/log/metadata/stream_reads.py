@@ -2,10 +2,13 @@
 
 Readers of streams use it with ``stale_ok``: they may then see old metadata (rules STR-28 and
 STR-30). Callers that conclude anything from what is missing, or from the end of a stream, read it
-again through ``confirmed``.
+again through ``confirmed``. Callers also name the stream that they mean by its id, since another
+one may have had its name before, or may have it now: a node of that one is never returned (rule
+STR-35).
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,60 +82,77 @@ class StreamReads:
         """Return the paths of a stream. Raises InvalidArgumentError for an invalid name."""
         return StreamPaths(self.namespace, stream)
 
-    async def record(self, stream: str) -> tuple[StreamRecord, Version]:
-        """Read the record. Raises NoSuchStreamError, MetadataUnavailableError."""
+    async def record(
+        self, stream: str, stream_id: str | None = None
+    ) -> tuple[StreamRecord, Version]:
+        """Read the record of the stream with ``stream_id``; None: of whichever has the name.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
         try:
             value = await self._get(self.paths(stream).stream)
         except NoNodeError as error:
             raise self._missing_error(stream) from error
-        return StreamRecord.decode(stream, value.data), value.version
+        return self._record_in(stream, stream_id, value), value.version
 
-    async def head(self, stream: str) -> tuple[StreamHead, Version]:
-        """Read the head. Raises NoSuchStreamError, MetadataUnavailableError."""
+    async def head(self, stream: str, stream_id: str | None = None) -> tuple[StreamHead, Version]:
+        """Read the head of the stream with ``stream_id``; None: of whichever has the name.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
         try:
             value = await self._get(self.paths(stream).head)
         except NoNodeError as error:
             raise self._missing_error(stream) from error
-        return StreamHead.decode(stream, value.data), value.version
+        head = StreamHead.decode(stream, value.data)
+        self._check_origin(stream, value, head.stream_id, stream_id)
+        return head, value.version
 
-    async def segment(self, stream: str, lssn: int) -> StoredSegment | None:
-        """Read a segment; None if it does not exist yet or was purged."""
+    async def segment(self, stream: str, lssn: int, stream_id: str) -> StoredSegment | None:
+        """Read a segment of the stream with ``stream_id``; None if it is not there yet or purged.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
         try:
             value = await self._get(self.paths(stream).segment(lssn))
         except NoNodeError:
             return None
-        return StoredSegment(decode_segment(lssn, value.data), value.version)
+        return StoredSegment(self._segment_in(stream, lssn, stream_id, value), value.version)
 
-    async def segment_view(self, stream: str, lssn: int) -> SegmentView:
+    async def segment_view(self, stream: str, lssn: int, stream_id: str) -> SegmentView:
         """Read a segment with its surroundings, in one request if all of it is known.
 
         The record is not older than the segments. Raises as ``record`` and ``segment``.
         """
-        paths = self.paths(stream)
-        wanted = [lssn, lssn - 1] if lssn > FIRST_LSSN else [lssn]
         try:
-            *values, value = await self._reads.get_all(
-                [*map(paths.segment, wanted), paths.stream], stale_ok=self._stale_ok
-            )
+            return await self._whole_view(stream, lssn, stream_id)
         except MetadataUnavailableError:
             if not self._stale_ok:
                 raise
-            return await self._known_view(stream, lssn)
+            return await self._known_view(stream, lssn, stream_id)
+
+    async def _whole_view(self, stream: str, lssn: int, stream_id: str) -> SegmentView:
+        """Read the view in one request."""
+        paths = self.paths(stream)
+        wanted = [lssn, lssn - 1] if lssn > FIRST_LSSN else [lssn]
+        *values, value = await self._reads.get_all(
+            [*map(paths.segment, wanted), paths.stream], stale_ok=self._stale_ok
+        )
         if value is None:
             raise self._missing_error(stream)
+        record = self._record_in(stream, stream_id, value)
         segments = [
-            None if found is None else decode_segment(number, found.data)
+            None if found is None else self._segment_in(stream, number, stream_id, found)
             for number, found in zip(wanted, values, strict=True)
         ]
-        record = StreamRecord.decode(stream, value.data)
         return SegmentView(record, segments[0], segments[1] if len(segments) > 1 else None)
 
-    async def _known_view(self, stream: str, lssn: int) -> SegmentView:
+    async def _known_view(self, stream: str, lssn: int, stream_id: str) -> SegmentView:
         """Read the same one by one, because some of it may not be known."""
-        stored = await self.segment(stream, lssn)
-        record, _ = await self.record(stream)
+        stored = await self.segment(stream, lssn, stream_id)
+        record, _ = await self.record(stream, stream_id)
         try:
-            before = await self.segment(stream, lssn - 1) if lssn > FIRST_LSSN else None
+            before = await self.segment(stream, lssn - 1, stream_id) if lssn > FIRST_LSSN else None
         except MetadataUnavailableError:
             before = None
         return SegmentView(
@@ -153,17 +173,17 @@ class StreamReads:
             raise self._missing_error(stream)
         record = StreamRecord.decode(stream, record_value.data)
         head = StreamHead.decode(stream, head_value.data)
-        segments = []
+        self._check_origin(stream, head_value, head.stream_id, record.stream_id)
+        segments: list[Segment] = []
         numbers = range(record.first_lssn, head.last_lssn + 1)
         for start in range(0, len(numbers), NODES_PER_READ_MAX):
             page = numbers[start : start + NODES_PER_READ_MAX]
             found = await self._segment_values(paths, page)
             values += found
-            segments += [
-                decode_segment(lssn, value.data)
-                for lssn, value in zip(page, found, strict=True)
-                if value is not None
-            ]
+            for lssn, value in zip(page, found, strict=True):
+                if value is not None:
+                    with suppress(MetadataUnavailableError):  # what is known is of another stream
+                        segments.append(self._segment_in(stream, lssn, record.stream_id, value))
         ages = [value.age_ms for value in values if isinstance(value, StaleValue)]
         return StreamNodes(record, head, tuple(segments), max(ages, default=None))
 
@@ -188,13 +208,43 @@ class StreamReads:
     async def check(self, stream: str, identity: str) -> StreamRecord:
         """Verify that the stream still has ``identity`` and return its record.
 
-        If so, everything that was read since the identity became known belongs to this stream and
-        not to another one of the same name. Raises NoSuchStreamError otherwise.
+        Raises NoSuchStreamError otherwise.
         """
         record, _ = await self.record(stream)
         if record.identity != identity:
             raise self._missing_error(stream)
         return record
+
+    def _record_in(self, stream: str, stream_id: str | None, value: Value) -> StreamRecord:
+        """Decode the record of the stream with ``stream_id``. Raises as ``_check_origin``."""
+        record = StreamRecord.decode(stream, value.data)
+        self._check_origin(stream, value, record.stream_id, stream_id)
+        return record
+
+    def _segment_in(self, stream: str, lssn: int, stream_id: str, value: Value) -> Segment:
+        """Decode a segment of the stream with ``stream_id``. Raises as ``_check_origin``."""
+        segment = decode_segment(lssn, value.data)
+        self._check_origin(stream, value, segment.stream_id, stream_id)
+        return segment
+
+    def _check_origin(
+        self, stream: str, value: Value, found_id: str, wanted_id: str | None
+    ) -> None:
+        """Raise if a node is of another stream than the one with ``wanted_id`` (rule STR-35).
+
+        All nodes of a stream are deleted before the next stream of its name is created. So a
+        current node of another stream is one of a later stream, and the wanted stream was deleted:
+        NoSuchStreamError. An old one may be of an earlier stream, and then nothing is known about
+        the wanted one: MetadataUnavailableError.
+        """
+        if wanted_id is None or found_id == wanted_id:
+            return
+        if isinstance(value, StaleValue):
+            raise MetadataUnavailableError(
+                f"stream {stream}: {self._reads.uri} is out of reach, and what this region has is "
+                "of another stream of the same name"
+            )
+        raise self._missing_error(stream)
 
     async def policy_of(self, record: StreamRecord) -> StreamPolicy:
         """Return the policy of a stream, its own or that of the namespace."""

@@ -237,6 +237,7 @@ class StreamStore(StreamReads):
         head = claim.head.extended()
         assert segment.lssn == head.last_lssn
         assert segment.epoch == head.epoch
+        assert segment.stream_id == head.stream_id, "a segment names its stream (rule STR-35)"
         paths = self.paths(claim.stream)
         operations: list[Operation] = [
             Put(paths.head, head.encode(), expect=claim.version),
@@ -256,7 +257,7 @@ class StreamStore(StreamReads):
                 )
             current, version = await self._head_of_claim(claim)
             if current == head:
-                stored = await self.segment(claim.stream, segment.lssn)
+                stored = await self._segment_of_claim(claim, segment.lssn)
                 if stored is not None and stored.segment.ledger_id == segment.ledger_id:
                     return WriterClaim(claim.stream, current, version), stored
             if current != claim.head or not is_unknown:
@@ -285,7 +286,7 @@ class StreamStore(StreamReads):
             else:
                 assert versions[1] is not None
                 return StoredSegment(done, versions[1])
-            found = await self.segment(claim.stream, done.lssn)
+            found = await self._segment_of_claim(claim, done.lssn)
             if found is not None and found.segment == done:
                 return found
             current, version = await self._head_of_claim(claim)
@@ -310,7 +311,7 @@ class StreamStore(StreamReads):
         except (BadVersionError, NoNodeError):
             return False
         except IndeterminateError:
-            found = await self.segment(stream, new.lssn)
+            found = await self.segment(stream, new.lssn, new.stream_id)
             return found is not None and found.segment == new
         return True
 
@@ -323,7 +324,13 @@ class StreamStore(StreamReads):
 
     async def _head_of_claim(self, claim: WriterClaim) -> tuple[StreamHead, Version]:
         try:
-            return await self.head(claim.stream)
+            return await self.head(claim.stream, claim.head.stream_id)
+        except NoSuchStreamError as error:
+            raise StreamLostError(f"stream {claim.stream} was deleted") from error
+
+    async def _segment_of_claim(self, claim: WriterClaim, lssn: int) -> StoredSegment | None:
+        try:
+            return await self.segment(claim.stream, lssn, claim.head.stream_id)
         except NoSuchStreamError as error:
             raise StreamLostError(f"stream {claim.stream} was deleted") from error
 

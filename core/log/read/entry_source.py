@@ -78,7 +78,7 @@ class EntrySource:
         opener: SegmentOpener,
         stream: str,
         *,
-        identity: str,
+        stream_id: str,
         lssn: int,
         entry_id: int,
         config: ReaderConfig,
@@ -94,7 +94,7 @@ class EntrySource:
         self._streams = streams
         self._opener = opener
         self._stream = stream
-        self._identity = identity
+        self._stream_id = stream_id
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._segment: Segment | None = None
@@ -205,13 +205,10 @@ class EntrySource:
 
     async def _open_segment(self) -> bool:
         """Open the ledger at the position. Return False if it moved or had to wait instead."""
-        view = await self._streams.segment_view(self._stream, self.lssn)
+        view = await self._streams.segment_view(self._stream, self.lssn, self._stream_id)
         if view.segment is None:
             await self._wait_for_segment()
             return False
-        if view.record.identity != self._identity:
-            await self._streams.confirmed.check(self._stream, self._identity)
-            return False  # the segment may belong to another stream of the name
         segment = self._segment = merged(self._known_segment(self.lssn), view.segment)
         if segment.is_empty:
             await self._advance_segment(NO_ENTRY)
@@ -222,18 +219,9 @@ class EntrySource:
         return True
 
     async def _read_segment(self, lssn: int) -> Segment | None:
-        """Read a segment; None if it does not exist.
-
-        Raises NoSuchStreamError if the segment belongs to another stream, which was created under
-        the same name after this one was deleted (rule STR-23).
-        """
-        stored = await self._streams.segment(self._stream, lssn)
-        if stored is None:
-            return None
-        known = self._known_segment(lssn)
-        if known is None or known.ledger_id != stored.segment.ledger_id:
-            await self._streams.confirmed.check(self._stream, self._identity)
-        return merged(known, stored.segment)
+        """Read a segment; None if it does not exist. Raises as ``StreamReads.segment``."""
+        stored = await self._streams.segment(self._stream, lssn, self._stream_id)
+        return None if stored is None else merged(self._known_segment(lssn), stored.segment)
 
     def _known_segment(self, lssn: int) -> Segment | None:
         return self._segment if self._segment and self._segment.lssn == lssn else None
@@ -291,7 +279,7 @@ class EntrySource:
         """Raise InvalidPositionError if the start is beyond the next segment (rule STR-32)."""
         start, following = (self.lssn, self.entry_id), (last_lssn + 1, 0)
         if start > following and not self._streams.is_confirmed:
-            head, _ = await self._streams.confirmed.head(self._stream)
+            head, _ = await self._streams.confirmed.head(self._stream, self._stream_id)
             following = (head.last_lssn + 1, 0)
         if start > following:
             raise InvalidPositionError(
@@ -314,14 +302,14 @@ class EntrySource:
         timer = self._loop.call_later(self._config.poll_ms / 1000, wake)
         try:
             await self._check_not_removed()
-            head, _ = await self._streams.head(self._stream)
+            head, _ = await self._streams.head(self._stream, self._stream_id)
             if head.last_lssn < self.lssn:
                 if self._checks_start:
                     await self._check_start_exists(head.last_lssn)
                 await self._check_not_ended()
                 self._note_wait()
                 await wakeup
-            elif await self._streams.segment(self._stream, self.lssn) is None:
+            elif await self._read_segment(self.lssn) is None:
                 await self._check_not_removed()
                 raise GapError(f"stream {self._stream}: segment {self.lssn} is missing")
         finally:
@@ -349,7 +337,7 @@ class EntrySource:
         """
         if self._streams.is_confirmed:
             return
-        view = await self._streams.confirmed.segment_view(self._stream, lssn)
+        view = await self._streams.confirmed.segment_view(self._stream, lssn, self._stream_id)
         self._check_record(view.record)
         if view.segment is None or not view.segment.ends_stream:
             raise MetadataUnavailableError(
@@ -369,7 +357,7 @@ class EntrySource:
         return self._check_record(record)
 
     def _check_record(self, record: StreamRecord) -> None:
-        if record.is_deleting or record.identity != self._identity:
+        if record.is_deleting or record.stream_id != self._stream_id:
             raise NoSuchStreamError(f"stream {self._stream} was deleted while it was read")
         if record.start.lssn > self.lssn:
             raise TruncatedError(

@@ -74,7 +74,7 @@ async def find_start(
         streams,
         opener,
         stream,
-        identity=record.identity,
+        stream_id=record.stream_id,
         lssn=position.lssn,
         entry_id=position.entry_id,
         config=config,
@@ -207,9 +207,9 @@ class _Search:
         return await self._at_sequence_id(start.sequence_id), 0
 
     async def _latest(self) -> Dlsn:
-        lssn = (await self._streams.head(self._stream))[0].last_lssn
+        lssn = (await self._streams.head(self._stream, self._record.stream_id))[0].last_lssn
         while lssn >= self._record.start.lssn:
-            stored = await self._streams.segment(self._stream, lssn)
+            stored = await self._streams.segment(self._stream, lssn, self._record.stream_id)
             if stored is not None and not stored.segment.is_empty:
                 last = await self._last_confirmed(stored.segment)
                 if last >= 0 or stored.segment.is_completed:
@@ -271,7 +271,7 @@ class _Search:
             return segment.start_sequence_id
         if segment.lssn == FIRST_LSSN:
             return 0
-        before = await self._streams.segment(self._stream, segment.lssn - 1)
+        before = await self._streams.segment(self._stream, segment.lssn - 1, segment.stream_id)
         if before is None or not before.segment.is_completed:
             raise UnavailableError(
                 f"stream {self._stream}: the segment before {segment.lssn} is being completed"
@@ -288,12 +288,12 @@ class _Search:
     ) -> tuple[Segment | None, int]:
         """Return the first segment that is in progress or ``is_reached``, and the last LSSN."""
         low = self._record.start.lssn
-        last_lssn = (await self._streams.head(self._stream))[0].last_lssn
+        last_lssn = (await self._streams.head(self._stream, self._record.stream_id))[0].last_lssn
         high = last_lssn + 1
         found: Segment | None = None
         while low < high:
             middle = (low + high) // 2
-            stored = await self._streams.segment(self._stream, middle)
+            stored = await self._streams.segment(self._stream, middle, self._record.stream_id)
             if stored is None:
                 low = middle + 1  # truncated and purged meanwhile
             elif not stored.segment.is_completed or is_reached(stored.segment):

@@ -67,7 +67,9 @@ class SegmentOpener:
                     segment.ledger_id, stale_ok=not self._streams.is_confirmed
                 )
             except NoSuchLedgerError:
-                stored = await self._streams.confirmed.segment(stream, segment.lssn)
+                stored = await self._streams.confirmed.segment(
+                    stream, segment.lssn, segment.stream_id
+                )
                 if stored is None or stored.segment.ledger_id != segment.ledger_id:
                     raise
                 if stored.segment.residence is Residence.HOT:

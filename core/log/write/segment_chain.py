@@ -208,7 +208,7 @@ class SegmentChain:
         newest = self.last_completed
         if newest is None or newest.producers_lssn == NO_SEGMENT:
             return builder.table()
-        stored = await self._streams.segment(self._stream, newest.producers_lssn)
+        stored = await self._streams.segment(self._stream, newest.producers_lssn, newest.stream_id)
         if stored is None:
             raise CorruptionError(
                 f"stream {self._stream}: segment {newest.producers_lssn}, which holds the newest "
@@ -238,8 +238,9 @@ class SegmentChain:
         try:
             if self._publishing is not None:
                 assert self._claim is not None
-                head, _ = await self._streams.head(self._stream)
-                stored = await self._streams.segment(self._stream, self._publishing.lssn)
+                stream_id = self._publishing.stream_id
+                head, _ = await self._streams.head(self._stream, stream_id)
+                stored = await self._streams.segment(self._stream, self._publishing.lssn, stream_id)
                 is_ours = stored is not None and stored.segment.ledger_id == ledger.ledger_id
                 if is_ours or head == self._claim.head:
                     return
@@ -270,6 +271,7 @@ class SegmentChain:
         if self._publishing is None:
             self._publishing = Segment(
                 lssn=self._claim.head.last_lssn + 1,
+                stream_id=self._claim.head.stream_id,
                 ledger_id=ledger.ledger_id,
                 epoch=self._claim.head.epoch,
                 created_ms=self._runtime.clock.wall_ms(),
@@ -284,9 +286,9 @@ class SegmentChain:
         """Complete the segments that the previous writer left in progress, oldest first."""
         waiting: list[StoredSegment] = []
         assert self._claim is not None
-        lssn = self._claim.head.last_lssn
+        lssn, stream_id = self._claim.head.last_lssn, self._claim.head.stream_id
         while lssn > NO_SEGMENT:
-            stored = await self._streams.segment(self._stream, lssn)
+            stored = await self._streams.segment(self._stream, lssn, stream_id)
             if stored is None:
                 raise CorruptionError(f"stream {self._stream}: segment {lssn} has no metadata")
             if stored.segment.is_completed:

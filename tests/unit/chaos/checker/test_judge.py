@@ -63,6 +63,7 @@ def a_ledger(ledger_id: int = 5) -> LedgerMetadata:
 def a_segment(lssn: int = 1, ledger_id: int = 5) -> Segment:
     return Segment(
         lssn,
+        "this one",
         ledger_id,
         1,
         0,
@@ -406,6 +407,19 @@ def position_is_refused_by_its_own_stream(record: RunRecord) -> None:
     read.stream_id, read.failure = "0123456789ab", "InvalidPositionError"
 
 
+def record_is_given_out_as_one_of_another_stream(record: RunRecord) -> None:
+    with_identity(record)
+    records = record.history.reads[0].records
+    records[1] = records[1]._replace(dlsn=records[1].dlsn.in_stream("another"))
+
+
+def segment_names_another_stream(record: RunRecord) -> None:
+    segments = with_identity(record).segments[1]
+    assert segments[0].segment is not None
+    other = replace(segments[0].segment, stream_id="another")
+    segments[0] = segments[0]._replace(segment=other)
+
+
 def acknowledged_after_the_deletion(record: RunRecord) -> None:
     record.stored.deleting_ms = record.history.deleted_ms = 50.0
 
@@ -536,6 +550,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     ),
     "G21": (acknowledged_after_the_deletion,),
     "G24": (position_of_another_stream_is_accepted, position_is_refused_by_its_own_stream),
+    "G25": (record_is_given_out_as_one_of_another_stream, segment_names_another_stream),
     "G23": (sealed_stream_acknowledges,),
     "G22": (stream_of_a_busy_writer_is_taken,),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),

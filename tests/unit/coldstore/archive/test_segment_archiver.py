@@ -94,7 +94,7 @@ async def test_archived_segments_form_a_chain(world: LogWorld) -> None:
     assert first.record_count == 40
     for manifest in (first, second):
         await verify_segment(cold, manifest)
-        stored = await streams.segment("s", manifest.lssn)
+        stored = await streams.segment("s", manifest.lssn, manifest.stream_id)
         assert stored is not None
         assert stored.segment.residence is Residence.HOT_AND_ARCHIVE
     assert await archiver(world, cold, streams).archive("s", 1) == first, "a repeat changes nothing"

@@ -7,7 +7,7 @@ import pytest
 from rhumbline.core.log.metadata.stream_description import StreamDescription
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.compression import Codec
-from rhumbline.core.protocol.dlsn import Dlsn, dlsn_in
+from rhumbline.core.protocol.dlsn import dlsn_in
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.segments import Segment
 from rhumbline.proxies.rpc.messages import (
@@ -54,9 +54,24 @@ def test_policy_survives_the_round_trip(policy: StreamPolicy) -> None:
 
 def test_segments_survive_with_the_decision_of_an_operator_about_their_end() -> None:
     segment = Segment(
-        4, 17, 3, 1_000, True, 2_000, 9, 55, 10, 4_096, 30, ends_stream=True, doubt="closed by hand"
+        4,
+        "9f86d081884c",
+        17,
+        3,
+        1_000,
+        True,
+        2_000,
+        9,
+        55,
+        10,
+        4_096,
+        30,
+        ends_stream=True,
+        doubt="closed by hand",
     )
-    known = StreamDescription("s", 900, UNUSUAL, True, Dlsn(2, 0, 0), 3, (segment,))
+    stream_id = segment.stream_id
+    start = dlsn_in(stream_id, 2, 0, 0)
+    known = StreamDescription("s", 900, UNUSUAL, True, start, 3, (segment,), stream_id=stream_id)
     assert decode_description(encode_description(known, "eu")) == known
     for age_ms in (0, 61_000):
         old = replace(known, metadata_age_ms=age_ms)

@@ -26,7 +26,7 @@ def a_ledger(lssn: int, last: int = 9) -> LedgerMetadata:
 
 
 def an_open_segment(lssn: int) -> Segment:
-    return Segment(lssn, 10 + lssn, 1, 0)
+    return Segment(lssn, "me", 10 + lssn, 1, 0)
 
 
 def a_segment(lssn: int) -> Segment:
@@ -59,7 +59,7 @@ def changed(lssn: int, **fields: object) -> tuple[Segment, ...]:
 
 def test_a_stream_in_order_has_no_fault() -> None:
     assert faults() == []
-    empty = Segment(1, 11, 1, 0, is_completed=True)
+    empty = Segment(1, "me", 11, 1, 0, is_completed=True)
     assert faults(segments=(empty, *SEGMENTS[1:]), ledgers={11: None}) == []
     archived = changed(1, residence=Residence.ARCHIVE)
     assert faults(segments=archived, ledgers={11: None}) == []

@@ -172,7 +172,8 @@ class ListedArchives:
 async def test_archived_segment_is_purged_without_access_to_its_archive(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
     streams = world.namespace._streams
-    stored = await streams.segment("s", 1)
+    stream_id = (await world.namespace.describe("s")).stream_id
+    stored = await streams.segment("s", 1, stream_id)
     assert stored is not None
     moved = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
     assert await streams.replace_segment("s", stored, moved)

@@ -226,7 +226,8 @@ async def test_deletion_makes_the_writer_lose_the_stream(world: LogWorld) -> Non
     await world.namespace.delete_stream("s")
     await create_filled_stream(world, NEW)
     with pytest.raises(StreamLostError):
-        await streams.publish(claim, Segment(claim.head.last_lssn + 1, 99, claim.head.epoch, 1))
+        head = claim.head
+        await streams.publish(claim, Segment(head.last_lssn + 1, head.stream_id, 99, head.epoch, 1))
     await assert_new_stream_is_intact(world)
 
 

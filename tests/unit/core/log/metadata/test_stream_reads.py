@@ -7,6 +7,7 @@ import pytest
 
 from rhumbline.backends.memory import MemoryTree
 from rhumbline.core.log.config import ReaderConfig
+from rhumbline.core.log.metadata.paths import StreamPaths
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.metadata.read_only_store import PROBE_MS, WAIT_MS, ReadOnlyStore
@@ -147,6 +148,35 @@ async def test_an_end_that_only_old_metadata_knows_is_not_believed(world: Region
         await asyncio.sleep(BACK_S)
         with pytest.raises(NoSuchStreamError):
             await anext(reader)
+
+
+@in_region
+async def test_old_segments_of_another_stream_are_not_those_of_the_stream(
+    world: RegionWorld,
+) -> None:
+    """The stream was deleted and made again; this region has the new record, and old segments.
+
+    A reader delivered records of the first stream as records of the second one.
+    """
+    namespace = world.reader_namespace
+    assert await world.read(2) == [b"1", b"2"]
+    await namespace.describe("s")
+    await world.namespace.delete_stream("s")
+    await world.write(b"7")
+    await world.reads.get(StreamPaths("test", "s").stream)
+    world.regional.has_server = False
+    world.regional.cut_off()
+    with pytest.raises(MetadataUnavailableError):
+        await namespace.describe("s")
+    for start in (LATEST, AtTxid(1), AtSequenceId(1)):
+        with pytest.raises(MetadataUnavailableError):
+            await namespace.open_reader("s", start)
+    async with await namespace.open_reader("s", EARLIEST) as reader:
+        with pytest.raises(MetadataUnavailableError, match="another stream of the same name"):
+            await anext(reader)
+        world.regional.reconnect()
+        await asyncio.sleep(BACK_S)
+        assert (await anext(reader)).payload == b"7"
 
 
 @in_region

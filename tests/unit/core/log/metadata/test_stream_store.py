@@ -38,7 +38,9 @@ async def create_stream(world: LogWorld) -> StreamStore:
 
 
 def segment(lssn: int, claim: WriterClaim, ledger_id: int = 7) -> Segment:
-    return Segment(lssn=lssn, ledger_id=ledger_id, epoch=claim.head.epoch, created_ms=1)
+    return Segment(
+        lssn=lssn, stream_id="me", ledger_id=ledger_id, epoch=claim.head.epoch, created_ms=1
+    )
 
 
 END = SegmentEnd(0, 5, 1, 3, False)
@@ -72,11 +74,11 @@ async def test_segment_is_published_and_completed_once(
     claim = await streams.claim("s", "token")
     world.store.outcomes = list(outcomes)
     claim, stored = await streams.publish(claim, segment(1, claim))
-    assert (await streams.segment("s", 1)) == stored
+    assert (await streams.segment("s", 1, "me")) == stored
     done = stored.segment.completed(END, previous=None, completed_ms=2)
     world.store.outcomes = list(outcomes)
     completed = await streams.complete(claim, stored, done)
-    assert (await streams.segment("s", 1)) == completed
+    assert (await streams.segment("s", 1, "me")) == completed
     assert completed.segment == done
     assert await streams.complete(claim, stored, done) == completed
 
@@ -100,8 +102,8 @@ async def test_writer_that_lost_its_claim_changes_nothing(world: LogWorld) -> No
     with pytest.raises(StreamLostError):
         await streams.complete(old, stored, done)
     assert (await streams.head("s"))[0] == new.head
-    assert (await streams.segment("s", 2)) is None
-    assert await streams.segment("s", 1) == stored
+    assert (await streams.segment("s", 2, "me")) is None
+    assert await streams.segment("s", 1, "me") == stored
 
 
 async def test_publication_with_lost_reply_and_lost_claim_raises_stream_lost(
@@ -129,7 +131,7 @@ async def test_publication_with_lost_reply_and_lost_claim_raises_stream_lost(
     world.store.inner.get = get  # type: ignore[method-assign, assignment]
     with pytest.raises(StreamLostError):
         await streams.publish(claim, segment(1, claim))
-    found = await streams.segment("s", 1)
+    found = await streams.segment("s", 1, "me")
     assert found is not None
 
 

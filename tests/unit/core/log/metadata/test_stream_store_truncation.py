@@ -146,9 +146,9 @@ async def test_pass_that_was_overtaken_by_an_untruncation_purges_nothing(world: 
     other = world.open_namespace()
     head = other._streams.head
 
-    async def overtaken(stream: str) -> object:
+    async def overtaken(stream: str, stream_id: str) -> object:
         await world.namespace.untruncate("s")
-        return await head(stream)
+        return await head(stream, stream_id)
 
     other._streams.head = overtaken  # type: ignore[method-assign,assignment]
     assert (await other.maintain("s")).purged == ()
