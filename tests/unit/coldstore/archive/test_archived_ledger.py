@@ -294,3 +294,17 @@ def test_entries_are_rebuilt_with_the_same_slots_and_positions(
 
     world = LogWorld.create()
     world.run(check(world))
+
+
+async def test_the_archive_of_another_stream_is_refused(world: LogWorld) -> None:
+    """Archives outlive their stream, and their keys name it only by its name (rule STR-35)."""
+    await fill_stream(world, segments=1)
+    await archive_segments(world, DictColdStore())
+    segment = (await world.segments("s"))[0]
+    assert world.archives is not None
+    await world.archives.check("s", segment)
+    other = replace(segment, stream_id="0123456789ab")
+    with pytest.raises(CorruptionError, match="of another stream"):
+        await world.archives.open("s", other)
+    with pytest.raises(CorruptionError, match="of another stream"):
+        await world.archives.check("s", other)
