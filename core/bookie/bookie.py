@@ -28,17 +28,6 @@ from ..runtime.event_log import EventLog
 from ..runtime.runtime import Runtime
 from ..runtime.state_machine import StateMachine
 from ..runtime.tasks import Tasks, wait_until_done
-from ..wire.registration import (
-    ADDRESS_PREFIX,
-    FREE_BYTES,
-    HOLDER,
-    HOST,
-    LIMBO,
-    RACK,
-    REGION,
-    ZONE,
-    Registration,
-)
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
 from .identity import (
@@ -55,9 +44,8 @@ from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import CollectorOfStore, Maintenance
 from .maintenance.scrubber import Scrubber
-from .maintenance.space_recovery import SpaceState
 from .maintenance.surplus_copies import SurplusCopies
-from .registration import RegistrationKeeper
+from .registration import BookieRegistrations, registration_of
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
 from .server.idle_connections import close_idle_connections
@@ -99,7 +87,6 @@ class Bookie:
         self._tasks = Tasks()
         on_disk = replace(config, log_file_bytes=log_file_bytes or config.log_file_bytes)
         self.storage = Storage(runtime, disk, on_disk, identity.bookie_id)
-        self._random = runtime.random
         self._guard = StartGuard(disk, directory, identity, runtime.random)
         self._log_began = asyncio.Event()
         self.storage.on_log_began = self._log_began.set
@@ -136,8 +123,7 @@ class Bookie:
             config.partial_frame_bytes_max, config.partial_frame_ms_max
         )
         self._server: asyncio.Server | None = None
-        self._registration_keepers: list[RegistrationKeeper] = []
-        """The registration in the global store, and the one in the regional store."""
+        self._registrations = BookieRegistrations(config, self._tasks, runtime.random)
         self._maintenance_task: asyncio.Task[Any] | None = None
         self._is_claimed = False
         self._life = StateMachine(
@@ -266,18 +252,25 @@ class Bookie:
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
                 "choose another address, or stop the process that uses it"
             ) from error
-        registration = self._registration(host)
+        registration = registration_of(
+            self._identity,
+            self._config,
+            host=host,
+            port=self.port,
+            holder=self._holder,
+            free_bytes=self._space.free_bytes,
+            is_in_limbo=self.storage.states.limbo.is_active,
+        )
         directories = [self._directory]
         if self._regional is not None:
             await introduce_to(self._regional.directory, self._identity)
             directories.append(self._regional.directory)
-        self._space.on_shift = self._publish_free_bytes
-        for directory in directories:
-            keeper = RegistrationKeeper(
-                directory, self._config, registration, self._tasks, self._random
-            )
-            self._registration_keepers.append(keeper)
-            await keeper.join(read_only=self._admission() is not BookieEvent.ADMIT_ALL)
+        self._space.on_shift = self._registrations.set_free_bytes
+        await self._registrations.join(
+            directories,
+            registration,
+            is_read_only=lambda: self._admission() is not BookieEvent.ADMIT_ALL,
+        )
         await self._guard.claim(self.storage.log.durable_end, self.limbo_reason)
         self._is_claimed = True
         self._enter(self._admission())
@@ -292,14 +285,6 @@ class Bookie:
         self._tasks.spawn(self._record_end(), "end of the log")
         self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
 
-    def _publish_free_bytes(self, free_bytes: int) -> None:
-        for keeper in self._registration_keepers:
-            keeper.set_free_bytes(free_bytes)
-
-    def _publish_limbo(self) -> None:
-        for keeper in self._registration_keepers:
-            keeper.set_limbo(self.storage.states.limbo.is_active)
-
     async def _record_end(self) -> None:
         """Records how far the log is durable, periodically and after each new log file."""
         while True:
@@ -310,7 +295,7 @@ class Bookie:
             except TimeoutError:
                 pass  # the regular record is due
             self._log_began.clear()
-            self._publish_limbo()
+            self._registrations.set_limbo(self.storage.states.limbo.is_active)
             try:
                 await self._guard.record(self.storage.log.durable_end, self.limbo_reason)
             except WrongClusterError as error:
@@ -349,26 +334,6 @@ class Bookie:
             self.service, self._tasks, self._connections, self._closed_reasons, self._partial_frames
         )
 
-    def _registration(self, host: str) -> Registration:
-        properties = {
-            REGION: self._identity.region,
-            RACK: self._config.rack or self._identity.rack,
-            FREE_BYTES: str(self._space.free_bytes),
-        }
-        if self.storage.states.limbo.is_active:
-            properties[LIMBO] = "yes"
-        if self._config.zone:
-            properties[ZONE] = self._config.zone
-        if self._config.host:
-            properties[HOST] = self._config.host
-        if self._holder:
-            properties[HOLDER] = self._holder
-        for viewer, address in self._config.advertised_addresses:
-            properties[ADDRESS_PREFIX + viewer] = address
-        return Registration(
-            self.bookie_id, self._config.advertised_host or host, self.port, properties
-        )
-
     def set_read_only(self, read_only: bool) -> None:
         """Refuses plain adds, or accepts them again, by an operator's command.
 
@@ -403,8 +368,7 @@ class Bookie:
         event = self._admission()
         if self.state in SERVING and ADMISSIONS[event] is not self.state:
             self._enter(event)
-        for keeper in self._registration_keepers:
-            keeper.set_read_only(event is not BookieEvent.ADMIT_ALL)
+        self._registrations.set_read_only(event is not BookieEvent.ADMIT_ALL)
 
     def _enter(self, event: BookieEvent) -> None:
         """Takes a transition and tells the service which adds it accepts from now on."""
@@ -447,8 +411,7 @@ class Bookie:
         if self.state in (BookieState.CLOSING, BookieState.CLOSED):
             return
         self._enter(BookieEvent.CLOSE)
-        for keeper in self._registration_keepers:
-            await keeper.leave()
+        await self._registrations.leave()
         if self._server is not None:
             self._server.close()
         if self._maintenance_task is not None:
@@ -483,7 +446,7 @@ class Bookie:
     def statistics(self) -> dict[str, Any]:
         """Return the counters and gauges by name."""
         storage, service = self.storage, self.service
-        limits, recovery = self._space.limits, self.maintenance.recovery
+        limits = self._space.limits
         failure: RhumblineError | None = service.failure
         return {
             "bookie": self.bookie_id,
@@ -501,17 +464,9 @@ class Bookie:
             "read_only_below_bytes": limits.read_only_below_bytes,
             "reserve_below_bytes": limits.reserve_below_bytes,
             "maintenance_reserve_bytes": limits.maintenance_reserve_bytes,
-            "maintenance_reserve_missing_bytes": self.maintenance.reserve.missing_bytes,
-            "space": recovery.state.name.lower(),
-            "space_short": self.maintenance.is_short,
-            "space_blocked": recovery.state is SpaceState.BLOCKED,
-            "space_exhausted": recovery.state is SpaceState.EXHAUSTED,
-            "space_obstacles": [f"{work}: {why}" for work, why in recovery.obstacles.items()],
-            "maintenance_obstacles": len(recovery.obstacles),
-            "garbage_files_removed": self.maintenance.garbage_files.removed_count,
             "read_only": self.is_read_only,
-            "registered": any(keeper.is_registered for keeper in self._registration_keepers),
-            "sessions_lost": sum(keeper.lost_count for keeper in self._registration_keepers),
+            "registered": self._registrations.is_registered,
+            "sessions_lost": self._registrations.lost_count,
             "limbo": storage.states.limbo.is_active,
             "limbo_reason": self.limbo_reason or None,
             "restored_entries": self.limbo.restored_count,
@@ -519,13 +474,8 @@ class Bookie:
             "damages": len(storage.damages),
             "sealed_logs": len(storage.sealed_logs),
             "sorted_files": len(storage.sorted),
-            "sorted_bytes": self.maintenance.compactor.written_bytes,
-            "deleted_ledgers": sum(c.deleted_count for c, _ in self.maintenance.collectors),
-            "ledgers_returned": self.maintenance.surplus.counts.returned,
-            "ledgers_surplus": self.maintenance.surplus.counts.waiting,
-            "ledgers_held_back": sum(c.held_back_count for c, _ in self.maintenance.collectors),
             "repaired_entries": self.scrubber.repaired_count,
-            "maintenance_failures": self.maintenance.failed_count,
+            **self.maintenance.statistics(),
             "half_frame_bytes": self._partial_frames.held_bytes,
             "closed": dict(sorted(self._closed_reasons.items())),
             **service.meter.statistics(),

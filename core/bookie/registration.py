@@ -1,11 +1,12 @@
 """The bookie's registration, kept up across lost sessions and mode changes (rule BKE-24).
 
 The data path never waits for the registration: an unregistered bookie still serves its clients. One
-task runs for the lifetime of the bookie. It sleeps until the session is lost or the mode changes.
+task for each store runs for the lifetime of the bookie. It sleeps until the session is lost or the
+mode changes.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -16,10 +17,111 @@ from ..runtime.metadata_store import Session
 from ..runtime.primitives.backoff import Backoff
 from ..runtime.primitives.wakeup import Wakeup
 from ..runtime.tasks import Tasks
-from ..wire.registration import FREE_BYTES, LIMBO, Registration
+from ..wire.registration import (
+    ADDRESS_PREFIX,
+    FREE_BYTES,
+    HOLDER,
+    HOST,
+    LIMBO,
+    RACK,
+    REGION,
+    ZONE,
+    Registration,
+)
 from .config import BookieConfig
+from .identity import Identity
 
 _LOG = EventLog(__name__)
+
+
+def registration_of(
+    identity: Identity,
+    config: BookieConfig,
+    *,
+    host: str,
+    port: int,
+    holder: str,
+    free_bytes: int,
+    is_in_limbo: bool,
+) -> Registration:
+    """Return what a bookie that listens on ``host`` and ``port`` registers.
+
+    ``holder`` identifies the lock on its storage; empty if there is none.
+    """
+    properties = {
+        REGION: identity.region,
+        RACK: config.rack or identity.rack,
+        FREE_BYTES: str(free_bytes),
+    }
+    if is_in_limbo:
+        properties[LIMBO] = "yes"
+    if config.zone:
+        properties[ZONE] = config.zone
+    if config.host:
+        properties[HOST] = config.host
+    if holder:
+        properties[HOLDER] = holder
+    for viewer, address in config.advertised_addresses:
+        properties[ADDRESS_PREFIX + viewer] = address
+    return Registration(identity.bookie_id, config.advertised_host or host, port, properties)
+
+
+class BookieRegistrations:
+    """The registrations of one bookie: in the global store, and in that of its region if any."""
+
+    def __init__(self, config: BookieConfig, tasks: Tasks, random: Random) -> None:
+        self._config = config
+        self._tasks = tasks
+        self._random = random
+        self._keepers: list[RegistrationKeeper] = []
+
+    @property
+    def is_registered(self) -> bool:
+        """True if the bookie is registered in at least one store."""
+        return any(keeper.is_registered for keeper in self._keepers)
+
+    @property
+    def lost_count(self) -> int:
+        """Number of sessions that were lost, in all stores."""
+        return sum(keeper.lost_count for keeper in self._keepers)
+
+    async def join(
+        self,
+        directories: Sequence[BookieDirectory],
+        registration: Registration,
+        *,
+        is_read_only: Callable[[], bool],
+    ) -> None:
+        """Registers in the stores in turn, each in the mode of that moment.
+
+        Raises as ``RegistrationKeeper.join``.
+        """
+        for directory in directories:
+            keeper = RegistrationKeeper(
+                directory, self._config, registration, self._tasks, self._random
+            )
+            self._keepers.append(keeper)
+            await keeper.join(read_only=is_read_only())
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Sets the mode in which the bookie is registered."""
+        for keeper in self._keepers:
+            keeper.set_read_only(read_only)
+
+    def set_free_bytes(self, free_bytes: int) -> None:
+        """Publishes the free space by which placement chooses bookies (rule PLC-15)."""
+        for keeper in self._keepers:
+            keeper.set_free_bytes(free_bytes)
+
+    def set_limbo(self, is_in_limbo: bool) -> None:
+        """Publishes whether the bookie is in limbo, so that its copies count or not (PLC-23)."""
+        for keeper in self._keepers:
+            keeper.set_limbo(is_in_limbo)
+
+    async def leave(self) -> None:
+        """Removes the registrations. Safe to repeat."""
+        for keeper in self._keepers:
+            await keeper.leave()
 
 
 class RegistrationKeeper:

@@ -11,7 +11,7 @@ whatever contains garbage is compacted (rule BKE-30).
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...protocol.errors import DiskFullError, MetadataError, RhumblineError
 from ...runtime.event_log import EventLog, LogLimit
@@ -28,7 +28,7 @@ from .garbage_collector import GarbageCollector
 from .garbage_files import GarbageFiles
 from .garbage_logs import LIVE_PERCENT_WHEN_SHORT, GarbageLogs
 from .limbo_recovery import LimboRecovery
-from .space_recovery import SpaceRecovery
+from .space_recovery import SpaceRecovery, SpaceState
 from .surplus_copies import SurplusCopies
 
 _LOG = EventLog(__name__)
@@ -115,6 +115,26 @@ class Maintenance:
     def is_short(self) -> bool:
         """True if there is no space for plain adds."""
         return not self._space.has_room
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the counters and gauges by name."""
+        recovery = self.recovery
+        return {
+            "maintenance_reserve_missing_bytes": self.reserve.missing_bytes,
+            "maintenance_obstacles": len(recovery.obstacles),
+            "maintenance_failures": self.failed_count,
+            "space": recovery.state.name.lower(),
+            "space_short": self.is_short,
+            "space_blocked": recovery.state is SpaceState.BLOCKED,
+            "space_exhausted": recovery.state is SpaceState.EXHAUSTED,
+            "space_obstacles": [f"{work}: {why}" for work, why in recovery.obstacles.items()],
+            "garbage_files_removed": self.garbage_files.removed_count,
+            "sorted_bytes": self.compactor.written_bytes,
+            "deleted_ledgers": sum(c.deleted_count for c, _ in self.collectors),
+            "ledgers_held_back": sum(c.held_back_count for c, _ in self.collectors),
+            "ledgers_returned": self.surplus.counts.returned,
+            "ledgers_surplus": self.surplus.counts.waiting,
+        }
 
     async def step(self) -> None:
         """Runs one round of all work that is due."""

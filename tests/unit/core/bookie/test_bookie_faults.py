@@ -126,7 +126,7 @@ async def test_lost_session_is_registered_again_without_stopping_adds() -> None:
         assert await world.directory.writable() == [bookie.bookie_id]
         registration = await world.directory.registration(bookie.bookie_id)
         assert registration.port == bookie.port
-        membership = bookie._registration_keepers[0]
+        membership = bookie._registrations._keepers[0]
         assert membership is not None
         session = membership._session
         assert session is not None

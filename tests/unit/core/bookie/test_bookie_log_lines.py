@@ -82,7 +82,7 @@ async def test_a_failed_disk() -> None:
 async def test_a_lost_registration() -> None:
     config = BookieConfig(log_file_bytes=1 << 20, registration_retry_ms=10)
     async with one_bookie(config) as (world, bookie, _):
-        keeper = bookie._registration_keepers[0]
+        keeper = bookie._registrations._keepers[0]
         assert keeper is not None and keeper._session is not None
         with recorded_log("rhumbline.core.bookie.registration") as log:
             world.store.expire_session(keeper._session)
