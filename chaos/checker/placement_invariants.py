@@ -1,9 +1,14 @@
 """Invariants of where the copies of a ledger are placed."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
-from ...core.protocol.ledger_metadata import LedgerState
+from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.quorum import QuorumView
 from .run_record import RunRecord, invariant
+
+LEARNS_MS = 5_000
+"""Time in which a writer that appends all the time meets a failure of the region."""
 
 
 @invariant("L25")
@@ -24,3 +29,32 @@ def writers_obey_the_spread_rule(record: RunRecord) -> Iterator[str]:
                 if len(regions) < least:
                     yield f"ledger {ledger_id}: {members} lie in {sorted(map(str, regions))}"
                     break
+
+
+@invariant("L26")
+def new_ledgers_avoid_regions_out_of_reach(record: RunRecord) -> Iterator[str]:
+    """A writer that has not reached a region for ``LEARNS_MS`` places no new ledger there, if the
+    other regions have a legal ensemble."""
+    for ledger_id, versions in record.ledgers.items():
+        metadata = versions[0].metadata
+        if metadata is None:
+            continue
+        for cut in record.unreachable_regions:
+            if not cut.from_ms + LEARNS_MS <= versions[0].at_ms <= cut.to_ms:
+                continue
+            used = [record.regions.get(bookie) for bookie in metadata.last_fragment.bookies]
+            if cut.region in used and _is_legal_without(record, metadata, cut.region):
+                yield (
+                    f"ledger {ledger_id} was created at {versions[0].at_ms:.1f} ms in {used}, but "
+                    f"its writer has not reached {cut.region} since {cut.from_ms:.1f} ms"
+                )
+
+
+def _is_legal_without(record: RunRecord, metadata: LedgerMetadata, region: str) -> bool:
+    """Return whether the bookies of the other regions contain a legal ensemble."""
+    quorum = metadata.quorum_at(metadata.last_fragment.first_entry_id)
+    others = [found for found in record.regions.values() if found != region]
+    return any(
+        QuorumView(quorum, list(chosen)).is_legal()
+        for chosen in set(combinations(sorted(others), quorum.ensemble_size))
+    )

@@ -60,6 +60,17 @@ class CompareAndSet(NamedTuple):
     """When it was answered or timed out."""
 
 
+class UnreachableRegion(NamedTuple):
+    """A period in which the writer of a run reached no bookie of a region, in virtual ms.
+
+    The bookies stayed registered, and all the other ones served.
+    """
+
+    region: str
+    from_ms: float
+    to_ms: float
+
+
 @dataclass(slots=True)
 class SealPeriod:
     """A period in which the main stream was sealed, in virtual milliseconds."""
@@ -203,6 +214,8 @@ class RunRecord:
     takeovers: Sequence[Takeover] = ()
     """The decisions of repair to take the main stream over from a writer that is gone."""
     seals: Sequence[SealPeriod] = ()
+    unreachable_regions: Sequence[UnreachableRegion] = ()
+    """Of the only writer of the run; empty if there are several."""
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""

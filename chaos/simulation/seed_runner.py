@@ -26,6 +26,7 @@ from .plans.regions.rebalances import rebalances
 from .plans.regions.regional import regional
 from .plans.regions.slow_bookies import slow_bookies
 from .plans.regions.spread_rules import spread_rules
+from .plans.regions.unreachable_regions import unreachable_regions
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
@@ -61,6 +62,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "steady": steady,
     "streams": streams,
     "swarm": swarm,
+    "unreachable-regions": unreachable_regions,
 }
 
 EVERYTHING = "everything"
@@ -84,6 +86,7 @@ SHARES: dict[str, float] = {
     "spread-rules": 0.5,
     "streams": 1,
     "swarm": 1,
+    "unreachable-regions": 0.5,
 }
 """The share of each plan in the time of ``EVERYTHING``. ``mixed`` only repeats other plans,
 ``steady`` is for measurements, and ``lying-disk`` may violate invariants."""

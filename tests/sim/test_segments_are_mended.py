@@ -71,7 +71,7 @@ def test_ends_and_lengths_that_differ_are_adopted_from_the_ledger() -> None:
         [right] = (await client.namespace.describe(OTHER)).segments
 
         async def store(wrong: Segment) -> None:
-            stored = await streams.segment(OTHER, right.lssn)
+            stored = await streams.segment(OTHER, right.lssn, right.stream_id)
             assert stored is not None
             assert await streams.replace_segment(OTHER, stored, wrong)
 

@@ -216,6 +216,23 @@ def _cut_metadata(cluster: SimCluster, fault: Fault) -> Undo:
     return undo
 
 
+@_kind("cut-from-region")
+def _cut_from_region(cluster: SimCluster, fault: Fault) -> Undo:
+    """Cut all paths between a host and the bookies of a region. Target: ``host>region``."""
+    network = cluster.world.network
+    host, _, region = fault.target.partition(">")
+    bookies = [other.name for other in cluster.bookie_hosts if other.region == region]
+    pairs = [pair for name in bookies for pair in ((host, name), (name, host))]
+    for source, target in pairs:
+        network.cut(source, target)
+
+    def undo() -> None:
+        for source, target in pairs:
+            network.heal(source, target)
+
+    return undo
+
+
 @_kind("cut-one-way")
 def _cut_one_way(cluster: SimCluster, fault: Fault) -> Undo:
     """Cut one direction between two regions or hosts. Target: ``from>to``."""

@@ -43,9 +43,10 @@ class MetadataHistory:
     async def poll(self) -> None:
         """Poll once. Raises the errors of the store."""
         now_ms = time.monotonic() * 1000
+        stream_id = (await self._streams.head(STREAM))[0].stream_id
         for lssn in await self._streams.segment_numbers(STREAM):
             known = self.segments.setdefault(lssn, [])
-            stored = await self._streams.segment(STREAM, lssn)
+            stored = await self._streams.segment(STREAM, lssn, stream_id)
             segment = stored.segment if stored is not None else None
             if segment is not None and (not known or known[-1].segment != segment):
                 known.append(SegmentVersion(self._version_time_ms(), segment))

@@ -30,6 +30,7 @@ from rhumbline.chaos.checker.run_record import (
     SealPeriod,
     SegmentVersion,
     StreamVersions,
+    UnreachableRegion,
 )
 from rhumbline.core.ledger.slow_departure import SlowDeparture
 from rhumbline.core.protocol.bookie_id import BookieId
@@ -504,6 +505,15 @@ def writer_forgets_the_spread_rule(record: RunRecord) -> None:
     record.ledgers[5][:0] = [LedgerVersion(0.0, ruled), LedgerVersion(1.0, changed)]
 
 
+def new_ledger_in_a_region_out_of_reach(record: RunRecord) -> None:
+    """Members are in all three regions, and two bookies more are in the regions of the others."""
+    record.regions |= {D: record.regions[A], BookieId("e@0000000a"): record.regions[B]}
+    created_ms = record.ledgers[5][0].at_ms
+    record.unreachable_regions = [
+        UnreachableRegion(record.regions[C], created_ms - 6_000, created_ms + 1_000)
+    ]
+
+
 DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
@@ -563,6 +573,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "L23": (slow_bookies_are_left_too_soon,),
     "L24": (slow_bookie_is_left_for_fewer_regions,),
     "L25": (writer_forgets_the_spread_rule,),
+    "L26": (new_ledger_in_a_region_out_of_reach,),
 }
 
 
