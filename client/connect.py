@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from ..coldstore.stores.measured_cold_store import MeasuredColdStore
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.log.close_at_exit import ClosesAtExit
@@ -25,7 +26,6 @@ from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import ClosedError, ConfigurationError, MetadataUnavailableError
 from ..core.protocol.installation import needs_extra
 from ..core.protocol.start import EARLIEST, Start
-from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.event_log import EventLog
 from ..core.runtime.home_loop import HomeLoop
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
@@ -89,7 +89,7 @@ class Client(ClosesAtExit):
         self._moves_data = moves_data
         self._stale_after_ms = metadata_stale_after_ms
         self._cold_uri = cold
-        self._cold: ColdStore | None = None
+        self._cold: MeasuredColdStore | None = None
         self._given_store = store
         regional = {check_region(name): uri for name, uri in (regional_metadata or {}).items()}
         self._stores = ClusterStores(uri, regional, timeout_ms=metadata_timeout_ms)
@@ -233,6 +233,8 @@ class Client(ClosesAtExit):
             **first.statistics(),
             "placement": self.placement.statistics(),
         }
+        if self._cold is not None:
+            found["cold"] = self._cold.statistics()
         if others:
             found["regional"] = {str(other.store_region): other.statistics() for other in others}
         return found
@@ -429,8 +431,8 @@ def connect(
     )
 
 
-def _open_cold(uri: str) -> ColdStore:
+def _open_cold(uri: str) -> MeasuredColdStore:
     with needs_extra("an archive", "arrow"):
         from ..coldstore.archive import cold_archives  # noqa: F401 - fails early if pyarrow is missing
         from ..coldstore.stores.open_store import open_cold_store
-    return open_cold_store(uri)
+    return MeasuredColdStore(open_cold_store(uri))

@@ -86,17 +86,32 @@ class LedgerClient:
     def statistics(self) -> dict[str, Any]:
         """Returns counters and quantiles by name."""
         context = self._context
+        traffic = context.pool.traffic()
         return {
             "open_handles": len(context.handles),
             "adds": context.adds.summary(),
             "bookies": {
                 bookie: {"sent_bytes": sent, "received_bytes": received}
-                for bookie, (sent, received) in sorted(context.pool.traffic().items())
+                for bookie, (sent, received) in sorted(traffic.items())
             },
+            "received": self._received_by_origin(traffic),
             "failed_lately": context.pool.failed_lately(),
             "slow_lately": context.pool.slow_lately(),
             "slow_departures": context.pool.departure_count,
         }
+
+    def _received_by_origin(self, traffic: Mapping[BookieId, tuple[int, int]]) -> dict[str, int]:
+        """Returns the bytes received, by whether the bookie is in the region of this process."""
+        context = self._context
+        found = dict.fromkeys(("own_region", "other_region", "unknown"), 0)
+        for bookie, (_, received) in traffic.items():
+            region = context.directory.known_region(bookie)
+            if region is None or context.region is None:
+                origin = "unknown"
+            else:
+                origin = "own_region" if region == context.region else "other_region"
+            found[origin] += received
+        return found
 
     async def create(
         self,

@@ -410,6 +410,10 @@ class BookieDirectory:
         )
         return None if value is None else self._keep_region(bookie, value)
 
+    def known_region(self, bookie: BookieId) -> Region | None:
+        """Return the region of an id if this process has read it, else None."""
+        return self._regions.get(bookie)
+
     def _keep_region(self, bookie: BookieId, value: Value) -> Region:
         try:
             region = check_region(value.data.decode("ascii"))

@@ -330,7 +330,13 @@ CATALOGUE = (
         "proxy.write.refused", MetricType.COUNTER, "{set}", "Requests refused because of a limit."
     ),
     Metric("proxy.read.readers", MetricType.GAUGE, "{reader}", "Connected readers."),
-    Metric("proxy.read.tails", MetricType.GAUGE, "{stream}", "Streams whose tail the proxy reads."),
+    Metric("proxy.read.streams", MetricType.GAUGE, "{stream}", "Streams with connected readers."),
+    Metric(
+        "proxy.read.runs",
+        MetricType.GAUGE,
+        "{position}",
+        "Positions at which the proxy reads streams; readers near one position share it.",
+    ),
     Metric(
         "proxy.read.behind_ms",
         MetricType.GAUGE,
@@ -338,12 +344,47 @@ CATALOGUE = (
         "Longest time since a client of the read proxy last had everything of its stream; 0 if all "
         "have it.",
     ),
-    Metric("proxy.read.cached_bytes", MetricType.GAUGE, "By", "Entries cached for readers."),
     Metric(
-        "proxy.read.tail_entries",
+        "proxy.read.cached_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Memory of the entries that are cached for readers.",
+    ),
+    Metric(
+        "proxy.read.fetched_entries",
         MetricType.COUNTER,
         "{entry}",
-        "Entries read from the tails of streams.",
+        "Entries read from bookies and archives for readers.",
+    ),
+    Metric(
+        "proxy.read.fetched_bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes of the entries read from bookies and archives for readers.",
+    ),
+    Metric(
+        "proxy.read.delivered_bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes of the entries delivered to readers.",
+    ),
+    Metric(
+        "proxy.read.cache_hits",
+        MetricType.COUNTER,
+        "{block}",
+        "Blocks of entries that readers found in the cache.",
+    ),
+    Metric(
+        "proxy.read.cache_misses",
+        MetricType.COUNTER,
+        "{block}",
+        "Times that a reader waited for a fetch, alone or together with others.",
+    ),
+    Metric(
+        "proxy.read.cache_evictions",
+        MetricType.COUNTER,
+        "{block}",
+        "Blocks of entries removed from the cache to make room.",
     ),
     Metric("repair.ready", MetricType.GAUGE, "1", "1 while the repair process works."),
     Metric("repair.auditor", MetricType.GAUGE, "1", "1 in the process that audits the cluster."),
@@ -647,6 +688,19 @@ CATALOGUE = (
         MetricType.COUNTER,
         "By",
         "Bytes received from the bookie.",
+    ),
+    Metric(
+        "client.ledgers.received.{origin}",
+        MetricType.COUNTER,
+        "By",
+        "Bytes received from bookies, by origin: own_region, other_region, or unknown where the "
+        "region of the process or of the bookie is not known.",
+    ),
+    Metric(
+        "client.cold.read_bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes of archived segments read from the cold store.",
     ),
     Metric(
         "client.metadata.out_of_reach",

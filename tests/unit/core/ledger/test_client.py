@@ -393,6 +393,9 @@ async def test_statistics_count_handles_adds_bytes_and_failures() -> None:
         for bookie, counted in found["bookies"].items():
             assert counted["sent_bytes"] > 5_000 > counted["received_bytes"] > 5 * 28
             assert client.traffic()[bookie] == (counted["sent_bytes"], counted["received_bytes"])
+        received = sum(counted["received_bytes"] for counted in found["bookies"].values())
+        assert sum(found["received"].values()) == received
+        assert found["received"]["own_region"] > 0 < found["received"]["other_region"]
         assert found["failed_lately"] == [world.bookies[1].bookie]
         await reader.aclose()
         await writer.close()

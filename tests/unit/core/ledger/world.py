@@ -427,6 +427,9 @@ class FakeDirectory:
     async def region_of(self, bookie: BookieId) -> Region | None:
         return self.world.by_id[bookie].region
 
+    def known_region(self, bookie: BookieId) -> Region | None:
+        return self.world.by_id[bookie].region
+
     def last_known(self, bookie: BookieId, region: Region | None) -> BookieInfo:
         return BookieInfo(bookie, region, "rack", 1)
 
