@@ -70,7 +70,8 @@ class ProxyConfig:
     bytes_per_s: int = setting(0, "Append rate limit of the whole proxy; 0 means no limit.", low=0)
     cache_bytes_max: int = setting(
         256 << 20,
-        "Maximum size of the read proxy's cache of recent entries, over all streams.",
+        "Maximum memory of the read proxy's cache of entries, over all streams. Readers that are "
+        "less than this apart share what is read from bookies and archives.",
         low=1,
     )
     readers_max: int = setting(

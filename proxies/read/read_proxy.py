@@ -1,4 +1,4 @@
-"""The read proxy, without gRPC: one tail per stream, and the routing of readers.
+"""The read proxy, without gRPC: the streams that are read, their cache, the routing of readers.
 
 Implements rules PRX-18 and PRX-22.
 """
@@ -9,36 +9,27 @@ from typing import NamedTuple
 from ...core.log.namespace import Namespace
 from ...core.log.read.entry_source import EntryFetcher
 from ...core.log.read.reader_lag import ReaderLags
+from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import NoSuchStreamError, NotOwnerError, TooManyRequestsError
 from ...core.protocol.start import LATEST, Start
 from ..config import ProxyConfig
 from ..membership import READ, WRITE, ProxyMembership
 from ..routing import Routing, stream_key
-from .shared_tail import BlockCache, EntryPosition, StreamTail, TailCursor
+from .block_cache import BlockCache, StreamKey
+from .entry_block import EntryPosition
+from .read_cursor import ReadCursor
+from .shared_stream import ReadCounts, SharedStream
 
 
-class SharedTail:
-    """A tail and the number of its readers."""
-
-    __slots__ = ("key", "readers", "tail")
-
-    def __init__(self, key: tuple[str, str], tail: StreamTail) -> None:
-        self.key = key
-        """The name and the id of the stream: the next stream of the name has another tail."""
-        self.tail = tail
-        self.readers = 0
-
-
-class OpenedTail(NamedTuple):
+class OpenedRead(NamedTuple):
     """An open read of one reader."""
 
-    cursor: TailCursor
+    cursor: ReadCursor
     position: Dlsn
     truncated: Dlsn | None
     """The requested position if it was truncated, else None."""
     key: str
-    shared: SharedTail
     arrival: "Arrival"
 
 
@@ -70,7 +61,8 @@ class ReadProxy:
         self._membership = membership
         self._config = config
         self._cache = BlockCache(config.cache_bytes_max)
-        self._tails: dict[tuple[str, str], SharedTail] = {}
+        self._streams: dict[StreamKey, SharedStream] = {}
+        self._counts = ReadCounts()
         self._lags = ReaderLags()
         self._routing = self._routes()
         membership.on_members.append(self._members_changed)
@@ -84,7 +76,7 @@ class ReadProxy:
         stops_at_end: bool = False,
         advances_if_truncated: bool = False,
         tried: tuple[str, ...] = (),
-    ) -> OpenedTail:
+    ) -> OpenedRead:
         """Begin to read a stream. Call ``close`` with the result in the end.
 
         Raises NotOwnerError (another read proxy of the region reads this stream),
@@ -108,65 +100,74 @@ class ReadProxy:
     async def _open(
         self, key: str, namespace: str, stream: str, start: Start, stops_at_end: bool,
         advances_if_truncated: bool, arrival: Arrival,
-    ) -> OpenedTail:  # fmt: skip
+    ) -> OpenedRead:  # fmt: skip
         opened = self._namespaces(namespace)
         truncated: list[Dlsn] = []
         on_truncated = (
             (lambda wanted, _: truncated.append(wanted)) if advances_if_truncated else None
         )
         reader = await opened.open_reader(stream, start, on_truncated=on_truncated)
-        tail_key = (key, reader.stream_id)
-
-        async def reopen(position: EntryPosition) -> EntryFetcher:
-            continued = dlsn_in(reader.stream_id, *position, 0)
-            return (await opened.open_reader(stream, continued)).source
-
-        end: EntryPosition | None = None
-        if stops_at_end or tail_key not in self._tails or self._tails[tail_key].tail.is_over:
+        identity = (key, reader.stream_id)
+        end: EntryPosition = reader.position[:2]
+        if stops_at_end or not (start is LATEST or identity in self._streams):
             latest = await opened.open_reader(stream, LATEST)
             if latest.stream_id != reader.stream_id:
                 raise NoSuchStreamError(f"stream {stream} was deleted while it was opened")
-            if stops_at_end:
-                end = latest.position[:2]
-            self._share(tail_key, latest.source)
-        shared = self._tails[tail_key]
-        shared.readers += 1
-        cursor = TailCursor(shared.tail, reader.source, reopen, end=end)
+            end = latest.position[:2]
+        shared = self._share(identity, opened, reader, end)
+        cursor = ReadCursor(shared, reader.source, end=end if stops_at_end else None)
         self._lags.add(cursor.lag)
         skipped = truncated[0] if truncated else None
-        return OpenedTail(cursor, reader.position, skipped, key, shared, arrival)
+        return OpenedRead(cursor, reader.position, skipped, key, arrival)
 
-    def _share(self, key: tuple[str, str], source: EntryFetcher) -> None:
-        existing = self._tails.get(key)
-        if existing is None or existing.tail.is_over:  # readers of the old tail keep it
-            self._tails[key] = SharedTail(key, StreamTail(source, self._cache))
+    def _share(
+        self, key: StreamKey, namespace: Namespace, reader: StreamReader, end: EntryPosition
+    ) -> SharedStream:
+        async def reopen(position: EntryPosition) -> EntryFetcher:
+            continued = dlsn_in(reader.stream_id, *position, 0)
+            return (await namespace.open_reader(reader.stream, continued)).source
 
-    async def close(self, opened: OpenedTail) -> None:
-        """End a read; the last reader of a tail closes it. Must be called once for each read."""
+        shared = self._streams.get(key)
+        if shared is None:
+            shared = SharedStream(key, self._cache, self._counts, reopen, end)
+            self._streams[key] = shared
+        shared.learn_end(end)
+        shared.readers += 1
+        return shared
+
+    async def close(self, opened: OpenedRead) -> None:
+        """End a read; the last reader of a stream closes it. Must be called once for each read."""
         self.reader_count -= 1
-        self._lags.discard(opened.cursor.lag)
-        shared = opened.shared
+        cursor, shared = opened.cursor, opened.cursor.stream
+        self._lags.discard(cursor.lag)
         shared.readers -= 1
-        if shared.readers == 0 and self._tails.get(shared.key) is shared:
-            del self._tails[shared.key]
-        await opened.cursor.aclose()
-        if shared.readers == 0:  # also if the tail failed and new readers have another one
-            await shared.tail.aclose()
+        if shared.readers == 0 and self._streams.get(shared.key) is shared:
+            del self._streams[shared.key]
+        await cursor.aclose()
+        if shared.readers == 0:
+            await shared.aclose()
 
     async def aclose(self) -> None:
-        """Close all tails. Safe to repeat."""
-        tails, self._tails = self._tails, {}
-        for shared in tails.values():
-            await shared.tail.aclose()
+        """Stop reading all streams. Safe to repeat."""
+        streams, self._streams = self._streams, {}
+        for shared in streams.values():
+            await shared.aclose()
 
     def statistics(self) -> dict[str, int]:
         """Return counters and sizes for metrics."""
+        counts = self._counts
         return {
             "readers": self.reader_count,
-            "tails": len(self._tails),
+            "streams": len(self._streams),
+            "runs": sum(shared.run_count for shared in self._streams.values()),
             "behind_ms": self._lags.statistics()["behind_ms"],
             "cached_bytes": self._cache.bytes,
-            "tail_entries": self._cache.entry_count,
+            "fetched_entries": counts.fetched_entries,
+            "fetched_bytes": counts.fetched_bytes,
+            "delivered_bytes": counts.delivered_bytes,
+            "cache_hits": counts.hits,
+            "cache_misses": counts.misses,
+            "cache_evictions": self._cache.evicted,
         }
 
     # --- routing --------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class ReadProxy:
             self.generation,
         )
 
-    def find_better_proxy(self, opened: OpenedTail) -> str:
+    def find_better_proxy(self, opened: OpenedRead) -> str:
         """Return the address of a proxy that appeared since the reader arrived and should serve it,
         or "".
 

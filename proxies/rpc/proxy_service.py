@@ -26,7 +26,7 @@ from ..config import ProxyConfig
 from ..membership import READ, WRITE, ProxyMembership
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
 from ..read.flow_control import ReadCredit
-from ..read.read_proxy import OpenedTail, ReadProxy
+from ..read.read_proxy import OpenedRead, ReadProxy
 from ..write.append_session import AppendSession
 from ..write.write_proxy import WriteProxy
 from . import methods
@@ -232,7 +232,7 @@ class ProxyService:
             await tasks.aclose()
             await reads.close(opened)
 
-    async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, OpenedTail]:
+    async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, OpenedRead]:
         if self.reads is None or self._stopping.is_set():
             raise self._other_role(READ, [*first.tried, self.membership.own_member.address])
         opened = await self.reads.open(
@@ -248,7 +248,7 @@ class ProxyService:
     async def _deliver(
         self,
         reads: ReadProxy,
-        opened: OpenedTail,
+        opened: OpenedRead,
         first: pb.ReadRequest,
         credit: ReadCredit,
         send: SendResponse,

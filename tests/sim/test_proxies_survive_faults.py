@@ -259,3 +259,32 @@ def test_the_wide_area_is_crossed_once_for_all_readers_of_a_region() -> None:
     print(f"entries that crossed: {dict(crossed)}")
     assert crossed["west"] >= 10
     assert crossed["west"] == crossed.total(), "the other regions have local copies"
+
+
+def test_readers_that_return_after_an_outage_cross_the_wide_area_once() -> None:
+    """Each of them read what it had missed for itself before."""
+    run_plan = replace(
+        plan("returning readers", regions=("east", "north"), pause_ms=100, roll_ms=2_000),
+        readers=(),
+    )
+    with SimWorld(run_plan.seed, run_plan.topology) as world:
+        run = ProxyRun(world, run_plan, read_proxies=1, thin_readers=4)
+        run.quiet_s = 3.0
+        meter = WanMeter(run)
+        missed: list[Calm] = []
+
+        async def script(run: ProxyRun) -> None:
+            await asyncio.sleep(1.0)
+            begin(run.cluster, Fault("kill", "app-west", 0, 6_000, 0.0))
+            await asyncio.sleep(1.0)  # what was on its way has arrived
+            begin_ms = world.loop.now * 1000
+            await asyncio.sleep(4.0)
+            missed.append((begin_ms, world.loop.now * 1000))
+            await asyncio.sleep(5.0)
+
+        world.run(run.play_script(script), time_limit_s=3_600)
+        assert [str(violation) for violation in judge(run.record())] == []
+        crossed = check_crossings(run, meter, missed[0])
+    print(f"entries that crossed: {dict(crossed)}")
+    assert crossed["west"] >= 10
+    assert crossed["west"] == crossed.total(), "the other regions have local copies"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -23,12 +23,16 @@ from rhumbline.chaos.simulation.world.transport import SimTransport
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import RhumblineError, TooManyRequestsError
+from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.core.protocol.start import EARLIEST, LATEST, Start
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.client.proxy_client import SCHEME, ProxyClient
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, WRITE
+from rhumbline.proxies.read.block_cache import BLOCK_OVERHEAD_BYTES
+from rhumbline.proxies.read.entry_block import EntryBlock
 from rhumbline.proxies.read.read_proxy import ReadProxy
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
 from rhumbline.tests.support.simulation.proxy_calls import SimCalls, serve_calls
 
@@ -260,6 +264,8 @@ class ProxyRun(SeedRun):
         for reader in self.thin.readers:
             assert reader.read is not None
             reader.read.is_complete = True
+        if any(reader.start is EARLIEST for reader in self.thin.readers):
+            self.check_cached_entries()
 
     # --- proxies --------------------------------------------------------------------------------
 
@@ -339,9 +345,30 @@ class ProxyRun(SeedRun):
             reads = self._reads(host)
             if reads is not None:
                 cache = reads._cache
-                tails = dict.fromkeys(tail for tail, _ in cache._order)
-                kept = sum(block.size for tail in tails for block in tail._blocks)
+                kept = sum(
+                    block.size + BLOCK_OVERHEAD_BYTES
+                    for stream in cache._streams.values()
+                    for block in stream._by_start.values()
+                )
                 assert kept == cache.bytes <= self.config.cache_bytes_max, (host, kept, cache.bytes)
+
+    def check_cached_entries(self) -> None:
+        """Assert that everything in the read proxies' caches is in the stream, at its position.
+
+        The thin readers must have read everything.
+        """
+        complete = {
+            (record.dlsn.lssn, record.dlsn.entry_id, record.dlsn.slot): record.payload
+            for reader in self.thin.readers
+            if reader.read is not None
+            for record in reader.read.records
+        }
+        for host in self.read_hosts:
+            reads = self._reads(host)
+            for stream in () if reads is None else reads._cache._streams.values():
+                for block in stream._by_start.values():
+                    for position, payload in _records(block):
+                        assert complete.get(position) == payload, (host.name, position)
 
     def calls_by_second(self) -> Counter[tuple[str, int]]:
         """Return the number of calls that were begun, by (client host, second)."""
@@ -357,6 +384,16 @@ def _thin_reader(host: SimHost, number: int, random: Random) -> ThinReader:
         EARLIEST if number == 0 or random.random() < 0.5 else LATEST,
         random.choice((0.0, 0.05, 0.5)),
     )
+
+
+def _records(block: EntryBlock) -> Iterator[tuple[tuple[int, int, int], bytes]]:
+    """Yield the position and the payload of each record of a block."""
+    message = pb.ReadResponse.FromString(block.encoded())
+    for number, entry in enumerate(message.entries):
+        for record_set in decode_entry(entry):
+            if not record_set.is_control:
+                for slot, payload in enumerate(record_set.payloads(), record_set.slot):
+                    yield (block.start[0], block.start[1] + number, slot), bytes(payload)
 
 
 class WanMeter:

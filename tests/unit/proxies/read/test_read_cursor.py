@@ -1,4 +1,4 @@
-"""Readers of a read proxy share one tail, do not delay each other, and miss nothing."""
+"""Readers of a read proxy share what is read, do not delay each other, and miss nothing."""
 
 import asyncio
 from random import Random
@@ -11,9 +11,14 @@ from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.core.protocol.start import EARLIEST, LATEST, AtTxid, Start
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, ProxyMembership
-from rhumbline.proxies.read.read_proxy import OpenedTail, ReadProxy
+from rhumbline.proxies.read.read_proxy import OpenedRead, ReadProxy
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.unit.coldstore.archive.archive_world import (
+    DictColdStore,
+    archive_segments,
+    fill_stream,
+)
 
 
 class Proxy(ReadProxy):
@@ -39,7 +44,7 @@ async def a_proxy(
 
 
 async def payloads(
-    proxy: ReadProxy, opened: OpenedTail, count: int, *, last: bytes = b"", pause_s: float = 0.0
+    proxy: ReadProxy, opened: OpenedRead, count: int, *, last: bytes = b"", pause_s: float = 0.0
 ) -> list[bytes]:
     """Return at least ``count`` records and up to ``last``, or all up to the end of the read."""
     found: list[bytes] = []
@@ -72,9 +77,40 @@ async def test_a_hundred_readers_share_one_read_of_each_entry(log: LogWorld) -> 
     found = [await asyncio.wait_for(reader, 10) for reader in readers]
     assert all(one == [b"%d" % n for n in range(50)] for one in found)
     assert log.ledgers.reads < 20, "long polls return the entries; no reader reads the log itself"
-    assert proxy.statistics()["tails"] == 0
+    assert proxy.statistics()["streams"] == 0
     await proxy.aclose()
     await writer.close()
+
+
+async def test_returning_readers_of_an_archive_share_one_read_of_it(log: LogWorld) -> None:
+    await fill_stream(log)
+    cold = DictColdStore()
+    await archive_segments(log, cold)
+    assert (await log.namespace.maintain("s")).retired == (1, 2, 3, 4)
+    proxy = await a_proxy(log, ProxyConfig())
+    cost: list[int] = []
+    for count in (1, 20):
+        before = cold.bytes_read
+        opened = [await proxy.open("test", "s", EARLIEST, stops_at_end=True) for _ in range(count)]
+        found = await asyncio.gather(*(payloads(proxy, one, 999) for one in opened))
+        assert all(len(one) == 120 and one == found[0] for one in found)
+        cost.append(cold.bytes_read - before)
+    assert cost[1] == 0, "the readers that came later found everything in the cache"
+    await proxy.aclose()
+
+
+async def test_recreated_stream_has_nothing_of_the_deleted_one(log: LogWorld) -> None:
+    proxy = await a_proxy(log, ProxyConfig())
+    for generation in (b"old", b"new"):
+        writer = await log.writer("s")
+        for n in range(5):
+            await writer.append(generation + b"%d" % n)
+        await writer.close()
+        for _ in range(2):
+            opened = await proxy.open("test", "s", EARLIEST, stops_at_end=True)
+            assert await payloads(proxy, opened, 9) == [generation + b"%d" % n for n in range(5)]
+        await log.namespace.delete_stream("s")
+    await proxy.aclose()
 
 
 async def test_proxy_shows_the_lag_of_its_slowest_reader(log: LogWorld) -> None:
