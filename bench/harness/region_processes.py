@@ -19,6 +19,7 @@ from .wan_links import HOST
 class RegionProcesses(BookieProcesses):
     """A new cluster below ``root`` with ``each`` bookies in each of ``regions``.
 
+    ``viewers`` are further regions without bookies, whose processes read from the others.
     ``spares`` lists the regions of further bookies that are formatted but not started. Without
     ``has_links`` all connections are direct. ``slows_local`` adds links within a region too,
     initially without delay, so that they can be slowed.
@@ -31,12 +32,14 @@ class RegionProcesses(BookieProcesses):
         *,
         each: int = 1,
         spares: Sequence[str] = (),
+        viewers: Sequence[str] = (),
         has_links: bool = True,
         slows_local: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(root, count=0, settings=settings)
         self.regions = tuple(regions)
+        self._viewers = (*regions, *viewers)
         self._regions_of = {
             root / f"{region}-{number}": region for region in regions for number in range(each)
         }
@@ -132,6 +135,12 @@ class RegionProcesses(BookieProcesses):
         """Reconnect the links of a region and deliver the bytes that were held."""
         self._send(heal=self._links_of(region))
 
+    def bytes_to(self, region: str) -> int:
+        """Return the bytes that bookies of other regions have sent to a region."""
+        counts = self._send(counts=True)["received_bytes"]
+        links = [self._link(*pair) for pair in self._pairs() if pair[0] == region]
+        return sum(counts[link] for link in links)
+
     def _links_of(self, region: str) -> list[str]:
         return [
             self._link(viewer, directory)
@@ -143,7 +152,7 @@ class RegionProcesses(BookieProcesses):
         return [
             (viewer, directory)
             for directory, region in self._regions_of.items()
-            for viewer in self.regions
+            for viewer in self._viewers
             if self._has_links and (viewer != region or self._slows_local)
         ]
 

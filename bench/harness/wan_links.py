@@ -3,7 +3,8 @@
 It reads one JSON command per line from standard input and answers each with one JSON object on
 standard output. Commands: ``{"open": [name, ...]}`` (opens relays and returns their ports),
 ``{"target": name, "port": n}``, ``{"delay_ms": {name: ms, ...}}`` (for each direction),
-``{"cut": [name, ...]}``, ``{"heal": [name, ...]}``. The process ends when its input is closed.
+``{"cut": [name, ...]}``, ``{"heal": [name, ...]}``, ``{"counts": true}`` (the bytes that each relay
+has forwarded from its server). The process ends when its input is closed.
 """
 
 import asyncio
@@ -38,7 +39,12 @@ class LinkProcess:
             self._relays[name].cut()
         for name in command.get("heal", ()):
             self._relays[name].heal()
-        return {"ports": ports}
+        reply: dict[str, Any] = {"ports": ports}
+        if command.get("counts"):
+            reply["received_bytes"] = {
+                name: relay.bytes_from_server for name, relay in self._relays.items()
+            }
+        return reply
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""``rhumbline bench`` for several regions: regions, speculation, lost, slow-bookie."""
+"""``rhumbline bench`` for several regions: regions, speculation, lost, slow-bookie, returning."""
 
 import tempfile
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from ...bench.bookies.slow_bookie import REGIONS as SLOW_REGIONS
 from ...bench.bookies.slow_bookie import SlowWorkload, measure_slow_bookie
 from ...bench.bookies.slow_bookie_plot import plot
 from ...bench.harness.region_processes import RegionProcesses
+from ...bench.readers.returning import REGIONS as COPY_REGIONS
+from ...bench.readers.returning import VIEWER, ReturningWorkload, measure_returning
 from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
 from ...bench.speculation import SpeculationWorkload, measure_speculation
 from ...client.system_runtime import run
@@ -330,4 +332,56 @@ def _shown_of_slow(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-REGION_BENCHMARKS = (regions, speculation, lost, slow_bookie)
+# --- consumers that return ------------------------------------------------------------------------
+
+
+@click.command()
+@click.option(
+    "--consumers", default="1,10,40", show_default=True, help="Numbers of consumers, by commas."
+)
+@whole_number("--megabytes", 1, 10_000, 16, "Size of what they missed.")
+@whole_number("--size", 1, 1 << 20, 1024, "Bytes of each record.")
+@number("--round-trip", 0, 1000, 50, "Milliseconds between any two regions.")
+@number("--spread", 0, 100, 10, "Percent of the records over which their starts are spread.")
+@output_options
+def returning(
+    consumers: str, megabytes: int, size: int, round_trip: float, spread: float,
+    directory: Path | None, json_file: Path | None,
+) -> None:  # fmt: skip
+    """Measure the bytes that cross regions when consumers return after an outage.
+
+    Two regions of one bookie, 2/2/2/R2, and the consumers in a third one, behind a read proxy with
+    an empty cache. The links between the regions count the bytes.
+    """
+    work = ReturningWorkload(
+        [int(count) for count in consumers.split(",")],
+        megabytes * 1_000_000 // size,
+        size,
+        round_trip,
+        spread,
+    )
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+        root = Path(folder)
+        print_raw(root)
+        with RegionProcesses(root, COPY_REGIONS, viewers=(VIEWER,)) as servers:
+            found = run(collect(measure_returning(servers, work), json_file))
+    say()
+    say(format_table([_shown_of_returning(row) for row in found]))
+
+
+def _shown_of_returning(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "consumers": row["consumers"],
+        "missed MB": row["stream_MB"],
+        "delivered MB": row["delivered_MB"],
+        "WAN MB": row["wan_MB"],
+        "WAN bytes per missed byte": row["wan_per_stream_byte"],
+        "per delivered byte": row["wan_per_delivered_byte"],
+        "seconds": row["seconds"],
+        "MB/s": row["MB_s"],
+        "proxy cpu s/M records": row["proxy_cpu_per_M"],
+        "proxy MiB": row["proxy_rss"],
+    }
+
+
+REGION_BENCHMARKS = (regions, speculation, lost, slow_bookie, returning)

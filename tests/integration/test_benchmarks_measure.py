@@ -98,3 +98,22 @@ def test_bookie_benchmark_reports_bounded_write_amplification(tmp_path: Path) ->
             assert (row["ledgers"], row["entries"]) == (2000, 5000)
         else:
             assert row["rec_s"] > 0
+
+
+@pytest.mark.long
+def test_returning_consumers_cross_the_wide_area_about_once(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", "returning", "--consumers", "1,8", "--megabytes", "4", "--round-trip", "10",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    one, many = [json.loads(line) for line in figures.read_text().splitlines()]
+    assert (one["consumers"], many["consumers"]) == (1, 8)
+    assert many["delivered_MB"] > 7 * one["delivered_MB"]
+    for row in (one, many):
+        assert 1.0 <= row["wan_per_stream_byte"] < 1.6
+        # The proxy's own counters agree with the links.
+        assert row["other_region_bytes"] == pytest.approx(row["wan_MB"] * 1e6, rel=0.2)
+        assert row["fetched_bytes"] == pytest.approx(row["wan_MB"] * 1e6, rel=0.2)
+        assert row["delivered_bytes"] >= row["delivered_MB"] * 1e6 * 0.99

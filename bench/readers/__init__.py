@@ -1,0 +1,1 @@
+"""Benchmarks of readers behind read proxies."""

@@ -1,0 +1,107 @@
+"""A process with many readers of one stream behind a proxy, each with a start and an end.
+
+It reads its settings as one line of JSON from standard input and prints its result as another.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from ...chaos.managed_process import ManagedProcess
+from ...client.connect import connect_proxies
+from ...client.system_runtime import run
+from ...core.protocol.dlsn import Dlsn
+from ...core.runtime.tasks import run_all
+from ...proxies.client.proxy_client import ProxyClient
+
+_SECONDS_MAX = 600
+_READER = "from rhumbline.bench.readers.reader_process import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """The settings of a process: a start and a number of records for each reader."""
+
+    uri: str
+    namespace: str
+    stream: str
+    starts: list[str]
+    counts: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderResult:
+    """What the readers of a process read, from the first opened to the last finished."""
+
+    records: list[int]
+    seconds: float
+    cpu_s: float
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Decode a line of JSON."""
+        return cls(**json.loads(line))
+
+
+class ReaderProcess(ManagedProcess):
+    """A process of readers, which ends with its result."""
+
+    def __init__(self, folder: Path, name: str, settings: ReaderSettings) -> None:
+        super().__init__(
+            name,
+            [sys.executable, "-c", _READER],
+            folder / f"{name}.log",
+            environ=os.environ,
+            has_input=True,
+            has_output=True,
+        )
+        self._settings = settings
+
+    def launch(self) -> None:
+        """Start the process without waiting until it is ready."""
+        super().launch()
+        self.write_line(json.dumps(asdict(self._settings)).encode())
+
+    async def result(self) -> ReaderResult:
+        """Wait for the result."""
+        async with asyncio.timeout(_SECONDS_MAX):
+            return ReaderResult.decode(await asyncio.to_thread(self.read_line))
+
+
+def main() -> None:
+    """Read, and print the result."""
+    settings = ReaderSettings(**json.loads(sys.stdin.buffer.readline()))
+    result = run(_read_all(settings))
+    print(json.dumps(asdict(result)), flush=True)
+
+
+async def _read_all(settings: ReaderSettings) -> ReaderResult:
+    async with connect_proxies(settings.uri, namespace=settings.namespace) as client:
+        before, started = _cpu_s(), time.perf_counter()
+        works = [
+            _read(client, settings.stream, Dlsn.parse(start), count)
+            for start, count in zip(settings.starts, settings.counts, strict=True)
+        ]
+        records = await run_all(works, "reader")
+        return ReaderResult(records, time.perf_counter() - started, _cpu_s() - before)
+
+
+async def _read(client: ProxyClient, stream: str, start: Dlsn, count: int) -> int:
+    found = 0
+    async with await client.namespace().open_reader(stream, start) as reader:
+        async for batch in reader.batches():
+            found += len(batch)
+            if found >= count:
+                break
+    return found
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
