@@ -18,6 +18,24 @@ class ProxyConfig:
         "for this long, other proxies may take over its streams.",
         low=1,
     )
+    probe_ms: int = setting(
+        100,
+        "Interval between the probes that the proxy sends to each proxy that it watches. 0 "
+        "disables probing: a lost proxy is then replaced when its session expires.",
+        low=0,
+    )
+    probe_peers_max: int = setting(
+        3,
+        "Maximum number of proxies of its region that the proxy watches, and that watch it.",
+        low=1,
+    )
+    silence_ms_max: int = setting(
+        300,
+        "A watched proxy that does not respond for this long, neither here nor to another proxy, "
+        "is lost: others take over its streams without waiting for its session to expire. The "
+        "time is prolonged while responses are slow or this process is short of CPU.",
+        low=1,
+    )
     acquire_ms_max: int = setting(
         5_000,
         "Maximum time to take over a stream. Record sets that arrive meanwhile wait; when it "

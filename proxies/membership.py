@@ -7,13 +7,16 @@
 
 A member id is new with each session, so a node that an earlier session left behind is never
 mistaken for the present one. Member lists are hints: a watch wakes the proxy, which then reads the
-list again.
+list again. A proxy that finds its own node removed was declared lost by others (rule PRX-28).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
+from ..core.metadata import idempotent_writes
 from ..core.protocol.errors import ClosedError, CorruptionError, NoNodeError, RhumblineError
 from ..core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ..core.runtime.event_log import EventLog, LogLimit
@@ -80,10 +83,14 @@ class ProxyMembership:
         """The session in the metadata store; None while there is none, and nothing can be claimed.
         """
         self.lost_count = 0
+        self.removed_count = 0
+        """Number of times that other proxies removed this one's registration."""
         self.on_lost: list[Callable[[], None]] = []
         """Callbacks for the loss of the session: other proxies may take what was claimed in it."""
         self.on_members: list[Callable[[], None]] = []
         """Callbacks for a change of a member list."""
+        self.on_reported: list[Callable[[str], None]] = []
+        """Callbacks for the address of a proxy that clients could not reach."""
         self._store = store
         self._runtime = runtime
         self._backoff = Backoff(runtime.random, _RETRY_MS, _RETRY_MS)
@@ -98,6 +105,28 @@ class ProxyMembership:
     def members(self, role: str) -> tuple[ProxyMember, ...]:
         """Return the registered proxies of a role as last read, sorted by address."""
         return self._members[role]
+
+    def report(self, address: str) -> None:
+        """Pass on that clients could not reach a proxy. Cheap; it may be repeated."""
+        for callback in self.on_reported:
+            callback(address)
+
+    async def is_registered(self, member_id: str) -> bool:
+        """Return whether a write proxy is still registered. Raises MetadataUnavailableError."""
+        path = f"{ROOT}/{WRITE}/{member_id}"
+        return await idempotent_writes.read_if_exists(self._store, path) is not None
+
+    async def remove(self, address: str, member_ids: Collection[str]) -> None:
+        """Remove the registrations of a lost proxy, so that its claims are void (rule PRX-28).
+
+        Only ids in ``member_ids`` that are listed for ``address`` are removed. Safe to repeat.
+        Raises MetadataUnavailableError, IndeterminateError.
+        """
+        for role in (WRITE, READ):
+            for member in self._members[role]:
+                if member.address == address and member.id in member_ids:
+                    await idempotent_writes.discard(self._store, f"{ROOT}/{role}/{member.id}")
+        await self._refresh()
 
     async def join(self) -> None:
         """Register, and stay registered until ``leave``. Raises MetadataError."""
@@ -153,18 +182,38 @@ class ProxyMembership:
             await session.close()
             raise
         self.session = session
-        session.on_lost(self._session_lost)
+        session.on_lost(partial(self._session_lost, session))
         _LOG.info("proxy registered", proxy=self.own_member.address, roles=self.roles)
 
-    def _session_lost(self) -> None:
-        if self._has_left or self.session is None:
+    def _session_lost(self, session: Session) -> None:
+        if self._has_left or self.session is not session:
             return
-        self.session = None
         self.lost_count += 1
         _LOG.warning("proxy registration lost", proxy=self.own_member.address)
+        self._end_registration()
+
+    def _end_registration(self) -> None:
+        self.session = None
         for callback in self.on_lost:
             callback()
         self._wakeup.wake()
+
+    def _registration_removed(self, session: Session) -> None:
+        """Give everything up: others declared this proxy lost and take its streams over."""
+        if session.is_lost:
+            self._session_lost(session)
+            return
+        self.removed_count += 1
+        _LOG.warning("proxy registration removed", proxy=self.own_member.address)
+        self._end_registration()
+        self._tasks.spawn(self._end_session(session), "end a removed registration")
+
+    async def _end_session(self, session: Session) -> None:
+        """End the session of a removed registration, and with it the claims that are left."""
+        try:
+            await session.close()
+        except RhumblineError as error:
+            self._log_failure(error)  # it expires
 
     async def _maintain(self) -> None:
         while True:
@@ -189,8 +238,12 @@ class ProxyMembership:
             )
 
     async def _refresh(self) -> None:
+        session, own_id = self.session, self.own_member.id
         for role in (WRITE, READ):
             found = await list_members(self._store, role)
+            is_listed = role not in self.roles or any(member.id == own_id for member in found)
+            if not is_listed and session is not None and self.session is session:
+                self._registration_removed(session)
             if found != self._members[role]:
                 self._members[role] = found
                 for callback in self.on_members:
@@ -203,11 +256,10 @@ async def list_members(store: MetadataStore, role: str) -> tuple[ProxyMember, ..
         names = await store.children(f"{ROOT}/{role}")
     except NoNodeError:
         return ()
+    values = await store.get_all([f"{ROOT}/{role}/{name}" for name in names])
     found = []
-    for name in names:
-        try:
-            value = await store.get(f"{ROOT}/{role}/{name}")
-            found.append(ProxyMember.decode(name, value.data))
-        except (NoNodeError, CorruptionError):
-            continue  # it has just left, or its record is unreadable
+    for name, value in zip(names, values, strict=True):
+        if value is not None:  # otherwise it has just left
+            with suppress(CorruptionError):  # an unreadable record
+                found.append(ProxyMember.decode(name, value.data))
     return tuple(sorted(found, key=lambda member: (member.address, member.id)))

@@ -16,6 +16,7 @@ from ...core.runtime.runtime import Runtime
 from ..config import ProxyConfig
 from ..proxy_stores import RegionalProxyStore
 from . import methods
+from .grpc_calls import GrpcTransport
 from .grpc_status import DETAILS_KEY, encode_details, status_name
 from .proxy_service import ProxyService, StreamHandler, UnaryHandler
 
@@ -72,6 +73,7 @@ class ProxyServer:
             address=self.address,
             region=self._region,
             regional=self._regional,
+            calls=GrpcTransport(),
         )
         self._add_services(server, service)
         await server.start()
@@ -127,7 +129,9 @@ class ProxyServer:
 _NOT_STARTED = {
     "registered": False,
     "sessions_lost": 0,
+    "removed": 0,
     "calls": 0,
+    "probing": None,
     "write": None,
     "read": None,
 }

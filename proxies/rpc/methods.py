@@ -61,6 +61,7 @@ END_STREAM = Method("EndStream", pb.EndStreamRequest, pb.EndStreamResponse)
 SET_POLICY = Method("SetPolicy", pb.SetPolicyRequest, pb.SetPolicyResponse)
 SET_HOME_REGION = Method("SetHomeRegion", pb.SetHomeRegionRequest, pb.SetHomeRegionResponse)
 SET_ACCEPTING = Method("SetAccepting", pb.SetAcceptingRequest, pb.SetAcceptingResponse)
+PROBE_PROXY = Method("ProbeProxy", pb.ProbeProxyRequest, pb.ProbeProxyResponse)
 GET_OWNER = Method("GetOwner", pb.GetOwnerRequest, pb.GetOwnerResponse)
 RELEASE_STREAM = Method("ReleaseStream", pb.ReleaseStreamRequest, pb.ReleaseStreamResponse)
 DESCRIBE_NAMESPACE = Method(

@@ -24,6 +24,7 @@ from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
 from ..config import ProxyConfig
 from ..membership import READ, WRITE, ProxyMembership
+from ..probing.prober import Prober
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
 from ..read.flow_control import ReadCredit
 from ..read.read_proxy import OpenedRead, ReadProxy
@@ -35,6 +36,7 @@ from .administration import Administration
 from .grpc_status import encode_position
 from .message_coalescing import MessageCoalescer
 from .messages import decode_start, encode_results
+from .rpc_transport import RpcTransport
 
 _CREDIT_BYTES = 1 << 20
 
@@ -62,10 +64,12 @@ class ProxyService:
         address: str,
         region: str,
         regional: RegionalProxyStore | None = None,
+        calls: RpcTransport,
     ) -> None:
         """``address`` is the host:port under which clients and other proxies reach this one.
 
         ``store`` is the global metadata store, ``regional`` that of the proxy's region, if any.
+        ``calls`` is for probes of other proxies; ``leave`` closes it.
         """
 
         def registered_in(store: MetadataStore, store_region: str = "") -> ProxyStore:
@@ -96,6 +100,7 @@ class ProxyService:
             self.writes = WriteProxy(namespaces, stores, config, runtime.random)
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
+        self._prober = Prober(stores, calls, config, runtime.random)
         admin = Administration(namespaces, stores, self.writes)
         self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self._append,
@@ -112,6 +117,7 @@ class ProxyService:
             methods.SET_POLICY: admin.set_policy,
             methods.SET_HOME_REGION: admin.set_home_region,
             methods.SET_ACCEPTING: admin.set_accepting,
+            methods.PROBE_PROXY: self._prober.respond,
             methods.GET_OWNER: admin.get_owner,
             methods.RELEASE_STREAM: admin.release_stream,
             methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
@@ -131,11 +137,13 @@ class ProxyService:
         if not self._is_registered:
             await self.leave()
             raise UnavailableError("the proxy could not register in any metadata store")
+        self._prober.start()
 
     async def hand_over(self) -> None:
         """Release all streams and end all calls, with results for all sets. Safe to repeat."""
         if self._stopping.is_set():
             return
+        self._prober.is_stopping = True
         if self.writes is not None:
             await self.writes.aclose()
         else:
@@ -150,6 +158,7 @@ class ProxyService:
 
     async def leave(self) -> None:
         """End the session, after all calls are over. Safe to repeat."""
+        await self._prober.aclose()
         for store in self._stores.all:
             await store.membership.leave()
 
@@ -170,7 +179,9 @@ class ProxyService:
         return {
             "registered": self._is_registered,
             "sessions_lost": sum(store.membership.lost_count for store in self._stores.all),
+            "removed": sum(store.membership.removed_count for store in self._stores.all),
             "calls": len(self._calls),
+            "probing": self._prober.statistics(),
             "write": self.writes.statistics() if self.writes is not None else None,
             "read": self.reads.statistics() if self.reads is not None else None,
         }

@@ -1,10 +1,22 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ProxyHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PROXY_HEALTH_UNKNOWN: _ClassVar[ProxyHealth]
+    PROXY_HEALTH_ALIVE: _ClassVar[ProxyHealth]
+    PROXY_HEALTH_SILENT: _ClassVar[ProxyHealth]
+    PROXY_HEALTH_LOST: _ClassVar[ProxyHealth]
+PROXY_HEALTH_UNKNOWN: ProxyHealth
+PROXY_HEALTH_ALIVE: ProxyHealth
+PROXY_HEALTH_SILENT: ProxyHealth
+PROXY_HEALTH_LOST: ProxyHealth
 
 class Position(_message.Message):
     __slots__ = ("lssn", "entry_id", "slot", "stream_id")
@@ -429,6 +441,26 @@ class SetAcceptingResponse(_message.Message):
     STREAM_COUNT_FIELD_NUMBER: _ClassVar[int]
     stream_count: int
     def __init__(self, stream_count: _Optional[int] = ...) -> None: ...
+
+class ProbeProxyRequest(_message.Message):
+    __slots__ = ("address", "is_indirect", "is_forwarded")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IS_INDIRECT_FIELD_NUMBER: _ClassVar[int]
+    IS_FORWARDED_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    is_indirect: bool
+    is_forwarded: bool
+    def __init__(self, address: _Optional[str] = ..., is_indirect: _Optional[bool] = ..., is_forwarded: _Optional[bool] = ...) -> None: ...
+
+class ProbeProxyResponse(_message.Message):
+    __slots__ = ("health", "member_ids", "is_stopping")
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_IDS_FIELD_NUMBER: _ClassVar[int]
+    IS_STOPPING_FIELD_NUMBER: _ClassVar[int]
+    health: ProxyHealth
+    member_ids: _containers.RepeatedScalarFieldContainer[str]
+    is_stopping: bool
+    def __init__(self, health: _Optional[_Union[ProxyHealth, str]] = ..., member_ids: _Optional[_Iterable[str]] = ..., is_stopping: _Optional[bool] = ...) -> None: ...
 
 class DescribeNamespaceRequest(_message.Message):
     __slots__ = ("namespace",)

@@ -94,6 +94,11 @@ class RhumblineStub:
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SetAcceptingRequest.SerializeToString,
                 response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SetAcceptingResponse.FromString,
                 _registered_method=True)
+        self.ProbeProxy = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ProbeProxy',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ProbeProxyRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ProbeProxyResponse.FromString,
+                _registered_method=True)
         self.GetOwner = channel.unary_unary(
                 '/rhumbline.v1.Rhumbline/GetOwner',
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GetOwnerRequest.SerializeToString,
@@ -205,6 +210,15 @@ class RhumblineServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProbeProxy(self, request, context):
+        """Probes a proxy. Without an address the called proxy responds immediately. With one, it finds
+        out whether the proxy at that address is alive: a client calls this when its proxy is silent, a
+        proxy when it needs a second observation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetOwner(self, request, context):
         """Returns which write proxy owns a stream, and which one is preferred for it.
         """
@@ -289,6 +303,11 @@ def add_RhumblineServicer_to_server(servicer, server):
                     servicer.SetAccepting,
                     request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SetAcceptingRequest.FromString,
                     response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SetAcceptingResponse.SerializeToString,
+            ),
+            'ProbeProxy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ProbeProxy,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ProbeProxyRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ProbeProxyResponse.SerializeToString,
             ),
             'GetOwner': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOwner,
@@ -630,6 +649,33 @@ class Rhumbline:
             '/rhumbline.v1.Rhumbline/SetAccepting',
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SetAcceptingRequest.SerializeToString,
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SetAcceptingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProbeProxy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ProbeProxy',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ProbeProxyRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ProbeProxyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -305,12 +305,16 @@ class WriteProxy:
         changed = Wakeup()
         claims, membership = store.claims, store.membership
         watch = claims.watch(stream.namespace, stream.name, changed.wake)
+        membership.on_members.append(changed.wake)
         try:
             while True:
                 own_member, session = membership.own_member, membership.session
                 if session is None:
                     raise UnavailableError("this proxy has no session in the metadata store")
                 found = await claims.owner(stream.namespace, stream.name)
+                if found is not None and not await membership.is_registered(found.member_id):
+                    await claims.release(stream.namespace, stream.name, found)  # rule PRX-28
+                    found = None
                 if found is None:
                     self._check_preferred(stream, store, key, home)
                     found = await claims.acquire(stream.namespace, stream.name, own_member, session)
@@ -322,9 +326,12 @@ class WriteProxy:
                         f"stream {stream.name} is owned by {found.address}", found.address
                     )
                 stream.rival_address = found.address if found.address != own_member.address else ""
+                if stream.rival_address:
+                    membership.report(stream.rival_address)
                 await changed.wait(_CLAIM_POLL_MS / 1000)
         finally:
             watch.close()
+            membership.on_members.remove(changed.wake)
 
     def _check_preferred(self, stream: _Stream, store: ProxyStore, key: str, home: str) -> None:
         without = [address for address in stream.tried if address != self._address]

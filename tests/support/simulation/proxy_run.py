@@ -287,6 +287,7 @@ class ProxyRun(SeedRun):
             roles=(role,),
             address=f"{host.name}:{PROXY_PORT}",
             region=host.region,
+            calls=SimCalls(),
         )
         await serve_calls(service, host.name, PROXY_PORT)
         try:

@@ -21,6 +21,7 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
 from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.claims import Claims
+from rhumbline.tests.support.fakes.direct_calls import DirectCalls
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.proxies.proxy_world import an_item
 
@@ -57,6 +58,7 @@ class Region:
             address=address,
             region="east",
             regional=RegionalProxyStore("east", self.east, self.find_region),
+            calls=DirectCalls(),
         )
 
     async def find_region(self, namespace: str) -> str:

@@ -12,6 +12,7 @@ from rhumbline.proxies.membership import READ, WRITE
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
+from rhumbline.tests.support.fakes.direct_calls import DirectCalls
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
@@ -24,6 +25,7 @@ async def a_service(log: LogWorld, address: str, role: str, region: str) -> Prox
         roles=(role,),
         address=address,
         region=region,
+        calls=DirectCalls(),
     )
     await service.join()
     await asyncio.sleep(0.01)

@@ -197,7 +197,7 @@ async def test_proxy_that_lost_its_session_gives_its_streams_up(log: LogWorld) -
     assert lost is not None
     await lost.close()
     with recorded_log("rhumbline.proxies") as lines:
-        membership._session_lost()
+        membership._session_lost(lost)
         for _ in range(50):
             result = await world.append("one:1", an_item("s", b"b", producer=ANNE))
             if not isinstance(result, RhumblineError):
