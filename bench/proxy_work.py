@@ -56,3 +56,8 @@ FAILOVER = ProxyWorkload(
     "P4-failover", "awaiting", 128, streams=1, clients=100, processes=1, rate=4_000
 )
 """A hundred producers of one stream, while its owner ends repeatedly."""
+
+TAKEOVER = ProxyWorkload(
+    "P5-takeover", "awaiting", 128, streams=1, clients=20, processes=1, rate=400
+)
+"""Twenty producers of one stream at a rate that leaves the CPU to the takeovers."""

@@ -35,6 +35,7 @@ from .bench_options import Command, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw, reports, say
 from .bench_placement import placement
 from .bench_regions import REGION_BENCHMARKS
+from .bench_takeover import takeover
 
 _WARM_SECONDS = 2.0
 
@@ -431,5 +432,5 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-for _command in (*REGION_BENCHMARKS, placement, metadata, durability):
+for _command in (*REGION_BENCHMARKS, placement, metadata, durability, takeover):
     bench.add_command(_command)

@@ -6,7 +6,7 @@ second, whatever their size.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from google.protobuf.message import Message
 
@@ -29,20 +29,27 @@ from ..write.append_item import Appended
 from .producer_sender import OutgoingSet
 
 _MESSAGE_BYTES = 1 << 20
-_PING_SECONDS = 0.25
+_TICK_SECONDS = 0.05
+_PING_SECONDS = 0.125
+_REPORT_SECONDS = 0.25
+"""Silence after a ping until other proxies are asked about the silent one (rule PRX-17)."""
+_ANSWER_SECONDS_MAX = 1.25
 _SILENCE_SECONDS_MAX = 1.5
 """Maximum silence of a proxy while results are due. The keepalive of gRPC did not detect a stopped
 process for a minute."""
 _OWNERS_MAX = 100_000
 
 OnResult = Callable[[Appended | RhumblineError], None]
+FindIfLost = Callable[[str], Awaitable[bool]]
+"""Returns whether another proxy says that the one at an address is lost."""
 
 
 class AppendCall:
     """An append call. The first error ends it; the next set begins another call."""
 
-    def __init__(self, call: RpcCall, tasks: Tasks, address: str) -> None:
+    def __init__(self, call: RpcCall, tasks: Tasks, address: str, find_if_lost: FindIfLost) -> None:
         self.is_over = False
+        self._find_if_lost = find_if_lost
         self._call = call
         self._address = address
         self._outbox: list[tuple[int, tuple[str, str], OutgoingSet, bool, tuple[str, ...]]] = []
@@ -53,6 +60,7 @@ class AppendCall:
         self._sent_id = 0  # all ids up to this one may have arrived
         self._is_pinging = False
         self._last_received_at = 0.0
+        self._reported_at = 0.0
         self._silence_error: RhumblineError | None = None
         tasks.spawn(self._run(), f"append call to {address}")
 
@@ -62,6 +70,8 @@ class AppendCall:
     ) -> None:  # fmt: skip
         """Send a set with the next message."""
         assert not self.is_over
+        if not self._waiting:
+            self._last_received_at = asyncio.get_running_loop().time()
         id_, self._next_id = self._next_id, self._next_id + 1
         self._waiting[id_] = on_result
         self._outbox.append((id_, key, outgoing, restarts, tried))
@@ -116,18 +126,32 @@ class AppendCall:
     async def _watch_silence(self) -> None:
         """End the call if results are due and the proxy stays silent although it was pinged."""
         loop = asyncio.get_running_loop()
-        self._last_received_at = loop.time()
-        while True:
-            if not self._waiting:
-                self._last_received_at = loop.time()
-            elif loop.time() - self._last_received_at > _SILENCE_SECONDS_MAX:
-                self._silence_error = UnavailableError(f"no message for {_SILENCE_SECONDS_MAX} s")
-                self._call.cancel()
-                return
-            elif loop.time() - self._last_received_at > _PING_SECONDS:
-                self._is_pinging = True
-                self._wake.set()
-            await asyncio.sleep(_PING_SECONDS)
+        asking = Tasks()
+        try:
+            while True:
+                await asyncio.sleep(_TICK_SECONDS if self._waiting else _PING_SECONDS)
+                silent_s = loop.time() - self._last_received_at if self._waiting else 0.0
+                if silent_s > _SILENCE_SECONDS_MAX:
+                    self._end_silent_call(f"no message for {_SILENCE_SECONDS_MAX} s")
+                    return
+                if silent_s > _PING_SECONDS:
+                    self._is_pinging = True
+                    self._wake.set()
+                if silent_s > _REPORT_SECONDS and loop.time() - self._reported_at > _REPORT_SECONDS:
+                    self._reported_at = loop.time()
+                    asking.spawn(self._ask(), f"questions about {self._address}")
+        finally:
+            await asking.aclose()
+
+    async def _ask(self) -> None:
+        """End the call if another proxy says that this one is lost."""
+        received_at = self._last_received_at
+        if await self._find_if_lost(self._address) and self._last_received_at == received_at:
+            self._end_silent_call("other proxies have declared it lost")
+
+    def _end_silent_call(self, reason: str) -> None:
+        self._silence_error = UnavailableError(reason)
+        self._call.cancel()
 
     async def _read(self) -> RhumblineError:
         """Deliver results until the call is over; return the error that ended it."""
@@ -175,6 +199,7 @@ class Channels:
         self._calls = calls
         self._appending: dict[str, AppendCall] = {}
         self._owners: dict[tuple[str, str], str] = {}
+        self._question_count = 0
         self._is_closed = False
 
     def begin(self, address: str, method: methods.Method) -> RpcCall:
@@ -225,9 +250,28 @@ class Channels:
                 error = ClosedError("the client is closed")
                 asyncio.get_running_loop().call_soon(on_result, error)
                 return
-            call = AppendCall(self.begin(address, methods.APPEND), self.tasks, address)
+            call = AppendCall(
+                self.begin(address, methods.APPEND), self.tasks, address, self.find_if_lost
+            )
             self._appending[address] = call
         call.send(key, outgoing, on_result, restarts, tried)
+
+    async def find_if_lost(self, address: str) -> bool:
+        """Ask another proxy, each time the next one, whether a silent one is lost."""
+        others = [known for known in self.addresses if known != address]
+        if not others:
+            return False
+        self._question_count += 1
+        other = others[self._question_count % len(others)]
+        request = pb.ProbeProxyRequest(address=address)
+        try:
+            found = await self._calls.call_unary(
+                other, methods.PROBE_PROXY, request, _ANSWER_SECONDS_MAX
+            )
+        except RhumblineError:
+            return False  # it may be silent too, or of a version without probes
+        assert isinstance(found, pb.ProbeProxyResponse)
+        return found.health == pb.PROXY_HEALTH_LOST
 
     def before_sending(self, address: str, callback: Callable[[], None]) -> None:
         """Call back when the next message to a proxy is about to be sent, which is soon."""

@@ -7,7 +7,7 @@ the worst recent lateness prolongs the silence that is tolerated (Lifeguard's lo
 
 from collections import deque
 
-_WINDOW_S = 3.0
+_WINDOW_S = 2.0
 """Time for which a late tick is remembered."""
 
 

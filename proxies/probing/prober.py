@@ -79,7 +79,7 @@ class Prober:
         self._own = stores.first.membership.own_member
         self._interval_s = config.probe_ms / 1000
         self._silence_s = config.silence_ms_max / 1000
-        self._timeout_s = max(config.session_ttl_ms, config.silence_ms_max) / 1000
+        self._timeout_s = _IN_FLIGHT_MAX * self._interval_s
         self._peers_max = config.probe_peers_max
         self._loop = asyncio.get_running_loop()
         self._lateness = LoopLateness(self._loop.time())
@@ -282,6 +282,7 @@ class Prober:
         heard_at_s = peer.evidence.heard_at_s
         while self._peers.get(peer.address) is peer and peer.evidence.heard_at_s == heard_at_s:
             if await self._remove(peer.address, member_ids):
+                peer.evidence.member_ids = frozenset()  # it must respond before it is accused again
                 break
             await asyncio.sleep(self._interval_s)
         peer.is_removing = False
