@@ -274,7 +274,7 @@ class Prober:
             lost=peer.address,
             reason=reason,
             silent_ms=round(silent_s * 1000),
-            witnesses=sorted(evidence.witnesses),
+            witnesses=tuple(sorted(evidence.witnesses)),
         )
 
     async def _remove_peer(self, peer: _Peer, member_ids: frozenset[str]) -> None:
@@ -313,7 +313,7 @@ class Prober:
         now_s = self._lateness.running_s
         if now_s - peer.asked_at_s < self._interval_s:
             return
-        if peer.asked_at_s < peer.evidence.heard_at_s:
+        if peer.asked_at_s <= peer.evidence.heard_at_s:
             self._counts["suspected"] += 1
         peer.asked_at_s = now_s
         members = [m for m in self._members().values() if m.address != peer.address]

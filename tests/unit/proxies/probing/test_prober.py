@@ -93,7 +93,7 @@ async def test_hung_proxy_is_removed_after_the_tolerated_silence(log: LogWorld) 
         first = lines.fields("proxy declared lost")[0]
         assert (first["lost"], first["reason"]) == ("c:1", "silent")
         assert 300 <= first["silent_ms"] <= 450
-        assert first["witnesses"] in (["a:1"], ["b:1"])
+        assert first["witnesses"] in (("a:1",), ("b:1",))
         victim = region.processes["c:1"].membership
         assert lines.fields("proxy registration removed") == [{"proxy": "c:1"}]
         assert victim.removed_count == 1
@@ -150,8 +150,8 @@ async def test_new_process_at_an_address_ends_the_registration_of_the_old_one(
     async with a_region(log, "a:1", "b:1", "c:1") as region:
         old = region.processes.pop("c:1")
         await old.prober.aclose()
+        await old.membership._tasks.aclose()  # the process was killed
         new = await region.start("c:1")
-        assert region.processes["a:1"].names().count("c:1") <= 2
         await asyncio.sleep(0.3)
         members = region.processes["a:1"].membership.members(WRITE)
         assert [m.id for m in members if m.address == "c:1"] == [new.membership.own_member.id]
