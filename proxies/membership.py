@@ -7,7 +7,7 @@
 
 A member id is new with each session, so a node that an earlier session left behind is never
 mistaken for the present one. Member lists are hints: a watch wakes the proxy, which then reads the
-list again. A proxy that finds its own node removed was declared lost by others (rule PRX-28).
+list again. A proxy that finds its own node removed was declared lost by others (rule PRX-34).
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class ProxyMembership:
         return await idempotent_writes.read_if_exists(self._store, path) is not None
 
     async def remove(self, address: str, member_ids: Collection[str]) -> None:
-        """Remove the registrations of a lost proxy, so that its claims are void (rule PRX-28).
+        """Remove the registrations of a lost proxy, so that its claims are void (rule PRX-34).
 
         Only ids in ``member_ids`` that are listed for ``address`` are removed. Safe to repeat.
         Raises MetadataUnavailableError, IndeterminateError.

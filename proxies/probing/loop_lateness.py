@@ -1,4 +1,4 @@
-"""The lateness of this process's own event loop, which relaxes its judgement of others (PRX-27).
+"""The lateness of this process's own event loop, which relaxes its judgement of others (PRX-33).
 
 A process that did not run could not read the responses that had arrived. Silence is therefore
 measured on a clock of *running time*, which does not count the time by which a tick was late, and

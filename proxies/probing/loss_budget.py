@@ -1,4 +1,4 @@
-"""A rate limit of losses that are declared because of silence (rule PRX-27). Pure."""
+"""A rate limit of losses that are declared because of silence (rule PRX-33). Pure."""
 
 _LOSSES_MAX = 3
 _REFILL_S = 2.0

@@ -1,4 +1,4 @@
-"""The decision whether a proxy is lost, from the evidence about it (rules PRX-26, PRX-27). Pure.
+"""The decision whether a proxy is lost, from the evidence about it (rules PRX-32, PRX-33). Pure.
 
 A wrong decision costs its owner's streams a pause of one takeover; it never costs a record, because
 the claim of a stream and the fence of its ledger decide who may append (rule PRX-1).

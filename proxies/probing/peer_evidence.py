@@ -1,4 +1,4 @@
-"""What a proxy has observed of another one: responses, silence, witnesses (rule PRX-26). Pure.
+"""What a proxy has observed of another one: responses, silence, witnesses (rule PRX-32). Pure.
 
 All times are running time of the observing process (``LoopLateness.running_s``), in seconds.
 """

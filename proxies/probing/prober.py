@@ -1,7 +1,7 @@
 """Probes the proxies that this one watches, and removes the registration of those that are lost.
 
 The decisions are those of ``loss_verdict``; here are the calls. Observations come from three
-sources (rule PRX-26):
+sources (rule PRX-32):
 
 - direct probes, every ``probe_ms``. When one fails because the connection broke, one plain
   connection tells whether a process still listens.
@@ -299,7 +299,7 @@ class Prober:
                 dropped = self._log_limit.admit(self._loop.time())
                 if dropped is not None:
                     _LOG.warning(
-                        "lost proxy not removed",
+                        "proxy removal failed",
                         proxy=self._own.address,
                         lost=address,
                         error=error,

@@ -1,4 +1,4 @@
-"""The proxies that watch each other: each watches a few successors on a ring (rule PRX-25). Pure.
+"""The proxies that watch each other: each watches a few successors on a ring (rule PRX-31). Pure.
 
 Every proxy computes the same ring from the same addresses, so each proxy is watched by the same
 number of others, and any proxy knows which ones watch an address.

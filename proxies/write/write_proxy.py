@@ -313,7 +313,7 @@ class WriteProxy:
                     raise UnavailableError("this proxy has no session in the metadata store")
                 found = await claims.owner(stream.namespace, stream.name)
                 if found is not None and not await membership.is_registered(found.member_id):
-                    await claims.release(stream.namespace, stream.name, found)  # rule PRX-28
+                    await claims.release(stream.namespace, stream.name, found)  # rule PRX-34
                     found = None
                 if found is None:
                     self._check_preferred(stream, store, key, home)

@@ -189,7 +189,7 @@ async def test_removal_is_repeated_until_the_store_responds(
                 patch.setattr(process.membership, "remove", fail)
             region.hang("c:1")
             await asyncio.sleep(2)
-        failed = lines.fields("lost proxy not removed")
+        failed = lines.fields("proxy removal failed")
         assert {line["lost"] for line in failed} == {"c:1"}
         assert len(lines.fields("proxy declared lost")) == 2, "one by each watcher"
         assert "c:1" in region.processes["a:1"].names()
