@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 from ..chaos.managed_process import ManagedProcess
 from ..chaos.server_processes import ProxyProcess
 from ..client.connect import Client
+from ..core.protocol.errors import RhumblineError
+from ..core.runtime.metadata_store import MetadataStore
 from ..proxies.write.claims import Claims
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.client_processes import ClientProcess
@@ -35,6 +37,7 @@ _PROXIES = 3
 _SETTLE_SECONDS = 2.5
 """Time before a fault, in which the proxies hear each other and their limit of losses refills."""
 _DOWN_SECONDS = 2.0
+_LOCKED_SECONDS = 1.0
 _OWNER_SECONDS_MAX = 30
 _REPORT_SECONDS = 60.0
 """Interval between the rows of the starved part."""
@@ -61,6 +64,8 @@ class _Pauses:
     """From then until another proxy had taken the stream."""
     by_session: int = 0
     """Number of faults that no proxy declared: the session expired."""
+    locked: int = 0
+    """Number of rounds that were repeated, because the hung process had locked the store."""
 
 
 async def measure_takeovers(
@@ -93,10 +98,10 @@ async def measure_takeovers(
             ("hang", signal.SIGSTOP, hangs),
         ):
             pauses = _Pauses()
-            for _ in range(count):
+            while len(pauses.total) < count:
                 await asyncio.sleep(_SETTLE_SECONDS)
                 owner = await _owner(claims, names[0], proxies)
-                await _end_owner(owner, number, proxies, producers, pauses)
+                await _end_owner(owner, number, proxies, producers, client.store, pauses)
             if count:
                 yield _row(name, pauses)
         if starve_seconds:
@@ -109,6 +114,7 @@ async def _end_owner(
     number: signal.Signals,
     proxies: Sequence[ProxyProcess],
     producers: ClientProcess,
+    store: MetadataStore,
     pauses: _Pauses,
 ) -> None:
     await producers.take()
@@ -117,6 +123,10 @@ async def _end_owner(
         await asyncio.to_thread(owner.kill)
     else:
         owner.pause()
+        if await _is_locked(store):
+            owner.resume()
+            pauses.locked += 1
+            return
     await asyncio.sleep(_DOWN_SECONDS)
     metrics = await producers.take()
     if number is signal.SIGKILL:
@@ -133,6 +143,17 @@ async def _end_owner(
     taken_s = min((line.at_s for line in lines if line.event == _TAKEN), default=None)
     if taken_s is not None:
         pauses.taken.append((taken_s - declared_s) * 1000)
+
+
+async def _is_locked(store: MetadataStore) -> bool:
+    """Return whether the store accepts no write for a while."""
+    try:
+        async with asyncio.timeout(_LOCKED_SECONDS):
+            path, _ = await store.create("/bench/unlocked", sequential=True)
+    except (TimeoutError, RhumblineError):
+        return True
+    await store.delete(path)
+    return False
 
 
 def log_lines(proxy: ProxyProcess) -> Iterator[Line]:
@@ -223,6 +244,7 @@ def _row(name: str, pauses: _Pauses) -> dict[str, Any]:
         "declared_ms": quantile(pauses.declared, 0.5),
         "taken_ms": quantile(pauses.taken, 0.5),
         "by_session": pauses.by_session,
+        "locked": pauses.locked,
         "load": round(os.getloadavg()[0], 1),
         "pauses_ms": [round(pause) for pause in pauses.total],
     }

@@ -89,10 +89,9 @@ class ProxyServer:
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         if self._service is not None:
             await self._service.hand_over()
+            await self._service.leave()  # before others find that nobody listens here
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
-        if self._service is not None:
-            await self._service.leave()
 
     def statistics(self) -> dict[str, Any]:
         """Return counters and sizes for metrics."""

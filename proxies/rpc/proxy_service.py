@@ -157,7 +157,7 @@ class ProxyService:
             await self.reads.aclose()
 
     async def leave(self) -> None:
-        """End the session, after all calls are over. Safe to repeat."""
+        """End the session, after ``hand_over``. Safe to repeat."""
         await self._prober.aclose()
         for store in self._stores.all:
             await store.membership.leave()

@@ -210,6 +210,7 @@ class WriteProxy:
 
     async def _take_over(self, stream: _Stream) -> None:
         failure: RhumblineError | None = None
+        began_s = self._loop.time()
         try:
             async with self._taking, asyncio.timeout(self._config.acquire_ms_max / 1000):
                 await self._try_take_over(stream)
@@ -232,7 +233,8 @@ class WriteProxy:
         if failure is None:
             self._counts["taken"] += 1
             stream.ownership.take(OwnershipEvent.TAKE)
-            _LOG.info("ownership taken", **self._ids(stream))
+            took_ms = round((self._loop.time() - began_s) * 1000)
+            _LOG.info("ownership taken", **self._ids(stream), took_ms=took_ms)
         else:
             stream.failure = failure
             self._forget(stream, OwnershipEvent.FAIL, str(failure))
