@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..core.runtime.settings import check_settings, setting
+from .proxy_uri import check_addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,11 @@ class ProxyConfig:
     Raises ConfigurationError.
     """
 
+    advertised_addresses: tuple[tuple[str, str], ...] = setting(
+        (),
+        "Pairs (region, host:port): the address under which clients of that region connect.",
+        check=check_addresses,
+    )
     session_ttl_ms: int = setting(
         1_000,
         "TTL of the proxy's session in the metadata store. When the proxy has been out of contact "

@@ -2,7 +2,7 @@
 
 ::
 
-    /rhumbline/proxies/write/<member id>    ephemeral: address, region, accepting
+    /rhumbline/proxies/write/<member id>    ephemeral: see ``registration``
     /rhumbline/proxies/read/<member id>
 
 A member id is new with each session, so a node that an earlier session left behind is never
@@ -14,54 +14,24 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from ..core.metadata import idempotent_writes
 from ..core.protocol.errors import ClosedError, CorruptionError, NoNodeError, RhumblineError
-from ..core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ..core.runtime.event_log import EventLog, LogLimit
 from ..core.runtime.metadata_store import MetadataStore, Session, Watch
 from ..core.runtime.primitives.backoff import Backoff
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
+from .registration import ProxyMember
 
 _LOG = EventLog(__name__)
 
 ROOT = "/rhumbline/proxies"
 WRITE, READ = "write", "read"
 
-_FORMAT = 1
 _RETRY_MS = 200
 _ID_BYTES = 8
-
-
-class ProxyMember(NamedTuple):
-    """A registered proxy."""
-
-    id: str
-    """The member id, new with each session of the proxy."""
-    address: str
-    """The host:port that clients and other proxies connect to."""
-    region: str
-    is_accepting: bool
-    """True if the proxy accepts streams that it does not own yet."""
-
-    def encode(self) -> bytes:
-        """Encode the value of the member's node."""
-        fields = {"address": self.address, "region": self.region, "accepting": self.is_accepting}
-        return encode_metadata_record(_FORMAT, fields)
-
-    @classmethod
-    def decode(cls, id_: str, data: bytes) -> "ProxyMember":
-        """Decode the value of a member's node. Raises CorruptionError, ForeignDataError."""
-        fields = decode_metadata_record(
-            f"proxy {id_}",
-            data,
-            version=_FORMAT,
-            fields={"address": str, "region": str, "accepting": bool},
-        )
-        return cls(id_, fields["address"], fields["region"], fields["accepting"])
 
 
 class ProxyMembership:
@@ -76,9 +46,12 @@ class ProxyMembership:
         address: str,
         region: str,
         session_ttl_ms: int,
+        addresses: Sequence[tuple[str, str]] = (),
+        version: str = "",
     ) -> None:
+        """``addresses`` are pairs (region, host:port) for the clients of other regions."""
         self.roles = tuple(roles)
-        self.own_member = ProxyMember("", address, region, True)
+        self.own_member = ProxyMember("", address, region, True, tuple(addresses), version)
         self.session: Session | None = None
         """The session in the metadata store; None while there is none, and nothing can be claimed.
         """

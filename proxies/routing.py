@@ -5,7 +5,7 @@ Every proxy computes the same order from the same members. Pure.
 
 from collections.abc import Collection, Sequence
 
-from .membership import ProxyMember
+from .registration import ProxyMember
 from .rendezvous import preference
 
 

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 import click
@@ -11,6 +12,7 @@ import click
 from ...client.connect import connect_proxies
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import ConfigurationError
+from ...proxies.proxy_uri import parse_advertised
 from ...server.proxy_host import running_proxy
 from ...server.server_directory import ServerRecord
 from ..options import Command, CommandSession, runs, session_options
@@ -25,8 +27,9 @@ def _serving_options(command: Command) -> Command:
     for option in (
         prints(SERVING),
         status_port_option,
-        click.option("--advertise", default="",
-                     help="host:port for clients, if it differs from the listening address."),
+        click.option("--advertise", multiple=True, metavar="[REGION=]HOST:PORT",
+                     help="host:port for clients, if it differs from the listening address; "
+                          "with a region, for the clients of that region. Repeatable."),
         click.option("--port", type=click.IntRange(0, 65535), default=4281, show_default=True,
                      help="Port; 0 selects a free one."),
         click.option("--host", default="127.0.0.1", show_default=True,
@@ -42,7 +45,11 @@ def _serving_options(command: Command) -> Command:
 @session_options
 @runs
 async def write_proxy(
-    session: CommandSession, host: str, port: int, advertise: str, with_read: bool
+    session: CommandSession,
+    host: str,
+    port: int,
+    advertise: tuple[str, ...],
+    with_read: bool,
 ) -> None:
     """Accept records of many producers for the streams of a region, until Ctrl-C or SIGTERM.
 
@@ -56,7 +63,9 @@ async def write_proxy(
 @_serving_options
 @session_options
 @runs
-async def read_proxy(session: CommandSession, host: str, port: int, advertise: str) -> None:
+async def read_proxy(
+    session: CommandSession, host: str, port: int, advertise: tuple[str, ...]
+) -> None:
     """Read each stream once for all readers of a region, until Ctrl-C or SIGTERM."""
     await _serve(session, (READ,), host, port, advertise)
 
@@ -66,8 +75,13 @@ async def _serve(
     roles: Sequence[str],
     host: str,
     port: int,
-    advertise: str,
+    advertise: tuple[str, ...],
 ) -> None:
+    advertised, by_region = parse_advertised(advertise)
+    config = session.settings.proxy
+    if by_region:
+        addresses = {**dict(config.advertised_addresses), **dict(by_region)}
+        config = replace(config, advertised_addresses=tuple(sorted(addresses.items())))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,11 +92,11 @@ async def _serve(
             session.client(tracer=telemetry.tracer) as client,
             running_proxy(
                 client,
-                session.settings.proxy,
+                config,
                 roles=roles,
                 host=host,
                 port=port,
-                advertised=advertise,
+                advertised=advertised,
                 status_port=status_port(session, f"{roles[0]}-proxy"),
                 observe=telemetry.observe,
             ) as running,

@@ -37,11 +37,13 @@ def decode_metadata_record(
     version: int,
     fields: Mapping[str, type | tuple[type, ...]],
     optional: Mapping[str, object] | None = None,
+    ignores_unknown: bool = False,
 ) -> dict[str, Any]:
     """Return the fields of ``data``, which must have exactly the given names and types.
 
     ``what`` names the record in error messages. ``optional`` gives the values of fields that may be
-    absent. Raises CorruptionError, and ForeignDataError for a newer version.
+    absent. ``ignores_unknown`` permits fields that a later program has added. Raises
+    CorruptionError, and ForeignDataError for a newer version.
     """
     try:
         value = json.loads(data)
@@ -53,6 +55,8 @@ def decode_metadata_record(
     if found > version:
         raise ForeignDataError(f"{what}: format {found} is newer than this program's {version}")
     value = {**(optional or {}), **value}
+    if ignores_unknown:
+        value = {name: field for name, field in value.items() if name in fields}
     if found != version or value.keys() != fields.keys():
         raise CorruptionError(f"{what}: unexpected format {found} with fields {sorted(value)}")
     for name, types in fields.items():

@@ -12,6 +12,7 @@ from ..write.write_proxy import WriteProxy
 from . import rhumbline_pb2 as pb
 from .grpc_status import decode_position, encode_position
 from .messages import decode_policy, encode_description, encode_policy
+from .proxy_listing import encode_proxies
 
 
 class Administration:
@@ -151,3 +152,8 @@ class Administration:
         """Describe a namespace. Raises NoSuchNamespaceError."""
         policy = await self._namespaces(request.namespace).policy()
         return pb.DescribeNamespaceResponse(policy=encode_policy(policy))
+
+    async def list_proxies(self, request: pb.ListProxiesRequest) -> pb.ListProxiesResponse:
+        """List the registered proxies, as this one has read them last."""
+        memberships = [store.membership for store in self._stores.all]
+        return encode_proxies(memberships, request.viewer_region)

@@ -67,6 +67,8 @@ RELEASE_STREAM = Method("ReleaseStream", pb.ReleaseStreamRequest, pb.ReleaseStre
 DESCRIBE_NAMESPACE = Method(
     "DescribeNamespace", pb.DescribeNamespaceRequest, pb.DescribeNamespaceResponse
 )
+LIST_PROXIES = Method("ListProxies", pb.ListProxiesRequest, pb.ListProxiesResponse)
+DESCRIBE_HOME = Method("DescribeHome", pb.DescribeHomeRequest, pb.DescribeHomeResponse)
 
 METHODS = tuple(method for method in list(globals().values()) if isinstance(method, Method))
 """Every method above."""

@@ -19,6 +19,7 @@ from ...core.protocol.errors import (
     RhumblineError,
     UnavailableError,
 )
+from ...core.protocol.installation import installed_version
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
@@ -80,6 +81,8 @@ class ProxyService:
                 address=address,
                 region=region,
                 session_ttl_ms=config.session_ttl_ms,
+                addresses=config.advertised_addresses,
+                version=installed_version(),
             )
             return ProxyStore(store, membership, store_region)
 
@@ -121,6 +124,7 @@ class ProxyService:
             methods.GET_OWNER: admin.get_owner,
             methods.RELEASE_STREAM: admin.release_stream,
             methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
+            methods.LIST_PROXIES: admin.list_proxies,
         }
 
     # --- start and stop ------------------------------------------------------------------------

@@ -65,10 +65,12 @@ class DetailsAny(_message.Message):
     def __init__(self, type_url: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "client_region")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_REGION_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[AppendItem]
-    def __init__(self, items: _Optional[_Iterable[_Union[AppendItem, _Mapping]]] = ...) -> None: ...
+    client_region: str
+    def __init__(self, items: _Optional[_Iterable[_Union[AppendItem, _Mapping]]] = ..., client_region: _Optional[str] = ...) -> None: ...
 
 class AppendItem(_message.Message):
     __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried", "traceparent")
@@ -473,3 +475,71 @@ class DescribeNamespaceResponse(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     policy: Policy
     def __init__(self, policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class ListProxiesRequest(_message.Message):
+    __slots__ = ("viewer_region",)
+    VIEWER_REGION_FIELD_NUMBER: _ClassVar[int]
+    viewer_region: str
+    def __init__(self, viewer_region: _Optional[str] = ...) -> None: ...
+
+class ListProxiesResponse(_message.Message):
+    __slots__ = ("proxies", "region")
+    PROXIES_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    proxies: _containers.RepeatedCompositeFieldContainer[Proxy]
+    region: str
+    def __init__(self, proxies: _Optional[_Iterable[_Union[Proxy, _Mapping]]] = ..., region: _Optional[str] = ...) -> None: ...
+
+class Proxy(_message.Message):
+    __slots__ = ("address", "connect_address", "region", "roles", "is_accepting", "version", "load_permille", "stream_count")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
+    IS_ACCEPTING_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOAD_PERMILLE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    connect_address: str
+    region: str
+    roles: _containers.RepeatedScalarFieldContainer[str]
+    is_accepting: bool
+    version: str
+    load_permille: int
+    stream_count: int
+    def __init__(self, address: _Optional[str] = ..., connect_address: _Optional[str] = ..., region: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., is_accepting: _Optional[bool] = ..., version: _Optional[str] = ..., load_permille: _Optional[int] = ..., stream_count: _Optional[int] = ...) -> None: ...
+
+class DescribeHomeRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class DescribeHomeResponse(_message.Message):
+    __slots__ = ("home_region", "owner", "owner_region", "rates", "observed_ms", "suggested_region", "reason")
+    HOME_REGION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_REGION_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_MS_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTED_REGION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    home_region: str
+    owner: str
+    owner_region: str
+    rates: _containers.RepeatedCompositeFieldContainer[RegionRate]
+    observed_ms: int
+    suggested_region: str
+    reason: str
+    def __init__(self, home_region: _Optional[str] = ..., owner: _Optional[str] = ..., owner_region: _Optional[str] = ..., rates: _Optional[_Iterable[_Union[RegionRate, _Mapping]]] = ..., observed_ms: _Optional[int] = ..., suggested_region: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RegionRate(_message.Message):
+    __slots__ = ("region", "records_per_s")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    records_per_s: float
+    def __init__(self, region: _Optional[str] = ..., records_per_s: _Optional[float] = ...) -> None: ...

@@ -114,6 +114,16 @@ class RhumblineStub:
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeNamespaceRequest.SerializeToString,
                 response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeNamespaceResponse.FromString,
                 _registered_method=True)
+        self.ListProxies = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ListProxies',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListProxiesRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListProxiesResponse.FromString,
+                _registered_method=True)
+        self.DescribeHome = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/DescribeHome',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeResponse.FromString,
+                _registered_method=True)
 
 
 class RhumblineServicer:
@@ -241,6 +251,22 @@ class RhumblineServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListProxies(self, request, context):
+        """Lists the registered proxies, and where clients of a region connect to them. A client needs the
+        address of one proxy to find all of them, and calls this again from time to time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeHome(self, request, context):
+        """Returns from which regions a stream is written, and whether its home region should be another
+        one. The owner serves this call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RhumblineServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -323,6 +349,16 @@ def add_RhumblineServicer_to_server(servicer, server):
                     servicer.DescribeNamespace,
                     request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeNamespaceRequest.FromString,
                     response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeNamespaceResponse.SerializeToString,
+            ),
+            'ListProxies': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProxies,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListProxiesRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListProxiesResponse.SerializeToString,
+            ),
+            'DescribeHome': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeHome,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -757,6 +793,60 @@ class Rhumbline:
             '/rhumbline.v1.Rhumbline/DescribeNamespace',
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeNamespaceRequest.SerializeToString,
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProxies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ListProxies',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListProxiesRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListProxiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeHome(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/DescribeHome',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeResponse.FromString,
             options,
             channel_credentials,
             insecure,

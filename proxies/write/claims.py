@@ -23,7 +23,7 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...core.runtime.metadata_store import MetadataStore, Session, Version, Watch
-from ..membership import ProxyMember
+from ..registration import ProxyMember
 
 OWNERS = "/rhumbline/owners"
 HOMES = "/rhumbline/homes"

@@ -36,8 +36,8 @@ from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all
 from ..config import ProxyConfig
-from ..membership import ProxyMember
 from ..proxy_stores import ProxyStore, ProxyStores
+from ..registration import ProxyMember
 from ..routing import stream_key
 from .append_item import AppendItem, OnAppended
 from .claims import OwnershipClaim
