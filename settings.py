@@ -4,6 +4,7 @@ from .client.settings import ClusterSettings, ServeSettings, Settings, Telemetry
 from .core.bookie.config import BookieConfig
 from .core.ledger.config import LedgerConfig
 from .core.log.config import ReaderConfig, WriterConfig
+from .proxies.client.discovery.config import DiscoveryConfig
 from .proxies.config import ProxyConfig
 from .regions.region_reads import ReadSettings
 from .regions.repair.config import RepairConfig
@@ -17,6 +18,7 @@ __all__ = [
     "WriterConfig",
     "ReaderConfig",
     "ProxyConfig",
+    "DiscoveryConfig",
     "ReadSettings",
     "RepairConfig",
     "TelemetrySettings",

@@ -32,6 +32,8 @@ from ..core.runtime.metadata_store import MetadataReads, MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
+from ..proxies.client.discovery.config import DiscoveryConfig
+from ..proxies.proxy_uri import is_proxy_uri
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
@@ -345,16 +347,30 @@ def connect_proxies(
     namespace: str = "default",
     reader: ReaderConfig | None = None,
     tracer: Tracer | None = None,
+    region: str | None = None,
+    discovery: DiscoveryConfig | None = None,
 ) -> "ProxyClient":
     """Return a thin client of the proxies at ``grpc://host:port,host:port``.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError. The addresses are those with which the client begins; it reads the
+    list of all proxies from them.
     """
     with needs_extra("a client of proxies", "grpc"):
+        from ..proxies.client.discovery.dns_names import DnsNames
         from ..proxies.client.proxy_client import ProxyClient
         from ..proxies.rpc.grpc_calls import GrpcTransport
     runtime = system_runtime(tracer)
-    return ProxyClient(uri, runtime, GrpcTransport(), namespace=namespace, reader=reader)
+    discovery = discovery or DiscoveryConfig()
+    return ProxyClient(
+        uri,
+        runtime,
+        GrpcTransport(),
+        namespace=namespace,
+        reader=reader,
+        discovery=discovery,
+        region=region or "",
+        resolver=DnsNames(runtime.random, discovery.dns_server),
+    )
 
 
 @overload
@@ -384,6 +400,7 @@ def connect(
     cold: str | None = ...,
     tracer: Tracer | None = ...,
     regional_metadata: Mapping[str, str] | None = ...,
+    discovery: DiscoveryConfig | None = ...,
 ) -> "Client | ProxyClient": ...
 
 
@@ -398,12 +415,13 @@ def connect(
     cold: str | None = None,
     tracer: Tracer | None = None,
     regional_metadata: Mapping[str, str] | None = None,
+    discovery: DiscoveryConfig | None = None,
 ) -> "Client | ProxyClient":
     """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
 
-    With ``grpc://host:port,host:port`` the client uses the proxies at these addresses. They have
-    their own region and settings, so only ``namespace``, ``reader`` and ``tracer`` may be given.
-    Raises ConfigurationError.
+    With ``grpc://host:port,host:port`` or ``grpc+srv://name`` the client uses the proxies that it
+    finds from there, as ``discovery`` says. They have their own settings, so apart from that only
+    ``namespace``, ``region``, ``reader`` and ``tracer`` may be given. Raises ConfigurationError.
 
     ``region`` is the region of this process; it may be omitted if the cluster has only one.
     ``cold`` is the URI of the cold store, from which segments that only the archive still contains
@@ -411,13 +429,21 @@ def connect(
     ``rhumbline.telemetry``. ``regional_metadata`` has the URIs of regional metadata stores by
     region; the namespaces in them are found by their names.
     """
-    if uri.startswith("grpc://"):
-        if any(given is not None for given in (region, ledger, writer, cold, regional_metadata)):
+    if is_proxy_uri(uri):
+        if any(given is not None for given in (ledger, writer, cold, regional_metadata)):
             raise ConfigurationError(
-                f"{uri}: region, ledger, writer, cold and regional_metadata are settings of the "
-                "proxies"
+                f"{uri}: ledger, writer, cold and regional_metadata are settings of the proxies"
             )
-        return connect_proxies(uri, namespace=namespace, reader=reader, tracer=tracer)
+        return connect_proxies(
+            uri,
+            namespace=namespace,
+            reader=reader,
+            tracer=tracer,
+            region=region,
+            discovery=discovery,
+        )
+    if discovery is not None:
+        raise ConfigurationError(f"{uri}: discovery is a setting of clients of proxies")
     return Client(
         uri,
         namespace=namespace,

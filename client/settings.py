@@ -10,6 +10,7 @@ from ..core.metadata.read_only_store import WAIT_MS
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import InvalidArgumentError
 from ..core.runtime.settings import check_settings, setting
+from ..proxies.client.discovery.config import DiscoveryConfig
 from ..proxies.config import ProxyConfig
 from ..regions.region_reads import ReadSettings
 from ..regions.repair.config import RepairConfig
@@ -172,6 +173,7 @@ class Settings:
     writer: WriterConfig = field(default_factory=WriterConfig)
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     proxy: ProxyConfig = field(default_factory=ProxyConfig)
+    discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
     reads: ReadSettings = field(default_factory=ReadSettings)
     repair: RepairConfig = field(default_factory=RepairConfig)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)

@@ -68,3 +68,20 @@ def parse_advertised(given: tuple[str, ...]) -> tuple[str, tuple[tuple[str, str]
     found = tuple(sorted(pairs.items()))
     check_addresses(found)
     return general, found
+
+
+def check_server(address: str) -> None:
+    """Check the host:port of a server; empty: none. Raises InvalidArgumentError."""
+    if address and not _ADDRESS.fullmatch(address):
+        raise InvalidArgumentError(f"{address!r} is not host:port")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port`` or ``[v6]:port``."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return ``host:port``, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

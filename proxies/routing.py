@@ -26,13 +26,24 @@ class Routing:
         The home region comes first, then the other regions: a stream whose home region is lost is
         served from another region and returns when its home region is back.
         """
-        others = (region for region in self._by_region if region != home)
-        for region in [home, *preference(key, others)]:
+        for region in self._regions(key, home):
             members = self._by_region.get(region, {})
             for address in preference(key, members):
                 if address not in without:
                     return members[address]
         return None
+
+    def ordered(self, key: str, home: str) -> list[str]:
+        """Return the addresses of all members in the order of ``preferred``."""
+        regions = self._regions(key, home)
+        return [
+            address
+            for region in regions
+            for address in preference(key, self._by_region.get(region, {}))
+        ]
+
+    def _regions(self, key: str, home: str) -> list[str]:
+        return [home, *preference(key, (region for region in self._by_region if region != home))]
 
 
 def stream_key(namespace: str, stream: str) -> str:

@@ -124,11 +124,18 @@ async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterat
         if session.loaded.sources.get("cluster.metadata") == "option":
             raise ConfigurationError("--via and --metadata are mutually exclusive")
         client = connect_proxies(
-            via, namespace=session.settings.cluster.namespace, tracer=telemetry.tracer
+            via,
+            namespace=session.settings.cluster.namespace,
+            tracer=telemetry.tracer,
+            region=session.settings.cluster.region,
+            discovery=session.settings.discovery,
         )
+        telemetry.observe("thin_client", client.statistics)
         async with client:
             # It has all methods of the core namespace that appending and reading need.
             yield cast(Namespace, client.namespace())
 
 
-via_option = click.option("--via", help="Use these proxies: grpc://host:port,host:port.")
+via_option = click.option(
+    "--via", help="Use proxies: grpc://host:port,host:port, or grpc+srv://name."
+)

@@ -6,11 +6,15 @@ import click
 
 from ...client.connect import connect_proxies
 from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError, UnavailableError
+from ...proxies.client.discovery.config import DiscoveryConfig
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_rows
 from ..output_schema import done, flag, integer, prints, record, rows, text
 from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
 from ..waiting import list_when, wait_count_options
+
+THIS_PROXY = DiscoveryConfig(refresh_ms=0)
+"""For calls to one proxy and no other."""
 
 
 @click.group()
@@ -105,7 +109,7 @@ async def release(session: CommandSession, stream: str) -> None:
     if claim is None:
         raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
-    async with connect_proxies(f"grpc://{claim.address}") as caller:
+    async with connect_proxies(f"grpc://{claim.address}", discovery=THIS_PROXY) as caller:
         response = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
     message = "released stream" if response.was_owned else "no longer owns stream"
     print_done(
@@ -145,7 +149,7 @@ async def _set_accepting(session: CommandSession, address: str, *, is_accepting:
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
 
-    async with connect_proxies(f"grpc://{address}") as caller:
+    async with connect_proxies(f"grpc://{address}", discovery=THIS_PROXY) as caller:
         request = pb.SetAcceptingRequest(is_accepting=is_accepting)
         response = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
     state = "accepts_streams" if is_accepting else "accepts no more streams"

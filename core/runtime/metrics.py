@@ -269,6 +269,36 @@ CATALOGUE = (
     Metric(
         "bookie.durable_writes", MetricType.HISTOGRAM, "s", "Duration of durable writes (fsync)."
     ),
+    Metric(
+        "thin_client.proxies",
+        MetricType.GAUGE,
+        "{proxy}",
+        "Proxies in the list of a thin client; 0: it has no list.",
+    ),
+    Metric(
+        "thin_client.ejected",
+        MetricType.GAUGE,
+        "{proxy}",
+        "Proxies that a thin client avoids because they failed.",
+    ),
+    Metric(
+        "thin_client.ejections",
+        MetricType.COUNTER,
+        "{proxy}",
+        "Proxies that a thin client began to avoid.",
+    ),
+    Metric(
+        "thin_client.refreshes",
+        MetricType.COUNTER,
+        "{refresh}",
+        "Lists of proxies that a thin client has read.",
+    ),
+    Metric(
+        "thin_client.failed_refreshes",
+        MetricType.COUNTER,
+        "{refresh}",
+        "Refreshes of the list in which no proxy responded.",
+    ),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),
     Metric(
         "proxy.registered",

@@ -6,7 +6,7 @@ second, whatever their size.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from google.protobuf.message import Message
 
@@ -26,6 +26,8 @@ from ..rpc.message_coalescing import MessageCoalescer
 from ..rpc.messages import add_item, decode_results
 from ..rpc.rpc_transport import RpcCall, RpcTransport
 from ..write.append_item import Appended
+from .discovery.list_refresher import ListRefresher
+from .discovery.proxy_directory import ProxyDirectory
 from .producer_sender import OutgoingSet
 
 _MESSAGE_BYTES = 1 << 20
@@ -42,14 +44,28 @@ _OWNERS_MAX = 100_000
 OnResult = Callable[[Appended | RhumblineError], None]
 FindIfLost = Callable[[str], Awaitable[bool]]
 """Returns whether another proxy says that the one at an address is lost."""
+Report = Callable[[str, RhumblineError | None], None]
+
+
+def _ignore(_: str, __: RhumblineError | None) -> None:
+    """Do nothing with the outcome of a call."""
 
 
 class AppendCall:
     """An append call. The first error ends it; the next set begins another call."""
 
-    def __init__(self, call: RpcCall, tasks: Tasks, address: str, find_if_lost: FindIfLost) -> None:
+    def __init__(
+        self,
+        call: RpcCall,
+        tasks: Tasks,
+        address: str,
+        find_if_lost: FindIfLost,
+        report: Report = _ignore,
+    ) -> None:
+        """``report`` is called with the outcome of the call, and with None when it works."""
         self.is_over = False
         self._find_if_lost = find_if_lost
+        self._report = report
         self._call = call
         self._address = address
         self._outbox: list[tuple[int, tuple[str, str], OutgoingSet, bool, tuple[str, ...]]] = []
@@ -59,6 +75,7 @@ class AppendCall:
         self._next_id = 1
         self._sent_id = 0  # all ids up to this one may have arrived
         self._is_pinging = False
+        self._has_worked = False
         self._last_received_at = 0.0
         self._reported_at = 0.0
         self._silence_error: RhumblineError | None = None
@@ -158,6 +175,9 @@ class AppendCall:
         try:
             while (response := await self._call.read()) is not None:
                 assert isinstance(response, pb.AppendResponse)
+                if not self._has_worked:
+                    self._has_worked = True
+                    self._report(self._address, None)
                 self._last_received_at = asyncio.get_running_loop().time()
                 for id_, answer in decode_results(response):
                     self._waiting.pop(id_)(answer)
@@ -177,6 +197,7 @@ class AppendCall:
         sent.
         """
         self.is_over = True
+        self._report(self._address, reason)
         waiting, self._waiting = self._waiting, {}
         is_refused = isinstance(reason, RefusedError) and not isinstance(reason, ClosedError)
         is_definite = is_refused or isinstance(reason, NotOwnerError)
@@ -193,19 +214,33 @@ class AppendCall:
 class Channels:
     """The connections of one client process to proxies; the ``Transport`` of its senders."""
 
-    def __init__(self, addresses: tuple[str, ...], calls: RpcTransport) -> None:
-        self.addresses = addresses
+    def __init__(
+        self,
+        directory: ProxyDirectory,
+        calls: RpcTransport,
+        refresher: ListRefresher | None = None,
+    ) -> None:
+        """Without ``refresher`` the proxies are the seeds and those that other proxies name."""
+        self.directory = directory
         self.tasks = Tasks()
         self._calls = calls
+        self._refresher = refresher
         self._appending: dict[str, AppendCall] = {}
         self._owners: dict[tuple[str, str], str] = {}
         self._question_count = 0
         self._is_closed = False
+        if refresher is not None:
+            self.tasks.spawn(refresher.run(), "list of proxies")
+
+    async def ready(self) -> None:
+        """Wait for the first list of proxies, for a bounded time."""
+        if self._refresher is not None:
+            await self._refresher.first()
 
     def begin(self, address: str, method: methods.Method) -> RpcCall:
         """Begin a streaming call. Raises ClosedError."""
         self._register_address(address)
-        return self._calls.begin(address, method)
+        return self._calls.begin(self.directory.connect_address(address), method)
 
     async def call_unary(
         self, address: str, method: methods.Method, request: Message, timeout_s: float
@@ -213,13 +248,31 @@ class Channels:
         """Send one request, return its response. Raises as ``RpcTransport`` does, and
         ClosedError."""
         self._register_address(address)
-        return await self._calls.call_unary(address, method, request, timeout_s)
+        connect_to = self.directory.connect_address(address)
+        try:
+            response = await self._calls.call_unary(connect_to, method, request, timeout_s)
+        except RhumblineError as error:
+            self.directory.report(address, error)
+            raise
+        self.directory.report(address, None)
+        return response
 
     def _register_address(self, address: str) -> None:
         if self._is_closed:
             raise ClosedError("the client is closed")
-        if address not in self.addresses:
-            self.addresses = (*self.addresses, address)
+        self.directory.learn(address)
+
+    def any_proxies(self) -> tuple[str, ...]:
+        """Return the proxies for a call that each of them serves. Raises UnavailableError."""
+        return _at_least_one(self.directory.any_proxies())
+
+    def readers_of(self, namespace: str, stream: str) -> tuple[str, ...]:
+        """Return all proxies, the likeliest to serve a reader first. Raises UnavailableError."""
+        return _at_least_one(self.directory.readers_of(namespace, stream))
+
+    def candidates(self, key: tuple[str, str]) -> tuple[str, ...]:
+        """Return all proxies, the likeliest owner of the stream first. Raises UnavailableError."""
+        return _at_least_one(self.directory.writers_of(*key))
 
     def owner(self, key: tuple[str, str]) -> str | None:
         """Return the address that last served the stream."""
@@ -250,24 +303,26 @@ class Channels:
                 error = ClosedError("the client is closed")
                 asyncio.get_running_loop().call_soon(on_result, error)
                 return
-            call = AppendCall(
-                self.begin(address, methods.APPEND), self.tasks, address, self.find_if_lost
-            )
+            begun = self.begin(address, methods.APPEND)
+            call = AppendCall(begun, self.tasks, address, self.find_if_lost, self.directory.report)
             self._appending[address] = call
-        call.send(key, outgoing, on_result, restarts, tried)
+        call.send(key, outgoing, on_result, restarts, self.names_of(tried))
+
+    def names_of(self, tried: Iterable[str]) -> tuple[str, ...]:
+        """Return the names by which other proxies know those at these addresses."""
+        return tuple(dict.fromkeys(map(self.directory.name_of, tried)))
 
     async def find_if_lost(self, address: str) -> bool:
         """Ask another proxy, each time the next one, whether a silent one is lost."""
-        others = [known for known in self.addresses if known != address]
+        name = self.directory.name_of(address)
+        others = [known for known in self.directory.any_proxies() if known != name]
         if not others:
             return False
         self._question_count += 1
         other = others[self._question_count % len(others)]
-        request = pb.ProbeProxyRequest(address=address)
+        request = pb.ProbeProxyRequest(address=name)
         try:
-            found = await self._calls.call_unary(
-                other, methods.PROBE_PROXY, request, _ANSWER_SECONDS_MAX
-            )
+            found = await self.call_unary(other, methods.PROBE_PROXY, request, _ANSWER_SECONDS_MAX)
         except RhumblineError:
             return False  # it may be silent too, or of a version without probes
         assert isinstance(found, pb.ProbeProxyResponse)
@@ -285,8 +340,19 @@ class Channels:
         call = self._appending.get(address)
         return None if call is None or call.is_over else call
 
+    def statistics(self) -> dict[str, int]:
+        """Return counters and sizes for metrics."""
+        refreshes = {} if self._refresher is None else self._refresher.statistics()
+        return {**self.directory.statistics(), **refreshes}
+
     async def aclose(self) -> None:
         """End all calls and close the connections. Safe to repeat."""
         self._is_closed = True
         await self.tasks.aclose()
         await self._calls.aclose()
+
+
+def _at_least_one(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    if not addresses:
+        raise UnavailableError("no proxy is known: none of the given names could be resolved")
+    return addresses

@@ -67,9 +67,8 @@ class OutgoingSet:
 class Transport(Protocol):
     """Carries record sets to proxies."""
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The known proxies, the nearest first; at least one."""
+    def candidates(self, key: tuple[str, str]) -> tuple[str, ...]:
+        """Return the known proxies, the likeliest owner of the stream first; at least one."""
         ...
 
     def send(
@@ -232,7 +231,7 @@ class ProducerSender:
     def _current_address(self) -> str:
         if not self._address:
             owner = self._transport.owner(self._key)
-            self._address = owner or self._transport.addresses[0]
+            self._address = owner or self._transport.candidates(self._key)[0]
         return self._address
 
     def _on_result(self, outgoing: OutgoingSet, answer: Appended | RhumblineError) -> None:
@@ -306,12 +305,13 @@ class ProducerSender:
     def _next_address(self, error: RhumblineError) -> str:
         if isinstance(error, NotOwnerError) and error.owner:
             return error.owner
-        for address in self._transport.addresses:
+        candidates = self._transport.candidates(self._key)
+        for address in candidates:
             if address not in self._tried:
                 return address
         # All addresses were tried: begin again, without the one that has just failed.
         self._tried = {self._address: None}
-        others = [address for address in self._transport.addresses if address != self._address]
+        others = [address for address in candidates if address != self._address]
         return others[self._random.randrange(len(others))] if others else self._address
 
     # --- deadline -------------------------------------------------------------------------------

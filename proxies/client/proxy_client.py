@@ -6,7 +6,6 @@ async with rhumbline.connect("grpc://proxy-1:4281,proxy-2:4281") as client:
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,7 +22,6 @@ from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn, check_position
 from ...core.protocol.errors import (
     ClosedError,
-    ConfigurationError,
     DeadlineExceededError,
     NotOwnerError,
     RhumblineError,
@@ -34,31 +32,27 @@ from ...core.protocol.start import EARLIEST, Start, check_start
 from ...core.runtime.home_loop import HomeLoop
 from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.runtime import Runtime
+from ..proxy_uri import parse_proxies
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position, encode_position, is_retryable
 from ..rpc.messages import decode_description, decode_policy, encode_policy
 from ..rpc.rpc_transport import RpcTransport
 from .channels import Channels
+from .discovery.config import DiscoveryConfig
+from .discovery.list_refresher import ListRefresher
+from .discovery.proxy_directory import ProxyDirectory
+from .discovery.seeds import NoResolver, SeedResolver
 from .proxy_reader import ProxySource
 from .proxy_writer import ProxyWriter
 from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
 
-SCHEME = "grpc://"
 _TRY_SECONDS_MAX = 5.0
 """Maximum time of one attempt at one proxy, which may have been stopped."""
 _PAUSE_MS = 100
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.\-]+):(\d{1,5})")
-
+_REDIRECTS_AT_ONCE = 2
+"""Number of redirects that a call follows without a pause."""
 Response = TypeVar("Response", bound=Message)
-
-
-def parse_proxies(uri: str) -> tuple[str, ...]:
-    """Return the addresses in ``grpc://host:port,host:port``. Raises ConfigurationError."""
-    addresses = uri.removeprefix(SCHEME).rstrip("/").split(",")
-    if not uri.startswith(SCHEME) or not all(map(_ADDRESS.fullmatch, addresses)):
-        raise ConfigurationError(f"{uri!r} is not grpc://host:port[,host:port...]")
-    return tuple(dict.fromkeys(addresses))
 
 
 class ProxyClient(ClosesAtExit):
@@ -73,12 +67,23 @@ class ProxyClient(ClosesAtExit):
         namespace: str = "default",
         timeout_ms: int = TIMEOUT_MS,
         reader: ReaderConfig | None = None,
+        discovery: DiscoveryConfig | None = None,
+        region: str = "",
+        resolver: SeedResolver | None = None,
     ) -> None:
+        """``region`` is that of the client; "" stands for the region of the nearest proxy.
+
+        Without ``discovery`` the settings are the default ones, and without ``resolver`` names are
+        left to the transport.
+        """
         self.uri = uri
+        self.region = region
+        self.discovery = discovery or DiscoveryConfig()
         self.runtime = runtime
         self.timeout_ms = timeout_ms
         self.reader_config = reader or ReaderConfig()
-        self._addresses = parse_proxies(uri)
+        self._parsed_uri = parse_proxies(uri)
+        self._resolver = resolver or NoResolver()
         self._calls = calls
         self._namespace_name = namespace
         self._channels: Channels | None = None
@@ -88,9 +93,21 @@ class ProxyClient(ClosesAtExit):
 
     async def __aenter__(self) -> Self:
         """Open the client; it connects with the first call."""
-        self._channels = Channels(self._addresses, self._calls)
+        uri, random = self._parsed_uri, self.runtime.random
+        seeds = () if uri.is_srv else uri.names
+        directory = ProxyDirectory(seeds, random, self.discovery, region=self.region)
+        refresher = None
+        if self.discovery.refresh_ms:
+            refresher = ListRefresher(
+                directory, self._calls, uri, self._resolver, self.discovery, random
+            )
+        self._channels = Channels(directory, self._calls, refresher)
         self._home = HomeLoop()
         return self
+
+    def statistics(self) -> dict[str, int]:
+        """Return counters and sizes for metrics; empty while the client is not open."""
+        return {} if self._channels is None else self._channels.statistics()
 
     async def _close_at_exit(self) -> None:
         await self.aclose()
@@ -148,23 +165,30 @@ class ProxyClient(ClosesAtExit):
         backoff = Backoff(self.runtime.random, _PAUSE_MS, _PAUSE_MS)
         failure: RhumblineError = UnavailableError("no known proxy")
         is_uncertain = False
-        tries = 0
-        owner = ""
+        tried: dict[str, None] = {}
+        attempts = redirects = 0
+        channels = self.channels
+        await channels.ready()
+        owner = _likely_owner(channels, request)
         while (left_s := give_up_at - loop.time()) > 0:
-            address = owner or self.channels.addresses[tries % len(self.channels.addresses)]
-            tries, owner = tries + (not owner), ""
             try:
+                address = owner or _next_proxy(channels, tried)
+                tried[address] = None
                 return await self._try_call(method, request, answer, address, left_s)
             except RhumblineError as error:
                 failure = error
+            attempts, owner = attempts + 1, ""
             if isinstance(failure, NotOwnerError):
                 owner = failure.owner
+                redirects += bool(owner)
                 _note_tried(request, address)
             elif not is_retryable(failure) and not isinstance(failure, DeadlineExceededError):
                 break
             else:
                 is_uncertain = is_uncertain or not method.is_repeatable
-            if tries >= len(self.channels.addresses):
+            if attempts - min(redirects, _REDIRECTS_AT_ONCE) >= len(
+                channels.directory.any_proxies()
+            ):
                 await backoff.pause()
         else:
             failure = DeadlineExceededError(f"{method.name}: no proxy responded in time: {failure}")
@@ -182,6 +206,22 @@ class ProxyClient(ClosesAtExit):
         answered = await self.channels.call_unary(address, method, request, timeout_s)
         assert isinstance(answered, answer)
         return answered
+
+
+def _likely_owner(channels: Channels, request: Message) -> str:
+    """Return the proxy to call first for a method that the owner of a stream serves, else ""."""
+    if not isinstance(request, pb.EndStreamRequest | pb.DescribeHomeRequest):
+        return ""
+    key = (request.namespace, request.stream)
+    return channels.owner(key) or channels.candidates(key)[0]
+
+
+def _next_proxy(channels: Channels, tried: dict[str, None]) -> str:
+    """Return a proxy that was not tried yet; when all were, begin again."""
+    known = channels.any_proxies()
+    if all(address in tried for address in known):
+        tried.clear()
+    return next(address for address in known if address not in tried)
 
 
 def _note_tried(request: Message, address: str) -> None:
@@ -287,6 +327,7 @@ class ProxyNamespace:
         answer = await self._client.call(
             methods.DESCRIBE_STREAM, request, pb.DescribeStreamResponse
         )
+        self._client.channels.directory.set_home((self.name, name), answer.home_region)
         return decode_description(answer)
 
     async def open_writer(self, name: str) -> ProxyWriter:

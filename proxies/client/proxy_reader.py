@@ -204,9 +204,11 @@ class ProxySource:
 
     async def _try_begin(self, request: pb.ReadRequest) -> tuple[RpcCall, pb.ReadStart]:
         channels = self._channels
-        self._address = self._address or channels.owner(self._key) or channels.addresses[0]
+        if not self._address:
+            await channels.ready()
+            self._address = channels.owner(self._key) or self._candidates()[0]
         del request.tried[:]
-        request.tried.extend(self._tried)
+        request.tried.extend(channels.names_of(self._tried))
         call = channels.begin(self._address, methods.READ)
         try:
             start = await self._start_of(call, request)
@@ -214,6 +216,7 @@ class ProxySource:
             call.cancel()
             raise
         self._unread_bytes = 0
+        channels.directory.report(self._address, None)
         channels.set_owner(self._key, self._address)
         return call, start
 
@@ -235,15 +238,19 @@ class ProxySource:
 
     def _switch_address(self, error: RhumblineError) -> None:
         self._failures += 1
+        self._channels.directory.report(self._address, error)
         self._tried[self._address] = None
         if isinstance(error, NotOwnerError) and error.owner:
             self._address = error.owner
             return
-        others = [address for address in self._channels.addresses if address not in self._tried]
+        candidates = self._candidates()
+        others = [address for address in candidates if address not in self._tried]
         if not others:
             self._tried.clear()
-            others = list(self._channels.addresses)
-        self._address = others[0]
+        self._address = (others or candidates)[0]
+
+    def _candidates(self) -> tuple[str, ...]:
+        return self._channels.readers_of(self._namespace, self._stream)
 
 
 def _ended() -> RhumblineError:

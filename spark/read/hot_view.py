@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
 from ...core.runtime.primitives.backoff import Backoff
+from ...proxies.proxy_uri import is_proxy_uri
 from .options import Options
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def new_client(options: Options) -> "Client | ProxyClient":
     from ...client.connect import connect
 
     assert options.metadata is not None
-    uses_proxies = options.metadata.startswith("grpc://")
+    uses_proxies = is_proxy_uri(options.metadata)
     return connect(
         options.metadata,
         namespace=options.namespace,

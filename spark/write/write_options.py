@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from ...core.protocol.errors import ConfigurationError
+from ...proxies.proxy_uri import is_proxy_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class WriteOptions:
     @property
     def uses_proxies(self) -> bool:
         """True if the query uses write proxies; then any number of tasks can write concurrently."""
-        return self.metadata.startswith("grpc://")
+        return is_proxy_uri(self.metadata)
 
 
 def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOptions:

@@ -26,9 +26,10 @@ from rhumbline.core.protocol.errors import RhumblineError, TooManyRequestsError
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.core.protocol.start import EARLIEST, LATEST, Start
 from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.proxies.client.proxy_client import SCHEME, ProxyClient
+from rhumbline.proxies.client.proxy_client import ProxyClient
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, WRITE
+from rhumbline.proxies.proxy_uri import SCHEME
 from rhumbline.proxies.read.block_cache import BLOCK_OVERHEAD_BYTES
 from rhumbline.proxies.read.entry_block import EntryBlock
 from rhumbline.proxies.read.read_proxy import ReadProxy

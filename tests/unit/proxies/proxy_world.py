@@ -112,6 +112,9 @@ class DirectTransport:
         self._world = world
         self._owners: dict[tuple[str, str], str] = {}
 
+    def candidates(self, key: tuple[str, str]) -> tuple[str, ...]:
+        return self.addresses
+
     def owner(self, key: tuple[str, str]) -> str | None:
         return self._owners.get(key)
 

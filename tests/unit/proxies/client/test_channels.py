@@ -17,6 +17,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.record_set import TXID_FIRST
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.proxies.client.channels import Channels
+from rhumbline.proxies.client.discovery.proxy_directory import ProxyDirectory
 from rhumbline.proxies.client.producer_sender import OutgoingSet
 from rhumbline.proxies.client.proxy_reader import ProxySource
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
@@ -53,7 +54,7 @@ class ScriptedCall:
 
 
 def source_of(calls: "ScriptedTransport") -> ProxySource:
-    channels = Channels(("a:1", "b:1"), calls)
+    channels = Channels(ProxyDirectory(("a:1", "b:1"), Random(1)), calls)
     return ProxySource(channels, "ns", "s", Random(1), unavailable_ms_max=60_000)
 
 
@@ -81,7 +82,7 @@ async def test_refusal_of_a_whole_call_is_definite_and_names_another_proxy() -> 
     def script(address: str, message: Message) -> list[Message | RhumblineError]:
         return [NotOwnerError("this is no write proxy", "writes:1")]
 
-    channels = Channels(("reads:1",), ScriptedTransport(script))
+    channels = Channels(ProxyDirectory(("reads:1",), Random(1)), ScriptedTransport(script))
     answer: asyncio.Future[Appended | RhumblineError] = asyncio.get_running_loop().create_future()
     outgoing = OutgoingSet(
         Batch(0, TXID_FIRST, 0), b"set", sequence=0, keeps_txids=False, deadline=9
@@ -94,7 +95,8 @@ async def test_refusal_of_a_whole_call_is_definite_and_names_another_proxy() -> 
 
 
 async def test_closing_the_client_leaves_sets_in_flight_with_an_unknown_outcome() -> None:
-    channels = Channels(("writes:1",), ScriptedTransport(lambda address, message: []))
+    silent = ScriptedTransport(lambda address, message: [])
+    channels = Channels(ProxyDirectory(("writes:1",), Random(1)), silent)
     answers: list[Appended | RhumblineError] = []
     for sequence in range(3):
         outgoing = OutgoingSet(
