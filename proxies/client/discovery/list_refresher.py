@@ -56,7 +56,6 @@ class ListRefresher:
         self._doubt = Wakeup()
         self._first = asyncio.Event()
         self._is_outdated = False
-        self._region = directory.region
         directory.on_doubt = self._doubt.wake
 
     async def first(self) -> None:
@@ -121,7 +120,7 @@ class ListRefresher:
 
     async def _ask(self, addresses: Sequence[str], count_max: int) -> bool:
         directory = self._directory
-        request = pb.ListProxiesRequest(viewer_region=self._region)
+        request = pb.ListProxiesRequest(viewer_region=directory.region)
         for address in addresses[:count_max]:
             try:
                 response = await self._calls.call_unary(
