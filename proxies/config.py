@@ -59,6 +59,27 @@ class ProxyConfig:
         "two checks in a row is handed over. 0 disables rebalancing.",
         low=0,
     )
+    home_window_ms: int = setting(
+        600_000,
+        "Time over which the owner of a stream counts its records by the region of the client, "
+        "before it suggests another home region.",
+        low=1_000,
+    )
+    home_share_percent_min: int = setting(
+        60,
+        "Minimum share of the records that a region must write to be suggested as the home region.",
+        low=51,
+        high=100,
+    )
+    home_records_per_s_min: float = setting(
+        1.0, "Minimum rate of a stream for which a home region is suggested.", low=0
+    )
+    home_moves_per_hour: int = setting(
+        0,
+        "Maximum number of streams per hour whose home region this proxy moves to the suggested "
+        "region. 0: it only suggests.",
+        low=0,
+    )
     handover_ms_max: int = setting(
         10_000,
         "Maximum time to close a stream when it is released or the proxy stops gracefully. After "

@@ -367,6 +367,12 @@ CATALOGUE = (
         "{registration}",
         "Removed registrations whose proxy had another one already, or none.",
     ),
+    Metric(
+        "proxy.homes_moved",
+        MetricType.COUNTER,
+        "{stream}",
+        "Streams whose home region the proxy moved to the region that writes most of it.",
+    ),
     Metric("proxy.calls", MetricType.GAUGE, "{call}", "Open append and read calls."),
     Metric(
         "proxy.write.streams",

@@ -60,9 +60,15 @@ class AppendCall:
         tasks: Tasks,
         address: str,
         find_if_lost: FindIfLost,
+        *,
+        region: str = "",
         report: Report = _ignore,
     ) -> None:
-        """``report`` is called with the outcome of the call, and with None when it works."""
+        """``region`` is that of the client.
+
+        ``report`` is called with the outcome of the call, and with None when it works.
+        """
+        self._region = region
         self.is_over = False
         self._find_if_lost = find_if_lost
         self._report = report
@@ -128,7 +134,8 @@ class AppendCall:
             callback()
 
     def _message(self) -> pb.AppendRequest:
-        request = pb.AppendRequest()
+        request = pb.AppendRequest(client_region=self._region)
+        self._region = ""  # the first message says it for the whole call
         size = taken = 0
         for id_, key, outgoing, restarts, tried in self._outbox:
             add_item(request, id_, key, outgoing, restarts=restarts, tried=tried)
@@ -304,7 +311,14 @@ class Channels:
                 asyncio.get_running_loop().call_soon(on_result, error)
                 return
             begun = self.begin(address, methods.APPEND)
-            call = AppendCall(begun, self.tasks, address, self.find_if_lost, self.directory.report)
+            call = AppendCall(
+                begun,
+                self.tasks,
+                address,
+                self.find_if_lost,
+                region=self.directory.region,
+                report=self.directory.report,
+            )
             self._appending[address] = call
         call.send(key, outgoing, on_result, restarts, self.names_of(tried))
 

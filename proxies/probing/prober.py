@@ -18,8 +18,9 @@ from ...core.protocol.errors import DeadlineExceededError, RhumblineError, Unava
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.tasks import Tasks
 from ..config import ProxyConfig
-from ..membership import READ, WRITE, ProxyMember
+from ..membership import READ, WRITE
 from ..proxy_stores import ProxyStores
+from ..registration import ProxyMember
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.rpc_transport import RpcTransport

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
-from ...core.protocol.errors import InvalidArgumentError, NotOwnerError
+from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError, NotOwnerError
+from ..homes.home_keeper import HomeKeeper
 from ..membership import WRITE
 from ..proxy_stores import ProxyStores
 from ..routing import stream_key
@@ -23,11 +24,13 @@ class Administration:
         namespaces: Callable[[str], Namespace],
         stores: ProxyStores,
         writes: WriteProxy | None,
+        homes: HomeKeeper | None,
     ) -> None:
         self._namespaces = namespaces
         self._stores = stores
         self._membership = stores.first.membership
         self._writes = writes
+        self._homes = homes
 
     def _claims_in(self, namespace: str) -> Claims:
         return Claims(self._namespaces(namespace).store)
@@ -157,3 +160,38 @@ class Administration:
         """List the registered proxies, as this one has read them last."""
         memberships = [store.membership for store in self._stores.all]
         return encode_proxies(memberships, request.viewer_region)
+
+    async def describe_home(self, request: pb.DescribeHomeRequest) -> pb.DescribeHomeResponse:
+        """Return from where a stream is written.
+
+        Raises NoSuchStreamError, NoSuchObjectError if no proxy owns it, NotOwnerError,
+        MetadataUnavailableError.
+        """
+        writes = self._require_writes()
+        found = writes.find_served(request.namespace, request.stream)
+        if found is None or self._homes is None:
+            claim = await self._claims_in(request.namespace).owner(
+                request.namespace, request.stream
+            )
+            if claim is not None:
+                raise NotOwnerError(
+                    f"stream {request.stream} is owned by {claim.address}", claim.address
+                )
+            await self._namespaces(request.namespace).describe(request.stream)
+            raise NoSuchObjectError(
+                f"no proxy owns stream {request.stream}: nothing was appended through one lately"
+            )
+        origins = await self._homes.origins(request.namespace, request.stream, *found)
+        own_member = self._membership.own_member
+        return pb.DescribeHomeResponse(
+            home_region=origins.home,
+            owner=own_member.address,
+            owner_region=own_member.region,
+            rates=[
+                pb.RegionRate(region=region, records_per_s=rate)
+                for region, rate in origins.rates.items()
+            ],
+            observed_ms=origins.observed_ms,
+            suggested_region=origins.advice.region,
+            reason=origins.advice.reason,
+        )

@@ -131,6 +131,7 @@ _NOT_STARTED = {
     "removed": 0,
     "calls": 0,
     "probing": None,
+    "homes_moved": 0,
     "write": None,
     "read": None,
 }

@@ -1,4 +1,4 @@
-"""The list of registered proxies as clients get it (rule PRX-25)."""
+"""The list of registered proxies as clients get it (rule PRX-40)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

@@ -24,6 +24,7 @@ from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
 from ..config import ProxyConfig
+from ..homes.home_keeper import HomeKeeper
 from ..membership import READ, WRITE, ProxyMembership
 from ..probing.prober import Prober
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
@@ -94,6 +95,7 @@ class ProxyService:
         )
         self.membership = membership = stores.first.membership
         self.writes: WriteProxy | None = None
+        self.homes: HomeKeeper | None = None
         self.reads: ReadProxy | None = None
         self._runtime = runtime
         self._config = config
@@ -101,10 +103,11 @@ class ProxyService:
         self._calls: dict[asyncio.Event, None] = {}
         if WRITE in roles:
             self.writes = WriteProxy(namespaces, stores, config, runtime.random)
+            self.homes = HomeKeeper(self.writes, config)
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
         self._prober = Prober(stores, calls, config, runtime.random)
-        admin = Administration(namespaces, stores, self.writes)
+        admin = Administration(namespaces, stores, self.writes, self.homes)
         self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self._append,
             methods.READ: self._read,
@@ -125,6 +128,7 @@ class ProxyService:
             methods.RELEASE_STREAM: admin.release_stream,
             methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
             methods.LIST_PROXIES: admin.list_proxies,
+            methods.DESCRIBE_HOME: admin.describe_home,
         }
 
     # --- start and stop ------------------------------------------------------------------------
@@ -142,12 +146,16 @@ class ProxyService:
             await self.leave()
             raise UnavailableError("the proxy could not register in any metadata store")
         self._prober.start()
+        if self.homes is not None:
+            self.homes.start()
 
     async def hand_over(self) -> None:
         """Release all streams and end all calls, with results for all sets. Safe to repeat."""
         if self._stopping.is_set():
             return
         self._prober.is_stopping = True
+        if self.homes is not None:
+            await self.homes.aclose()
         if self.writes is not None:
             await self.writes.aclose()
         else:
@@ -186,6 +194,7 @@ class ProxyService:
             "removed": sum(store.membership.removed_count for store in self._stores.all),
             "calls": len(self._calls),
             "probing": self._prober.statistics(),
+            "homes_moved": 0 if self.homes is None else self.homes.moved_count,
             "write": self.writes.statistics() if self.writes is not None else None,
             "read": self.reads.statistics() if self.reads is not None else None,
         }

@@ -26,6 +26,7 @@ class AppendItem:
     """A record set on its way through a proxy. Treat it as immutable."""
 
     __slots__ = (
+        "client_region",
         "count",
         "first_sequence",
         "keeps_txids",
@@ -53,6 +54,8 @@ class AppendItem:
         self.record_set = record_set
         self.keeps_txids = keeps_txids
         self.tried = tried
+        self.client_region = ""
+        """The region of the client; "" if it is not known."""
         self.trace: str | None = None
         """Traceparent of this proxy's span for the set; None if it is not traced."""
 

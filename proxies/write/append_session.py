@@ -46,12 +46,15 @@ class AppendSession:
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
         self._is_pinged = False
+        self._client_region = ""
 
     def take(self, request: pb.AppendRequest) -> None:
         """Submit the items of a request; an invalid item gets an error as its result.
 
         A request without items is a ping and gets an empty response.
         """
+        if request.client_region:
+            self._client_region = request.client_region
         if not request.items:
             self._is_pinged = True
             self._on_results()
@@ -62,6 +65,7 @@ class AppendSession:
                 self.outstanding_count += 1
                 self._add_result(item.id, error, 0)
             else:
+                decoded.client_region = self._client_region
                 self.submit(item.id, decoded, restarts=item.restarts)
 
     def submit(self, id_: int, item: AppendItem, *, restarts: bool) -> None:

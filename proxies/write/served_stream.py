@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from ...core.log.policy import StreamPolicy
 from ...core.log.write.batch import AppendMany
 from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.dlsn import dlsn_in
@@ -25,6 +26,7 @@ from ...core.protocol.errors import (
     OwnershipLostError,
     RhumblineError,
 )
+from ..homes.region_rates import RegionRates
 from .append_item import Appended, AppendItem, OnAppended
 from .duplicate_lookup import DuplicateLookup
 from .rate_limits import RecordLimits
@@ -50,8 +52,11 @@ class ServedStream:
         sequence_index: SequenceIndex,
         limits: RecordLimits,
         on_over: Callable[[], None],
+        origins: RegionRates,
     ) -> None:
+        """``origins`` counts the records by the region of the client."""
         self.is_over = False
+        self.origins = origins
         self.record_count = 0
         self.set_count = 0
         self._writer = writer
@@ -60,6 +65,11 @@ class ServedStream:
         self._loop = asyncio.get_running_loop()
         self._recent: dict[tuple[bytes, int], AppendMany | _StoredPosition] = {}
         self._lookups = DuplicateLookup(writer.stream, sequence_index, self._end)
+
+    @property
+    def policy(self) -> StreamPolicy:
+        """The policy of the stream, as its writer applies it."""
+        return self._writer.policy
 
     def submit(self, item: AppendItem, on_result: OnAppended) -> None:
         """Append a record set. If it is refused, ``on_result`` is called immediately."""
@@ -124,6 +134,7 @@ class ServedStream:
         )
         self.record_count += item.count
         self.set_count += 1
+        self.origins.add(item.client_region, item.count, self._loop.time())
         if item.is_numbered:
             self._remember((item.producer, item.first_sequence), ticket)
         return ticket

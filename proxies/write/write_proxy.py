@@ -36,6 +36,7 @@ from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all
 from ..config import ProxyConfig
+from ..homes.region_rates import RegionRates
 from ..proxy_stores import ProxyStore, ProxyStores
 from ..registration import ProxyMember
 from ..routing import stream_key
@@ -206,6 +207,25 @@ class WriteProxy:
         found = self._streams.get(stream_key(namespace, stream))
         return found is not None and found.state is OwnershipState.SERVED
 
+    def served_streams(self) -> list[tuple[str, str, ProxyStore, ServedStream]]:
+        """Return (namespace, stream, store, served) of each stream that is served now."""
+        return [
+            (stream.namespace, stream.name, stream.store, stream.served)
+            for stream in self._streams.values()
+            if stream.state is OwnershipState.SERVED
+            and stream.store is not None
+            and stream.served is not None
+        ]
+
+    def find_served(self, namespace: str, stream: str) -> tuple[ProxyStore, ServedStream] | None:
+        """Return the store of a stream that is served now, and the stream; else None."""
+        found = self._streams.get(stream_key(namespace, stream))
+        if found is None or found.state is not OwnershipState.SERVED:
+            return None
+        assert found.store is not None
+        assert found.served is not None
+        return found.store, found.served
+
     # --- taking ---------------------------------------------------------------------------------
 
     async def _take_over(self, stream: _Stream) -> None:
@@ -297,7 +317,11 @@ class WriteProxy:
             raise NotOwnerError(f"the claim on stream {stream.name} was lost")
         limits = RecordLimits(self._config.stream_records_per_s, self._config.stream_bytes_per_s)
         stream.served = ServedStream(
-            writer, SequenceIndex(namespace, stream.name), limits, lambda: self._on_over(stream)
+            writer,
+            SequenceIndex(namespace, stream.name),
+            limits,
+            lambda: self._on_over(stream),
+            RegionRates(self._config.home_window_ms, self._loop.time()),
         )
 
     async def _acquire_claim(self, stream: _Stream, store: ProxyStore, home: str) -> OwnershipClaim:

@@ -104,6 +104,11 @@ class StreamWriter(ClosesAtExit):
         """The id of the stream, which positions carry."""
         return self._pipeline.segment.stream_id
 
+    @property
+    def policy(self) -> StreamPolicy:
+        """The policy of the segment that is written now."""
+        return self._pipeline.policy
+
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, payload: bytes, txid: int | None = None) -> Append:

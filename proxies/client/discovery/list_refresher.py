@@ -1,4 +1,4 @@
-"""Reads the list of proxies in the background (rule PRX-26)."""
+"""Reads the list of proxies in the background (rule PRX-41)."""
 
 import asyncio
 from collections.abc import Sequence
