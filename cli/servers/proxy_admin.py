@@ -11,6 +11,7 @@ from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_rows
 from ..output_schema import done, flag, integer, prints, record, rows, text
 from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
+from ..streams.homing import set_home
 from ..waiting import list_when, wait_count_options
 
 THIS_PROXY = DiscoveryConfig(refresh_ms=0)
@@ -129,12 +130,9 @@ async def release(session: CommandSession, stream: str) -> None:
 @runs
 async def home(session: CommandSession, stream: str, home_region: str) -> None:
     """Set the region whose write proxies should serve a stream. The current owner releases it."""
-    from ...proxies.write.claims import Claims
-
     async with session.client(moves_data=False) as client:
-        namespace = client.namespace()
-        await namespace.describe(stream)
-        await Claims(namespace.store).set_home(namespace.name, stream, home_region)
+        await client.namespace().describe(stream)
+        await set_home(client, stream, home_region)
     print_done(
         {"stream": stream, "home_region": home_region},
         session.output,

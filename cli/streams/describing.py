@@ -62,7 +62,7 @@ async def describe_stream(client: Client, name: str) -> tuple[dict[str, Any], St
         "end": None if end.position is None else str(end.position),
         "is_ended": known.is_ended,
         "is_sealed": known.is_sealed,
-        **await _ownership(client, name),
+        **await read_ownership(client, name),
         "truncated_segments": sum(segment.lssn < known.start.lssn for segment in known.segments),
         "purge_begins_at": iso_time(known.grace_ends_ms),
         "segments": len(known.segments),
@@ -110,7 +110,8 @@ def _open_segments(
     ]
 
 
-async def _ownership(client: Client, name: str) -> dict[str, Any]:
+async def read_ownership(client: Client, name: str) -> dict[str, Any]:
+    """Return owner, its region and the home region of a stream; None where not known."""
     namespace = client.namespace()
     claims = Claims(namespace.store)
     try:

@@ -1,5 +1,5 @@
 """``rhumbline stream``: create, ls, describe, append, read, tail, truncate, untruncate,
-set-policy, roll, seal, unseal, recover, delete."""
+set-policy, home, roll, seal, unseal, recover, delete."""
 
 import asyncio
 import sys
@@ -18,6 +18,7 @@ from ..servers.proxy import namespace_via, via_option
 from ..waiting import timeout_option
 from .appending import APPENDED, append_records
 from .describing import DESCRIPTION, describe_stream, for_people
+from .homing import home
 from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import RECORD, parse_start, read_stream
@@ -31,7 +32,7 @@ def stream() -> None:
     """Create, write and read streams: named, strictly ordered sequences of records."""
 
 
-for _command in (roll, seal, unseal):
+for _command in (home, roll, seal, unseal):
     stream.add_command(_command)
 
 

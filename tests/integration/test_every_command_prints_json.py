@@ -103,6 +103,9 @@ stream describe s
 stream describe t
 stream ls
 stream recover t
+stream home t
+stream home t here
+stream home t --suggest
 stream roll t
 stream seal t
 stream unseal t
