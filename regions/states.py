@@ -73,19 +73,6 @@ class PlacementStates:
         return PlacementStates(self.regions, _changed(self.bookies, bookie, state))
 
 
-def region_condition(state: PlacementState | None, *, bookies: int, writable: int) -> str:
-    """Return what can be placed in a region, in a few words.
-
-    ``state`` is that of operators, ``bookies`` counts the formatted ones and ``writable`` those
-    that are registered as writable. A region is "open" only if it has one of these.
-    """
-    if state is not None:
-        return state.value
-    if not bookies:
-        return "no bookies"
-    return "open" if writable else "no writable bookie"
-
-
 class PlacementStateStore:
     """The placement states in the metadata store."""
 

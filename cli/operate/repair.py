@@ -12,6 +12,8 @@ from ...client.units import show_count, show_ms
 from ...core.protocol.segments import NO_LEDGER
 from ...regions.mending.segment_faults import Remedy, SegmentFault
 from ...regions.mending.segment_mending import SegmentMending
+from ...regions.repair.progress import NO_REPAIR
+from ...regions.repair.task_store import RepairTask
 from ...server.repair_services import RepairServices
 from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
@@ -27,12 +29,12 @@ from ..servers.serving import (
 )
 from ..waiting import timeout_option, wait_until
 from .drains.progress import DRAIN, running_drains
-from .opened_cluster import opened, opened_stores
+from .opened_cluster import opened_stores
 
 
 @click.group()
 def repair() -> None:
-    """Repair the cluster: replace lost copies, and move misplaced ones."""
+    """Repair the cluster: replace lost copies, move misplaced ones, and mend metadata."""
 
 
 @repair.command()
@@ -58,7 +60,7 @@ async def run(session: CommandSession, host: str) -> None:
     by their policies. With cluster.cold it deletes hot copies and old archives too.
 
     The defaults of the options are in section [repair] of the settings. /stat on the status port
-    shows the progress and, in the auditing process, the entries at risk by region.
+    shows the progress and, in the auditing process, how safe the data is.
     """
     with session.server_log("repair") as log:
         async with (
@@ -107,9 +109,13 @@ async def run(session: CommandSession, host: str) -> None:
 @runs
 async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
     """List the ledgers that need repair, with the reason if one is stuck."""
-    async with opened(session) as cluster:
+    async with opened_stores(session) as clusters:
+
+        async def read() -> list[RepairTask]:
+            return [task for cluster in clusters for task in await cluster.tasks.all()]
+
         tasks = await wait_until(
-            cluster.tasks.all,
+            read,
             lambda tasks: not tasks or not waits,
             timeout_ms=timeout_ms,
             describe=lambda tasks: show_count(
@@ -125,10 +131,10 @@ async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
             }
             for task in tasks
         ]
-        auditor = await cluster.tasks.auditor()
+        auditors = [await cluster.tasks.auditor() for cluster in clusters]
         print_rows(found, session.output, empty="no ledger needs repair")
-        if auditor is None:
-            print_message("no repair process is running: start `rhumbline repair run`")
+        if None in auditors:
+            print_message(NO_REPAIR)
 
 
 @repair.command()

@@ -226,8 +226,10 @@ async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> No
     """End limbo: let a stopped bookie trust its DIRECTORY after a crash of the machine.
 
     After a crash with an unfinished write, a bookie responds "unknown" instead of "no such entry"
-    and accepts no adds to older ledgers. A ledger leaves limbo by itself once it is closed. If all
-    replicas of an open ledger are in limbo, it cannot be closed without this command.
+    and accepts no adds to older ledgers. A ledger leaves limbo by itself once its end does not
+    depend on this bookie any more, and all entries that the bookie should have were fetched from
+    other replicas. If all replicas of an open ledger are in limbo, it cannot be closed without this
+    command.
     """
     async with opened_storage(directory, session.settings.bookie) as storage:
         limbo = storage.states.limbo

@@ -102,8 +102,6 @@ async def release(session: CommandSession, stream: str) -> None:
     """Make the owner of a stream release it; the next record makes a proxy acquire it again."""
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
-    from ...proxies.write.claims import Claims
-
     namespace = session.settings.cluster.namespace
     async with session.client(moves_data=False) as client:
         claim = await Claims(client.namespace().store).owner(namespace, stream)
@@ -129,7 +127,11 @@ async def release(session: CommandSession, stream: str) -> None:
 @session_options
 @runs
 async def home(session: CommandSession, stream: str, home_region: str) -> None:
-    """Set the region whose write proxies should serve a stream. The current owner releases it."""
+    """Set the region whose write proxies should serve a stream.
+
+    An owner elsewhere releases the stream at its second check from then (proxy.balance_ms), if a
+    proxy of the region accepts streams.
+    """
     async with session.client(moves_data=False) as client:
         await client.namespace().describe(stream)
         await set_home(client, stream, home_region)

@@ -486,9 +486,11 @@ class DeletionPendingError(UnavailableError):
 
 
 class DeadlineExceededError(UnavailableError):
-    """The deadline passed before a response; raised only for requests that change nothing.
+    """The deadline passed before a response came, or before the state that was waited for.
 
-    Retry, with a longer deadline if the peer is slow.
+    Raised to callers for requests that change nothing, and for waiting: retry, with a longer
+    deadline if the peer is slow. The failure of a writer may be this error too: then records that
+    were not acknowledged may be stored or not.
     """
 
     code = "deadline-exceeded"

@@ -59,7 +59,7 @@ class Survey:
                     for bookie in entry_range.fragment.bookies
                 ]
                 if any(
-                    liveness.standing(info.bookie, info.region) is not Standing.THERE
+                    liveness.standing(info.bookie, info.region) is not Standing.PRESENT
                     for info in members
                 ):
                     continue  # work for repair

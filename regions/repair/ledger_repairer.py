@@ -84,6 +84,7 @@ class LedgerRepairer:
         self._directory = directory
         self._placement = placement
         self._rate_limiter = RateLimiter(config.bytes_per_second)
+        self._lost_after_ms = config.lost_after_ms
 
     async def repair(self, ledger_id: int, liveness: Liveness) -> None:
         """Repair every settled fragment. Safe to repeat and to run twice at a time.
@@ -176,7 +177,7 @@ class LedgerRepairer:
         for index, bookie in enumerate(before):
             standing = liveness.standing(bookie, ensemble[index].region)
             if standing is Standing.ABSENT:
-                stuck = stuck or RepairStuckError(f"waiting for {bookie}, which is not registered")
+                stuck = stuck or self._absence_error(bookie)
             elif standing is not Standing.LOST:
                 await self._fill(work, (index, bookie))
         if stuck is not None:
@@ -186,6 +187,13 @@ class LedgerRepairer:
             await self._record_raised_r(work)
             return True
         return False
+
+    def _absence_error(self, bookie: BookieId) -> RepairStuckError:
+        return RepairStuckError(
+            f"waiting for {bookie}, which is not registered: start it; its copies count as lost "
+            f"{self._lost_after_ms / 1000:g} s after it disappeared (repair.lost_after_ms), or at "
+            f"once after `rhumbline node decommission {bookie}`"
+        )
 
     async def _info(self, bookie: BookieId, liveness: Liveness) -> BookieInfo:
         known = liveness.present.get(bookie)

@@ -17,7 +17,7 @@ from ..steered_directory import SteeredDirectory
 class Standing(Enum):
     """The standing of an ensemble member for repair."""
 
-    THERE = "there"
+    PRESENT = "present"
     ABSENT = "absent"  # not registered, but it may return soon
     LEAVING = "leaving"  # drained: its copies are valid and must move elsewhere
     LOST = "lost"  # its copies count as gone
@@ -39,7 +39,7 @@ class Liveness:
             return Standing.LOST
         if bookie not in self.present:
             return Standing.ABSENT
-        return Standing.LEAVING if state is PlacementState.DRAINED else Standing.THERE
+        return Standing.LEAVING if state is PlacementState.DRAINED else Standing.PRESENT
 
     def spare(self, members: Sequence[BookieId], allowed: Sequence[str]) -> list[BookieInfo]:
         """Return candidates in ``allowed`` regions (() for all) that are not among ``members``."""

@@ -240,7 +240,7 @@ class RepairService:
     async def _audit(self, session: Session, owner: str) -> None:
         watches = [
             self._directory.watch(self._audit_wakeup.wake),
-            self._directory.states.watch(self._audit_wakeup.wake),
+            self._directory.states.watch(self._retry_now),
             self.tasks.watch_auditor(self._audit_wakeup.wake),
         ]
         try:
@@ -263,6 +263,14 @@ class RepairService:
         finally:
             for watch in watches:
                 watch.close()
+
+    def _retry_now(self) -> None:
+        """Audit, and retry ledgers that are stuck: they may wait for what an operator did."""
+        self._audit_wakeup.wake()
+        for retry in self._retries.values():
+            retry.due = 0.0
+        for wakeup in self._work_wakeups:
+            wakeup.wake()
 
     # --- repairing ------------------------------------------------------------------------------
 

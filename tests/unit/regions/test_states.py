@@ -18,7 +18,6 @@ from rhumbline.regions.states import (
     PlacementStateStore,
     decode,
     encode,
-    region_condition,
 )
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -141,13 +140,6 @@ async def test_cached_states_are_refreshed_even_without_a_watch() -> None:
     await asyncio.sleep(0.01)
     assert not follower.is_offline("a")
     await follower.aclose()
-
-
-async def test_region_is_open_only_if_a_bookie_accepts_data() -> None:
-    assert region_condition(None, bookies=2, writable=1) == "open"
-    assert region_condition(None, bookies=2, writable=0) == "no writable bookie"
-    assert region_condition(None, bookies=0, writable=0) == "no bookies"
-    assert region_condition(PlacementState.DRAINED, bookies=2, writable=2) == "drained"
 
 
 async def test_default_quorums_count_regions_that_take_new_data() -> None:

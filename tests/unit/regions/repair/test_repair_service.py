@@ -17,7 +17,9 @@ from rhumbline.core.wire.registration import Registration
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
 from rhumbline.regions.repair.config import RepairConfig
+from rhumbline.regions.repair.errors import RepairStuckError
 from rhumbline.regions.repair.repair_service import RepairService
+from rhumbline.regions.states import PlacementState
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.log_world import ManualClock
@@ -25,7 +27,9 @@ from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
 
-CONFIG = RepairConfig(audit_interval_ms=1_000, lost_after_ms=60_000)
+CONFIG = RepairConfig(
+    audit_interval_ms=1_000, lost_after_ms=60_000, retry_ms_min=1_000, retry_ms_max=200_000
+)
 
 
 class RefusingStore(MemoryStore):
@@ -94,6 +98,30 @@ async def test_a_lost_session_ends_the_role_and_the_next_one_begins_it_again() -
     owners = [line["owner"] for line in log.fields("auditor elected")]
     assert log.fields("repair session lost") == [{"owner": owners[0]}]
     assert owners[0] != owners[1]
+
+
+async def test_stuck_ledgers_are_retried_as_soon_as_an_operator_changes_a_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A decommissioned bookie counts as lost at once, so its ledgers need not wait for a retry."""
+    world = World()
+    attempts: list[float] = []
+
+    async def wait_for_a_bookie(_service: RepairService, _ledger_id: int) -> None:
+        attempts.append(asyncio.get_running_loop().time())
+        raise RepairStuckError("waiting for b1@00000001, which is not registered")
+
+    monkeypatch.setattr(RepairService, "_repair_ledger", wait_for_a_bookie)
+    async with world.repaired() as service:
+        await service.tasks.add(7, "b1@00000001 is lost", 0)
+        await asyncio.sleep(40)  # the pauses are long by now
+        before = len(attempts)
+        decommissioned = asyncio.get_running_loop().time()
+        await world.directory.states.change(
+            lambda states: states.with_bookie(BookieId("b1@00000001"), PlacementState.OFFLINE)
+        )
+        await asyncio.sleep(1)
+    assert attempts[before:] and attempts[before] - decommissioned < 0.1
 
 
 async def test_bookies_that_leave_and_return_are_logged() -> None:
