@@ -29,6 +29,7 @@ from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.event_log import EventLog
 from ..core.runtime.home_loop import HomeLoop
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
+from ..core.runtime.metrics import REGIONAL
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
@@ -238,7 +239,7 @@ class Client(ClosesAtExit):
         if self._cold is not None:
             found["cold"] = self._cold.statistics()
         if others:
-            found["regional"] = {str(other.store_region): other.statistics() for other in others}
+            found[REGIONAL] = {str(other.store_region): other.statistics() for other in others}
         return found
 
     def namespace(self, name: str | None = None, *, archives: Archives | None = None) -> Namespace:

@@ -116,13 +116,14 @@ class TelemetrySettings:
     export_ms: int = setting(15_000, "Interval between exports of the metrics.", low=1)
     series_by: str = setting(
         BY_NOTHING,
-        "Whether clients and proxies also count by namespace or by stream.",
+        "Whether clients and proxies also count by namespace or by stream, and repair processes "
+        "measure the lag of subscriptions so.",
         words=(BY_NOTHING, BY_NAMESPACE, BY_STREAM),
     )
     series_max: int = setting(
         1_000,
-        "Maximum number of namespaces or streams that are counted by themselves; the others are "
-        "counted together as `other`.",
+        "Maximum number of namespaces, streams or subscriptions that are counted by themselves; "
+        "the others are counted together as `other`.",
         low=1,
     )
 

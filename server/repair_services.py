@@ -5,11 +5,14 @@ from typing import Any
 
 from ..client.connect import Client
 from ..client.store_client import StoreClient
+from ..core.log.namespace import Namespace
 from ..core.protocol.errors import MetadataUnavailableError
+from ..core.runtime.metrics import REGIONAL
 from ..core.runtime.primitives.backoff import Backoff
 from ..core.runtime.tasks import Tasks
 from ..regions.repair.config import RepairConfig
 from ..regions.repair.repair_service import RepairService
+from ..regions.subscriptions.lag_runner import SeriesRule, SubscriptionLags
 
 _RETRY_MS_MIN, _RETRY_MS_MAX = 200, 2_000
 
@@ -17,11 +20,14 @@ _RETRY_MS_MIN, _RETRY_MS_MAX = 200, 2_000
 class RepairServices:
     """One repair service for the global store, and one for the store of the process's region."""
 
-    def __init__(self, client: Client, config: RepairConfig) -> None:
+    def __init__(
+        self, client: Client, config: RepairConfig, series: SeriesRule | None = None
+    ) -> None:
         self.uris: list[str] = []
         """The URIs of the stores whose repair has been started."""
         self._client = client
         self._config = config
+        self._series = series
         self._global: RepairService | None = None
         self._regional: RepairService | None = None
         self._tasks = Tasks()
@@ -51,6 +57,10 @@ class RepairServices:
 
     def _started(self, store: StoreClient) -> RepairService:
         client = self._client
+
+        def open_namespace(name: str) -> Namespace:
+            return client.namespace_of(store, name)
+
         service = RepairService(
             client.runtime,
             store.store,
@@ -58,7 +68,14 @@ class RepairServices:
             store.directory,
             client.placement,
             self._config,
-            open_namespace=lambda name: client.namespace_of(store, name),
+            open_namespace=open_namespace,
+            lags=SubscriptionLags(
+                store.store,
+                open_namespace,
+                client.runtime.clock,
+                interval_ms=self._config.lag_interval_ms,
+                series=self._series,
+            ),
         )
         self._closing.push_async_callback(service.aclose)
         service.start()
@@ -66,10 +83,10 @@ class RepairServices:
         return service
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counters of the global store's service, and of the other in ``regional``."""
+        """Return the counters of the global store's service; ``regional`` has those by region."""
         found = {} if self._global is None else self._global.statistics()
         if self._regional is not None:
-            found["regional"] = self._regional.statistics()
+            found[REGIONAL] = {str(self._client.region): self._regional.statistics()}
         return found
 
     def unready_reason(self) -> str | None:

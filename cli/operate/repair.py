@@ -14,6 +14,7 @@ from ...regions.mending.segment_faults import Remedy, SegmentFault
 from ...regions.mending.segment_mending import SegmentMending
 from ...regions.repair.progress import NO_REPAIR
 from ...regions.repair.task_store import RepairTask
+from ...regions.subscriptions.lag_runner import SeriesRule
 from ...server.repair_services import RepairServices
 from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
@@ -67,7 +68,9 @@ async def run(session: CommandSession, host: str) -> None:
             session.telemetry("rhumbline-repair") as telemetry,
             session.client(tracer=telemetry.tracer) as client,
         ):
-            services = RepairServices(client, session.settings.repair)
+            telemetry_settings = session.settings.telemetry
+            series = SeriesRule(telemetry_settings.series_by, telemetry_settings.series_max)
+            services = RepairServices(client, session.settings.repair, series)
 
             def statistics() -> dict[str, Any]:
                 return {**services.statistics(), "client": client.statistics()}

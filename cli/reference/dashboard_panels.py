@@ -180,6 +180,12 @@ OVERVIEW = Dashboard(
                         "max by (instance) (rhumbline_proxy_read_behind_seconds)", "{{instance}}"
                     ),
                 ),
+                _panel(
+                    "Lag of subscriptions",
+                    "s",
+                    "Age of the oldest record that some subscription has not passed.",
+                    Query("max(rhumbline_repair_subscriptions_behind_seconds)", "oldest record"),
+                ),
             ),
         ),
         Row(

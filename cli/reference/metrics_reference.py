@@ -23,6 +23,10 @@ A histogram `NAME` consists of `NAME_bucket` with the label `le`, `NAME_count` a
 histograms have the same bounds: {BOUNDS_S[0] * 1e6:.0f} microseconds, doubled up to
 {BOUNDS_S[-1]:.0f} seconds. The sum is within 2 % of the exact one.
 
+A process that uses the metadata store of a region, too, exports the metrics of its repair, and of
+its client's ledgers, reads and metadata, once more for that store: with the additional label
+`store`, which is the region. The metrics of the global store have no such label.
+
 By OTLP a metric has the name in the last column, without unit and labels.
 """
 _SECTIONS = {

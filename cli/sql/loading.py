@@ -18,6 +18,7 @@ from ..output_form import iso_time
 from ..overview.bookies import read_bookies
 from ..overview.proxies import read_proxies
 from ..overview.status_documents import parse_address, read_statuses
+from ..overview.streams import read_lags, read_live_end
 
 Rows = list[dict[str, Any]]
 
@@ -35,6 +36,7 @@ class TableLoader:
         self._loaders: Mapping[str, Callable[[], Awaitable[Rows]]] = {
             "streams": self._streams,
             "segments": self._segments,
+            "subscriptions": self._subscriptions,
             "ledgers": self._ledgers,
             "fragments": self._fragments,
             "bookies": self._bookies,
@@ -107,6 +109,17 @@ class TableLoader:
                         "completed_at": iso_time(segment.completed_ms) if is_done else None,
                     }
                 )
+            if len(rows) > self._rows_max:
+                break
+        return rows
+
+    async def _subscriptions(self) -> Rows:
+        rows: Rows = []
+        async for namespace, known in self._described():
+            if not await namespace.subscriptions.names(known.name, limit=1):
+                continue
+            found = await read_lags(namespace, known, await read_live_end(namespace, known))
+            rows += [{"namespace": namespace.name, "stream": known.name, **row} for row in found]
             if len(rows) > self._rows_max:
                 break
         return rows

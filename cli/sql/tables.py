@@ -5,6 +5,7 @@ from typing import NamedTuple
 from ..output_schema import Schema
 from ..overview.bookies import BOOKIE_ROW
 from ..overview.proxies import PROXY_ROW
+from ..overview.streams import SUBSCRIPTION
 
 _TYPES = {"integer": "INTEGER", "boolean": "INTEGER", "number": "REAL"}
 
@@ -81,6 +82,11 @@ TABLES = {
                 Column("created_at", "TEXT", "When it was opened."),
                 Column("completed_at", "TEXT", "When its end was recorded."),
             ),
+        ),
+        TableDefinition(
+            "subscriptions",
+            "Subscriptions of all streams with their lag, up to a hundred of a stream.",
+            (_NAMESPACE, _STREAM, *_of_row(SUBSCRIPTION)),
         ),
         TableDefinition(
             "ledgers",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...client.connect import Client
+from ...client.units import show_ms
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import MetadataUnavailableError
@@ -91,6 +92,7 @@ def for_people(shown: dict[str, Any]) -> dict[str, Any]:
     lags = [
         f"{one['subscription']} at {one['position']}: "
         + ("unknown" if one["lag_records"] is None else f"{one['lag_records']} records behind")
+        + ("" if not one["behind_ms"] else f", the oldest {show_ms(one['behind_ms'])} old")
         for one in shown["subscriptions"]
     ]
     return {**shown, "open_segments": opened or None, "subscriptions": lags or None}

@@ -12,11 +12,11 @@ from ...core.protocol.errors import RhumblineError
 from ...proxies.write.claims import Claims
 from ...regions.repair.task_store import TaskStore
 from ...regions.states import PlacementState
+from ...regions.subscriptions.stream_lag import StreamCount, count_records, slowest_lag
 from ...server.server_directory import ServerRecord, list_servers
 from ..overview.bookies import BookieView, read_bookies
 from ..overview.proxies import read_proxies
 from ..overview.status_documents import StatusDocument, parse_address, read_statuses
-from ..overview.streams import StreamCount, count_records, slowest_lag
 
 _STREAMS_PER_SAMPLE = 50
 _STREAMS_KNOWN = 2_000

@@ -18,6 +18,10 @@ Statistics = Callable[[], Mapping[str, Any]]
 
 Labels = tuple[tuple[str, str], ...]
 
+REGIONAL = "regional"
+"""Key of the statistics of regional metadata stores, by region."""
+STORE_LABEL = "store"
+
 _PREFIX = "rhumbline"
 _HISTOGRAM_KEYS = Histogram().summary().keys()
 _PROMETHEUS_UNITS = {"By": "_bytes", "s": "_seconds"}
@@ -647,6 +651,42 @@ CATALOGUE = (
         "Time for which the oldest overdue data has been overdue, as of the last pass.",
     ),
     Metric("repair.retention.pass_ms", MetricType.GAUGE, "s", "Duration of the last pass."),
+    Metric(
+        "repair.subscriptions.examined",
+        MetricType.GAUGE,
+        "{subscription}",
+        "Subscriptions whose lag the auditing process measured last; 0 in the others.",
+    ),
+    Metric(
+        "repair.subscriptions.unknown",
+        MetricType.GAUGE,
+        "{subscription}",
+        "Those of them whose lag is not known, because bookies do not respond.",
+    ),
+    Metric(
+        "repair.subscriptions.lag_records",
+        MetricType.GAUGE,
+        "{record}",
+        "Readable records that the slowest subscription has not passed yet.",
+    ),
+    Metric(
+        "repair.subscriptions.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Age of the oldest readable record that some subscription has not passed yet.",
+    ),
+    Metric(
+        "repair.subscriptions.by_name.{namespace}.{stream}.{subscription}.lag_records",
+        MetricType.GAUGE,
+        "{record}",
+        "Lag of single subscriptions, or of namespaces, if `telemetry.series_by` says so.",
+    ),
+    Metric(
+        "repair.subscriptions.by_name.{namespace}.{stream}.{subscription}.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Age of the oldest record that such a subscription has not passed yet.",
+    ),
     Metric("repair.stuck", MetricType.GAUGE, "{ledger}", "Ledgers that could not be repaired yet."),
     Metric("archive.ready", MetricType.GAUGE, "1", "1 while the archiver works."),
     Metric("archive.passes", MetricType.COUNTER, "{pass}", "Passes over all streams."),
@@ -916,16 +956,21 @@ def samples(service: str, statistics: Mapping[str, Any]) -> dict[Metric, list[Sa
     """Return the values of all metrics in the statistics of a process, in catalogue order.
 
     Values that are not in the catalogue are left out. The statistics may contain those of a client
-    under the key ``client``.
+    under the key ``client``, and those of regional metadata stores under ``regional`` by region:
+    their metrics have the region in the label ``store``, which those of the global store lack.
     """
     found: dict[Metric, list[Sample]] = {}
     for parts, value in _leaves((service,), statistics):
         if parts[1:2] == ("client",):
             parts = parts[1:]
+        store: Labels = ()
+        if parts[1:2] == (REGIONAL,):
+            store = ((STORE_LABEL, parts[2]),)
+            parts = (parts[0], *parts[3:])
         known = known_metric(parts)
         if known is not None:
             metric, labels = known
-            found.setdefault(metric, []).extend(_samples(metric, labels, value))
+            found.setdefault(metric, []).extend(_samples(metric, (*labels, *store), value))
     order = {metric: index for index, metric in enumerate(CATALOGUE)}
     return {metric: found[metric] for metric in sorted(found, key=order.__getitem__)}
 

@@ -90,6 +90,11 @@ class RepairConfig:
         "lists the archives of each stream whose policy limits their age, and needs cluster.cold.",
         low=1,
     )
+    lag_interval_ms: int = setting(
+        60_000,
+        "Interval between measurements of the lag of all subscriptions, in the auditing process.",
+        low=1,
+    )
     session_ttl_ms: int = setting(
         10_000,
         "TTL of the session in the metadata store. When the process has been out of contact for "

@@ -29,6 +29,7 @@ from ..rebalance.order_store import OrderStore
 from ..rebalance.round import RebalanceParts
 from ..rebalance.runner import RebalanceRunner
 from ..steered_directory import SteeredDirectory
+from ..subscriptions.lag_runner import SubscriptionLags
 from .auditor import Auditor
 from .config import RepairConfig
 from .errors import NoCopyError, RepairStuckError, WaitingForWriterError
@@ -66,11 +67,12 @@ class RepairService:
         *,
         open_namespace: Callable[[str], Namespace] | None = None,
         on_takeover: Callable[[Takeover], None] = lambda _: None,
+        lags: SubscriptionLags | None = None,
     ) -> None:
         """``open_namespace`` opens namespaces for retention and for takeovers of streams.
 
         By default they have no archives. ``on_takeover`` receives each decision to take a stream
-        over from a writer that is gone.
+        over from a writer that is gone. ``lags`` is measured by the auditing process.
         """
         self.config = config or RepairConfig()
         self.tasks = TaskStore(store)
@@ -132,6 +134,7 @@ class RepairService:
                 self.config,
             )
         )
+        self._lags = lags
         self._retention = RetentionRunner(store, open_namespace, self.config)
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
@@ -172,6 +175,7 @@ class RepairService:
             "mended": asdict(self._repairer.counts),
             "rebalance": self._rebalance.statistics(),
             "retention": self._retention.statistics(),
+            "subscriptions": {} if self._lags is None else self._lags.statistics(),
             "stuck": len(self._retries),
             "last_error": self.last_error,
         }
@@ -199,6 +203,8 @@ class RepairService:
                     self._rebalance.run(session, owner, lambda: self.is_auditor), "rebalance"
                 )
                 session_tasks.spawn(self._retention.run(lambda: self.is_auditor), "retention")
+                if self._lags is not None:
+                    session_tasks.spawn(self._lags.run(lambda: self.is_auditor), "lags")
                 for wakeup in self._work_wakeups:
                     session_tasks.spawn(self._work(session, owner, wakeup), "repair worker")
                 self.is_working = True

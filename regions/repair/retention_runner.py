@@ -5,11 +5,11 @@ The election only keeps them from doing the same work.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...core.log.namespace import LIST_LIMIT, Namespace, list_namespaces
+from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
     MetadataError,
     NamespaceMovingError,
@@ -19,6 +19,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
+from ..all_streams import all_namespaces, all_streams
 from .config import RepairConfig
 
 _LOG = EventLog(__name__)
@@ -84,8 +85,8 @@ class RetentionRunner:
         begun = self._loop.time()
         expires_archives = begun >= self._expiry_due
         stream_count, overdue_ms = 0, 0
-        async for namespace in self._namespaces():
-            async for stream in self._streams(namespace):
+        async for namespace in all_namespaces(self._store, self._open_namespace):
+            async for stream in all_streams(namespace):
                 if not is_elected():
                     return
                 stream_count += 1
@@ -98,20 +99,6 @@ class RetentionRunner:
         counts.passes += 1
         counts.streams, counts.overdue_ms = stream_count, overdue_ms
         counts.pass_ms = round((self._loop.time() - begun) * 1000)
-
-    async def _namespaces(self) -> AsyncIterator[Namespace]:
-        after: str | None = None
-        while page := await list_namespaces(self._store, after=after):
-            for name in page:
-                yield self._open_namespace(name)
-            after = page[-1]
-
-    async def _streams(self, namespace: Namespace) -> AsyncIterator[str]:
-        after: str | None = None
-        while page := await namespace.streams(after=after, limit=LIST_LIMIT):
-            for name in page:
-                yield name
-            after = page[-1]
 
     async def _maintain(self, namespace: Namespace, stream: str, expires_archives: bool) -> int:
         """Maintain a stream; return for how long its oldest data is overdue, in ms."""

@@ -95,7 +95,8 @@ CASES = (
     ),
     AlertCase(
         "RhumblineDurabilityUnknown",
-        _constant('rhumbline_repair_durability_known{instance="r1"}', 0),
+        _constant('rhumbline_repair_durability_known{instance="r1"}', 0)
+        | _constant('rhumbline_repair_durability_known{instance="r1",store="oslo"}', 1),
         _constant('rhumbline_repair_durability_known{instance="r1"}', 1)
         | _constant('rhumbline_repair_durability_known{instance="r2"}', 0),
         {},
@@ -180,10 +181,11 @@ CASES = (
     ),
     AlertCase(
         "RhumblineAuditorMissing",
-        _constant('rhumbline_repair_auditor{instance="r1"}', 0),
+        _constant('rhumbline_repair_auditor{instance="r1"}', 1)
+        | _constant('rhumbline_repair_auditor{instance="r2",store="oslo"}', 0),
         _constant('rhumbline_repair_auditor{instance="r1"}', 0)
         | _constant('rhumbline_repair_auditor{instance="r2"}', 1),
-        {},
+        {"store": "oslo"},
         "no process audits the cluster: nothing is repaired, and retention stands still",
     ),
     AlertCase(
@@ -235,15 +237,16 @@ CASES = (
     AlertCase(
         "RhumblineMetadataStoreAway",
         {
-            f'{_CALLS}{{{_P1},operation="get",result="ok"}}': "0+1x400",
-            f'{_CALLS}{{{_P1},operation="get",result="unavailable"}}': "0+3x400",
+            f'{_CALLS}{{{_P1},operation="get",result="ok"}}': "0+9x400",
+            f'{_CALLS}{{{_P1},operation="get",result="ok",store="oslo"}}': "0+1x400",
+            f'{_CALLS}{{{_P1},operation="get",result="unavailable",store="oslo"}}': "0+3x400",
         },
         {
             f'{_CALLS}{{{_P1},operation="get",result="ok"}}': "0+3x400",
             f'{_CALLS}{{{_P1},operation="get",result="conflict"}}': "0+9x400",
             f'{_CALLS}{{{_P1},operation="get",result="unavailable"}}': "0+1x400",
         },
-        _OF_P1,
+        {**_OF_P1, "store": "oslo"},
         "75% of the calls of p1 to the metadata store fail",
     ),
     AlertCase(
@@ -281,6 +284,14 @@ CASES = (
         _constant(f"rhumbline_proxy_read_behind_seconds{{{_P1}}}", 20),
         _OF_P1,
         "a reader of p1 is 20m 0s behind the end of its stream",
+    ),
+    AlertCase(
+        "RhumblineSubscriptionBehind",
+        _constant('rhumbline_repair_subscriptions_behind_seconds{instance="r1"}', 7200)
+        | _constant('rhumbline_repair_subscriptions_behind_seconds{instance="r2"}', 0),
+        _constant('rhumbline_repair_subscriptions_behind_seconds{instance="r1"}', 3000),
+        {},
+        "a subscription has not passed a record that is 2h 0m 0s old",
     ),
     AlertCase(
         "RhumblineRequestsRefused",

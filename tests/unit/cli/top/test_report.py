@@ -8,13 +8,13 @@ from rich.console import Console
 
 from rhumbline.cli.output_schema import faults
 from rhumbline.cli.overview.status_documents import StatusDocument
-from rhumbline.cli.overview.streams import StreamCount
 from rhumbline.cli.top.rates import number_at, p99_ms, rate
 from rhumbline.cli.top.report import TOP, report, without_store
 from rhumbline.cli.top.sample import ClusterSample, StreamSample
 from rhumbline.cli.top.screen import screen
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.runtime.histogram import BOUNDS_S
+from rhumbline.regions.subscriptions.stream_lag import StreamCount
 from rhumbline.server.server_directory import ServerRecord
 from rhumbline.tests.unit.cli.overview.test_regions import US, bookie
 

@@ -40,6 +40,24 @@ def test_milliseconds_are_exported_in_seconds() -> None:
     )
 
 
+def test_metrics_of_regional_stores_have_the_region_as_a_label() -> None:
+    statistics = {
+        "stuck": 1,
+        "regional": {"oslo": {"stuck": 2}},
+        "client": {
+            "ledgers": {"open_handles": 1},
+            "regional": {"oslo": {"ledgers": {"open_handles": 2}}},
+        },
+    }
+    found = samples("repair", statistics)
+    assert [metric.path for metric in found] == ["repair.stuck", "client.ledgers.open_handles"]
+    for values in found.values():
+        assert [(sample.labels, sample.value) for sample in values] == [
+            ((), 1),
+            ((("store", "oslo"),), 2),
+        ]
+
+
 def test_empty_summary_is_zero() -> None:
     assert Histogram().summary()["mean_ms"] == 0
 

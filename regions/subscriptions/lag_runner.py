@@ -1,0 +1,132 @@
+"""Measures the lag of all subscriptions, in the elected process."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...core.log.namespace import Namespace
+from ...core.log.stream_series import BY_NAMESPACE, BY_NOTHING, OTHER
+from ...core.protocol.errors import RhumblineError
+from ...core.runtime.clock import Clock
+from ...core.runtime.event_log import EventLog, LogLimit
+from ...core.runtime.metadata_store import MetadataStore
+from ..all_streams import all_namespaces, all_streams
+from .stream_lag import UNKNOWN_LAG, Lag, count_records, lag_of, read_positions
+
+_LOG = EventLog(__name__)
+
+SUBSCRIPTIONS_MAX = 100_000
+"""Maximum number of subscriptions that one pass examines."""
+
+
+class SeriesRule(NamedTuple):
+    """Which subscriptions have metrics of their own: none, those of a namespace together, or each.
+
+    ``series_max`` bounds the number of series; the rest shares one. See ``telemetry.series_by``.
+    """
+
+    by: str = BY_NOTHING
+    series_max: int = 0
+
+    def key(self, namespace: str, stream: str, name: str) -> tuple[str, str, str]:
+        """Return the labels of a subscription."""
+        return (namespace, "", "") if self.by == BY_NAMESPACE else (namespace, stream, name)
+
+
+@dataclass(slots=True)
+class LagSummary:
+    """The lag of one or more subscriptions: the largest values that are known."""
+
+    examined: int = 0
+    unknown: int = 0
+    """Those whose lag is not known, because bookies or the metadata store do not respond."""
+    lag_records: int = 0
+    behind_ms: int = 0
+
+    def add(self, lag: Lag, now_ms: int) -> None:
+        """Add a subscription."""
+        behind_ms = lag.behind_ms(now_ms)
+        self.examined += 1
+        self.unknown += lag.records is None and behind_ms is None
+        self.lag_records = max(self.lag_records, lag.records or 0)
+        self.behind_ms = max(self.behind_ms, behind_ms or 0)
+
+
+class SubscriptionLags:
+    """The lags of all subscriptions of one metadata store, as of the last pass."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        open_namespace: Callable[[str], Namespace],
+        clock: Clock,
+        *,
+        interval_ms: int,
+        series: SeriesRule | None = None,
+    ) -> None:
+        self._store = store
+        self._open_namespace = open_namespace
+        self._clock = clock
+        self._interval_s = interval_ms / 1000
+        self._series = series or SeriesRule()
+        self._log_limit = LogLimit()
+        self._all = LagSummary()
+        self._by_key: dict[tuple[str, str, str], LagSummary] = {}
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the largest lags, and those of single subscriptions as far as there are series."""
+        found = self._all
+        by_name: dict[str, Any] = {}
+        for (namespace, stream, name), lag in sorted(self._by_key.items()):
+            of_stream = by_name.setdefault(namespace, {}).setdefault(stream, {})
+            of_stream[name] = {"lag_records": lag.lag_records, "behind_ms": lag.behind_ms}
+        return {
+            "examined": found.examined,
+            "unknown": found.unknown,
+            "lag_records": found.lag_records,
+            "behind_ms": found.behind_ms,
+            "by_name": by_name,
+        }
+
+    async def run(self, is_elected: Callable[[], bool]) -> None:
+        """Run passes until cancelled, while the process is elected. Errors are logged."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            if not is_elected():
+                self._all, self._by_key = LagSummary(), {}
+                continue
+            try:
+                await self.run_once()
+            except RhumblineError as error:
+                dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+                if dropped is not None:
+                    _LOG.warning("lag measurement failed", error=error, dropped=dropped or None)
+
+    async def run_once(self) -> None:
+        """Measure all subscriptions once, one after the other. Raises MetadataError."""
+        found, by_key = LagSummary(), dict[tuple[str, str, str], LagSummary]()
+        async for namespace in all_namespaces(self._store, self._open_namespace):
+            async for stream in all_streams(namespace):
+                for name, lag in await self._lags_of(namespace, stream):
+                    now_ms = self._clock.wall_ms()
+                    found.add(lag, now_ms)
+                    if self._series.by != BY_NOTHING:
+                        key = self._series.key(namespace.name, stream, name)
+                        if key not in by_key and len(by_key) >= self._series.series_max:
+                            key = self._series.key(OTHER, OTHER, OTHER)
+                        by_key.setdefault(key, LagSummary()).add(lag, now_ms)
+                if found.examined >= SUBSCRIPTIONS_MAX:
+                    break
+        self._all, self._by_key = found, by_key
+
+    async def _lags_of(self, namespace: Namespace, stream: str) -> list[tuple[str, Lag]]:
+        positions = await read_positions(namespace, stream)
+        if not positions:
+            return []
+        count = await count_records(namespace, stream)
+        if count is None:
+            return [(name, UNKNOWN_LAG) for name, _ in positions]
+        return [
+            (name, await lag_of(namespace, stream, position, count)) for name, position in positions
+        ]

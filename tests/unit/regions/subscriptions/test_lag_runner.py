@@ -1,0 +1,115 @@
+"""The elected process measures the lag of every subscription, and exports a bounded number."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.stream_series import BY_NAMESPACE, BY_STREAM
+from rhumbline.core.protocol.dlsn import FIRST_DLSN
+from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.runtime.metrics import samples
+from rhumbline.regions.subscriptions.lag_runner import SeriesRule, SubscriptionLags
+from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
+
+AGE_MS = 7_000
+
+
+async def fill(world: LogWorld) -> None:
+    """Create streams of 1, 2 and 3 records, with a subscription at the beginning of each."""
+    for count, name in enumerate(("a", "b", "c"), 1):
+        writer = await world.writer(name)
+        for n in range(count):
+            await writer.append(b"%d" % n)
+        await writer.close()
+        await world.namespace.subscriptions.create(name, "group", FIRST_DLSN)
+    world.clock.now_ms += AGE_MS
+
+
+def lags_of(world: LogWorld, series: SeriesRule | None = None) -> SubscriptionLags:
+    return SubscriptionLags(
+        world.store,
+        lambda _: world.namespace,
+        world.clock,
+        interval_ms=60_000,
+        series=series,
+    )
+
+
+async def test_the_slowest_subscription_of_all_is_exported(world: LogWorld) -> None:
+    await fill(world)
+    lags = lags_of(world)
+    await lags.run_once()
+    found = samples("repair", {"subscriptions": lags.statistics()})
+    assert {metric.prometheus_name: values[0].value for metric, values in found.items()} == {
+        "rhumbline_repair_subscriptions_examined": 3,
+        "rhumbline_repair_subscriptions_unknown": 0,
+        "rhumbline_repair_subscriptions_lag_records": 3,
+        "rhumbline_repair_subscriptions_behind_seconds": AGE_MS / 1000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        (SeriesRule(BY_NAMESPACE, 5), {("test", "", ""): 3}),
+        (
+            SeriesRule(BY_STREAM, 5),
+            {("test", "a", "group"): 1, ("test", "b", "group"): 2, ("test", "c", "group"): 3},
+        ),
+        (
+            SeriesRule(BY_STREAM, 1),
+            {("test", "a", "group"): 1, ("other", "other", "other"): 3},
+        ),
+    ],
+)
+async def test_single_series_are_exported_up_to_their_maximum(
+    world: LogWorld, series: SeriesRule, expected: dict[tuple[str, str, str], int]
+) -> None:
+    await fill(world)
+    lags = lags_of(world, series)
+    await lags.run_once()
+    found = samples("repair", {"subscriptions": lags.statistics()})
+    (values,) = [
+        values
+        for metric, values in found.items()
+        if metric.prometheus_name == "rhumbline_repair_subscriptions_by_name_lag_records"
+    ]
+    assert {tuple(text for _, text in one.labels): one.value for one in values} == expected
+
+
+async def test_only_the_elected_process_measures(world: LogWorld) -> None:
+    await fill(world)
+    lags, is_elected = lags_of(world), True
+    running = asyncio.ensure_future(lags.run(lambda: is_elected))
+    await asyncio.sleep(61)
+    assert lags.statistics()["examined"] == 3
+    is_elected = False
+    await asyncio.sleep(60)
+    assert lags.statistics()["examined"] == 0
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_failed_pass_is_logged_and_the_next_one_measures(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(world)
+    lags = lags_of(world)
+    with (
+        recorded_log("rhumbline.regions.subscriptions.lag_runner") as log,
+        monkeypatch.context() as m,
+    ):
+
+        async def fail(_self: SubscriptionLags) -> None:
+            raise MetadataUnavailableError("the store is away")
+
+        m.setattr(SubscriptionLags, "run_once", fail)
+        running = asyncio.ensure_future(lags.run(lambda: True))
+        await asyncio.sleep(61)
+        assert log.events() == ["lag measurement failed"]
+        m.undo()
+        await asyncio.sleep(60)
+    assert lags.statistics()["examined"] == 3
+    running.cancel()
+    await asyncio.wait([running])
