@@ -92,7 +92,7 @@ cut-off-region: setup-test ## cut a region off for ten minutes and start readers
 
 game-day: setup-test ## lose and fill disks, owners and regions, under real alerts (root): make game-day STEPS="lose-disk fill-disk"
 	$(BIN)/python -c 'from rhumbline.tests.support.servers import installs as i; i.prometheus_binary(); i.etcd_binary()'
-	$(BIN)/python -m rhumbline.chaos.lab.game_day.game_day --plot docs/how-to/game-day.svg $(if $(STEPS),--steps $(STEPS))
+	$(BIN)/python -m rhumbline.chaos.lab.game_day.game_day --plot docs/how-to/game-day.svg --dashboards docs/how-to $(if $(STEPS),--steps $(STEPS))
 
 migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
 	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_stream_across_migrations.py

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from .grafana import write_dashboards
+from .dashboards.grafana import write_dashboards
 from .reference_pages import write_pages
 
 if __name__ == "__main__":

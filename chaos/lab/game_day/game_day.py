@@ -24,6 +24,9 @@ from ....client.system_runtime import run
 from ....core.protocol.errors import RhumblineError, UnavailableError
 from ....core.runtime.tasks import Tasks
 from ...managed_process import ManagedProcess, python_command
+from ..dashboards.dashboard_picture import Mark
+from ..dashboards.draw_all import draw_all
+from ..dashboards.panel_series import PrometheusRange
 from ..wan.cluster import SERVERS
 from .day_report import StepResult, draw_day, step_table
 from .idle_owner import IDLE_STREAM, IdleOwner
@@ -40,6 +43,8 @@ RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 STREAMS = dict(zip(("orders", "payments", "visits"), REGIONS, strict=True))
 """The streams that are written all the time, with their home regions."""
 
+RATE_S = 10
+"""Range of rates in the pictures of the dashboards: a few scrapes."""
 _SETTLE_S = 12.0
 """Time without a change of alerts before the first step."""
 
@@ -226,13 +231,28 @@ class GameDay:
             )
         return [*faults, *judge_records(acked, read)]
 
+    def draw_dashboards(self, folder: Path) -> None:
+        """Draw the dashboards from what Prometheus has stored since the first step."""
+        first = self.results[0].began_s
+        ended_s = time.time()
+        span_s = self.transcript.now_s() - first
+        source = PrometheusRange(self.prometheus.address, ended_s - span_s, ended_s, RATE_S)
+        marks = [Mark(step.began_s - first, step.name) for step in self.results]
+        empty = draw_all(source, folder, marks)
+        self.transcript.say(f"panels without data: {', '.join(empty) or 'none'}")
+
     async def _read_all(self, stream: str) -> str:
         self.transcript.say(f"$ rhumbline stream read {stream}")
         return await self.on_call.output_of("stream", "read", stream)
 
 
-async def play_day(day: GameDay, names: Sequence[str], *, seconds_max: float) -> list[str]:
-    """Play steps, verify the records, print the results; return everything that went wrong."""
+async def play_day(
+    day: GameDay, names: Sequence[str], *, seconds_max: float, dashboards: Path | None = None
+) -> list[str]:
+    """Play steps, verify the records, print the results; return everything that went wrong.
+
+    The dashboards are drawn into the folder ``dashboards``.
+    """
     faults: list[str] = []
     try:
         world = await day.start(needs_small_disk="fill-disk" in names)
@@ -241,6 +261,8 @@ async def play_day(day: GameDay, names: Sequence[str], *, seconds_max: float) ->
         day.transcript.title("are all records there?")
         faults = await day.verify()
         await day.on_call.run("durability", "--strict")
+        if dashboards is not None:
+            await asyncio.to_thread(day.draw_dashboards, dashboards)
     except RhumblineError as error:
         faults.append(str(error))
     finally:
@@ -267,6 +289,7 @@ async def main() -> None:
     parser.add_argument("--servers", type=Path, default=SERVERS, help="the folder of servers")
     parser.add_argument("--step-seconds", type=float, default=300.0, help="limit of a step")
     parser.add_argument("--plot", type=Path, help="draw the alerts into this SVG file")
+    parser.add_argument("--dashboards", type=Path, help="draw the dashboards into this folder")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rhumbline-game-day-"))
     day = GameDay(
@@ -274,7 +297,7 @@ async def main() -> None:
         scale=given.scale, rate=given.rate,
     )  # fmt: skip
     names = given.steps or (SHORT if given.short else list(STEPS))
-    faults = await play_day(day, names, seconds_max=given.step_seconds)
+    faults = await play_day(day, names, seconds_max=given.step_seconds, dashboards=given.dashboards)
     if given.plot is not None:
         given.plot.write_text(picture(day))
     print(f"files: {folder}")

@@ -128,7 +128,7 @@ session_ttl_ms = "{SESSION_TTL_MS}ms"
         command = rhumbline_command(
             "repair", "run", "--region", region, "--host", host, "--status-port", str(status),
             "--lost-after", f"{round(300 / scale)}s", "--audit-interval", "5s",
-            "--set", "repair.durability_interval_ms=3s",
+            "--set", "repair.durability_interval_ms=3s", "--set", "repair.lag_interval_ms=5s",
         )  # fmt: skip
         name = f"repair-{region}"
         self._add(name, region, "rhumbline-repair", f"{host}:{status}", command, "repairing")

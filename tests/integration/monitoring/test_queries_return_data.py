@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
 
-from rhumbline.cli.reference.dashboard_panels import DASHBOARDS
+from rhumbline.cli.reference.dashboards.grafana import DASHBOARDS
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum

@@ -1,6 +1,6 @@
 """The reference pages in docs/ match the program."""
 
-from rhumbline.cli.reference.grafana import dashboard_files
+from rhumbline.cli.reference.dashboards.grafana import dashboard_files
 from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
 from rhumbline.cli.reference.metrics_reference import METRICS_FILE, metrics_page
 from rhumbline.cli.reference.output_reference import output_page, output_schema

@@ -5,7 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .dashboard_panels import DASHBOARDS, Dashboard, Panel, Query
+from .bookies import BOOKIES
+from .overview import OVERVIEW
+from .panels import Dashboard, Panel, Query
+
+DASHBOARDS = (OVERVIEW, BOOKIES)
 
 _SCHEMA = 39
 _COLUMNS = 3
@@ -85,14 +89,30 @@ def _panel(number: int, panel: Panel, place: Mapping[str, int]) -> dict[str, Any
         "datasource": _SOURCE,
         "gridPos": place,
         "fieldConfig": {
-            "defaults": {"unit": panel.unit, "min": 0, "custom": {"fillOpacity": 10}},
-            "overrides": [],
+            "defaults": _defaults(panel),
+            "overrides": [_colour(*each) for each in panel.colours.items()],
         },
         "options": {
             "legend": {"displayMode": "list", "placement": "bottom"},
             "tooltip": {"mode": "multi", "sort": "desc"},
         },
         "targets": [_target(index, query) for index, query in enumerate(panel.queries)],
+    }
+
+
+def _defaults(panel: Panel) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "custom": {"fillOpacity": 10}}
+    if panel.limit is not None:
+        defaults["custom"]["thresholdsStyle"] = {"mode": "dashed"}
+        steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.limit}]
+        defaults["thresholds"] = {"mode": "absolute", "steps": steps}
+    return defaults
+
+
+def _colour(legend: str, name: str) -> dict[str, Any]:
+    return {
+        "matcher": {"id": "byName", "options": legend},
+        "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": name}}],
     }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rhumbline.cli.reference.dashboard_panels import DASHBOARDS, Dashboard, Query
-from rhumbline.cli.reference.grafana import dashboard_files
+from rhumbline.cli.reference.dashboards.grafana import DASHBOARDS, dashboard_files
+from rhumbline.cli.reference.dashboards.panels import Dashboard, Query
 from rhumbline.core.runtime.metrics import CATALOGUE, MetricType
 from rhumbline.server.prometheus_exposition import BUILD_INFO
 

@@ -1,0 +1,1 @@
+"""Pictures of the Grafana dashboards, drawn from what Prometheus answers, without Grafana."""
