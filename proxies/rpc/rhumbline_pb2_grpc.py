@@ -205,8 +205,8 @@ class RhumblineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetHomeRegion(self, request, context):
-        """Sets the region whose write proxies should serve a stream. The current owner keeps the stream
-        until it releases it, stops or is lost.
+        """Sets the region whose write proxies should serve a stream. An owner elsewhere finds that at its
+        next two checks (the setting proxy.balance_ms), and releases the stream to a proxy of the region.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
