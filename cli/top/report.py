@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...client.units import show_count
 from ..operate.server_checks import (
     FAULT,
     OK,
@@ -18,6 +19,7 @@ from ..overview.regions import REGION_ROW, region_rows
 from .rates import p99_ms, rate, rate_at, total
 from .sample import ClusterSample
 
+_REDUCED = "reduced"
 _AT_RISK = ("at_risk", "doubtful", "unavailable", "lost")
 
 _RATES: dict[str, Schema] = {
@@ -63,6 +65,9 @@ TOP = record(
         "repair": record(
             {
                 "ledgers_waiting": integer("Ledgers that need repair."),
+                "ledgers_reduced": maybe(
+                    integer("Ledgers that lack copies beyond the promised ones; null: unknown.")
+                ),
                 "auditor": maybe(text("Id of the repair process that audits.")),
                 "copied_bytes_per_second": maybe(number("Data that repair copies.")),
                 "left_bytes": maybe(integer("Data that rebalancing has to move.")),
@@ -132,7 +137,10 @@ def _as_servers(now: ClusterSample, rates: Mapping[str, dict[str, Any]]) -> list
     rows = []
     for view in now.bookies:
         own, known = rates[view.bookie], view.status.statistics
-        load = f"{known.get('ledgers', '?')} ledgers, {known.get('connections', '?')} connections"
+        load = "not registered" if view.registration is None else view.status.error or ""
+        if known:
+            ledgers = show_count(known.get("ledgers", 0), "ledger")
+            load = f"{ledgers}, {show_count(known.get('connections', 0), 'connection')}"
         rows.append(
             {
                 "server": view.bookie,
@@ -141,7 +149,7 @@ def _as_servers(now: ClusterSample, rates: Mapping[str, dict[str, Any]]) -> list
                 "mode": view.mode.value,
                 "work_per_second": own["adds_per_second"],
                 "p99_ms": own["add_p99_ms"],
-                "load": load if known else view.status.error or "",
+                "load": load,
             }
         )
     return sorted(rows, key=lambda row: -(row["work_per_second"] or 0))
@@ -176,8 +184,8 @@ def _mode(now: ClusterSample, address: str) -> str:
 def _load(kind: str, known: Mapping[str, Any]) -> str:
     if kind.endswith("proxy"):
         writes, reads = known.get("write") or {}, known.get("read") or {}
-        parts = [f"{writes['streams']} streams"] if writes else []
-        return ", ".join(parts + ([f"{reads['readers']} readers"] if reads else []))
+        parts = [show_count(writes["streams"], "stream")] if writes else []
+        return ", ".join(parts + ([show_count(reads["readers"], "reader")] if reads else []))
     if kind == "repair":
         return "audits" if known.get("auditor") else "repairs"
     return f"{known.get('archived', 0)} segments archived"
@@ -206,6 +214,7 @@ def _streams(
 def _repair(before: ClusterSample | None, now: ClusterSample, seconds: float) -> dict[str, Any]:
     repairers = [one.status_address for one in now.servers if one.kind == "repair"]
     copied, left = [], []
+    reduced: int | None = None
     for address in repairers:
         known = now.statuses[address].statistics
         earlier = None if before is None else before.statuses.get(address)
@@ -213,8 +222,12 @@ def _repair(before: ClusterSample | None, now: ClusterSample, seconds: float) ->
         copied.append(rate_at(old, known, "mended.bytes", seconds))
         if known.get("auditor"):
             left.append(known.get("rebalance", {}).get("left_bytes"))
+            verdicts = (known.get("durability") or {}).get("ledgers")
+            if verdicts is not None:
+                reduced = sum(verdicts.get(_REDUCED, {}).values())
     return {
         "ledgers_waiting": now.tasks,
+        "ledgers_reduced": reduced,
         "auditor": now.auditor,
         "copied_bytes_per_second": total(copied),
         "left_bytes": next((size for size in left if isinstance(size, int)), None),

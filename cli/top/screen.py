@@ -68,7 +68,7 @@ def _header(document: Row, title: str, width: int) -> Text:
     style = "bold red" if faults else "bold yellow" if warnings else "bold green"
     clock = str(document["sampled_at"])[11:19] + "Z"
     room = max(0, width - len(state) - len(clock) - 4)
-    text = Text(f"{title[:room]:{room}}  ", style="bold")
+    text = Text(f"{_cut(title, room):{room}}  ", style="bold")
     text.append(state, style=style)
     text.append(f"  {clock}")
     return text
@@ -160,6 +160,8 @@ def _busiest(servers: Sequence[Row], count: int) -> list[Row]:
 
 def _repair(row: Row) -> Text:
     parts = [show_count(row["ledgers_waiting"], "ledger waits", "ledgers wait")]
+    if row["ledgers_reduced"]:
+        parts.append(show_count(row["ledgers_reduced"], "ledger lacks", "ledgers lack") + " a copy")
     if row["copied_bytes_per_second"]:
         parts.append(f"{show_bytes(row['copied_bytes_per_second'])}/s copied")
     if row["left_bytes"]:
