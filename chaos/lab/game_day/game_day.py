@@ -23,6 +23,7 @@ from pathlib import Path
 from ....client.system_runtime import run
 from ....core.protocol.errors import RhumblineError, UnavailableError
 from ....core.runtime.tasks import Tasks
+from ....regions.repair.config import RepairConfig
 from ...managed_process import ManagedProcess, python_command
 from ..dashboards.dashboard_picture import Mark
 from ..dashboards.draw_all import draw_all
@@ -43,6 +44,8 @@ RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 STREAMS = dict(zip(("orders", "payments", "visits"), REGIONS, strict=True))
 """The streams that are written all the time, with their home regions."""
 
+GRACE_MS = RepairConfig().ownerless_grace_ms
+"""Time after which the writer of an idle stream counts as gone: as in a real cluster."""
 RATE_S = 10
 """Range of rates in the pictures of the dashboards: a few scrapes."""
 _SETTLE_S = 12.0
@@ -53,12 +56,22 @@ class GameDay:
     """One game day, with its processes and results. Files stay in ``folder``."""
 
     def __init__(
-        self, folder: Path, servers: Path, *, rules: str, metadata: str, scale: float, rate: float
+        self,
+        folder: Path,
+        servers: Path,
+        *,
+        rules: str,
+        metadata: str,
+        scale: float,
+        rate: float,
+        grace_ms: int = GRACE_MS,
     ) -> None:
         self.folder = folder
         self.scale = scale
         self.transcript = Transcript(folder / "transcript.txt")
-        self.cluster = RegionalCluster(folder, servers, metadata=metadata, scale=scale)
+        self.cluster = RegionalCluster(
+            folder, servers, metadata=metadata, scale=scale, grace_ms=grace_ms
+        )
         self.prometheus = Prometheus(servers, folder)
         self.on_call = OnCall(folder, self.prometheus, self.transcript)
         self.results: list[StepResult] = []

@@ -42,7 +42,10 @@ class Server:
 class RegionalCluster:
     """All servers. Their files stay in ``folder``."""
 
-    def __init__(self, folder: Path, servers: Path, *, metadata: str, scale: float) -> None:
+    def __init__(
+        self, folder: Path, servers: Path, *, metadata: str, scale: float, grace_ms: int
+    ) -> None:
+        """``grace_ms`` is the time after which a silent writer is taken over."""
         self.folder = folder
         self.servers: dict[str, Server] = {}
         self.proxies: list[str] = []
@@ -61,7 +64,7 @@ class RegionalCluster:
             for number in range(1, BOOKIES_PER_REGION + 1):
                 self._add_bookie(region, number)
             self._add_proxy(region)
-            self._add_repair(region, scale)
+            self._add_repair(region, scale, grace_ms)
         (folder / CONFIG).write_text(self._settings())
 
     def _settings(self) -> str:
@@ -123,12 +126,13 @@ session_ttl_ms = "{SESSION_TTL_MS}ms"
         name = f"proxy-{region}"
         self._add(name, region, "rhumbline-proxy", f"{host}:{status}", command, "proxy serves at ")
 
-    def _add_repair(self, region: str, scale: float) -> None:
+    def _add_repair(self, region: str, scale: float, grace_ms: int) -> None:
         host, status = _host(region, 60), free_port()
         command = rhumbline_command(
             "repair", "run", "--region", region, "--host", host, "--status-port", str(status),
             "--lost-after", f"{round(300 / scale)}s", "--audit-interval", "5s",
             "--set", "repair.durability_interval_ms=3s", "--set", "repair.lag_interval_ms=5s",
+            "--set", f"repair.ownerless_grace_ms={grace_ms}ms",
         )  # fmt: skip
         name = f"repair-{region}"
         self._add(name, region, "rhumbline-repair", f"{host}:{status}", command, "repairing")

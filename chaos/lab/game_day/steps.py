@@ -1,8 +1,9 @@
 """The outages of a game day. Each step injects a fault, and does what the runbook says."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ....core.bookie.config import MIB
 from .idle_owner import IDLE_STREAM, IdleOwner
@@ -91,7 +92,12 @@ async def lose_idle_owner(world: GameWorld) -> None:
 
 async def _has_copy(on_call: OnCall, bookie: str) -> bool:
     segments = await on_call.json("segment", "ls", IDLE_STREAM)
-    return any(bookie in segment["bookies"] for segment in segments)
+    return any(holds_data(segment) and bookie in segment["bookies"] for segment in segments)
+
+
+def holds_data(segment: Mapping[str, Any]) -> bool:
+    """Return whether a segment has copies: an empty one names bookies, and nothing moves."""
+    return bool(segment["records"] != 0)
 
 
 async def _until_elsewhere(on_call: OnCall, bookie: str) -> None:

@@ -12,6 +12,8 @@ from rhumbline.tests.support.servers import installs
 
 SCALE = 60
 RECORDS_PER_S = 100.0
+GRACE_MS = 7_000
+"""Longer than the 5 s in which a live writer answers."""
 
 
 @pytest.mark.long
@@ -22,7 +24,7 @@ async def test_alerts_fire_and_clear_and_no_acknowledged_record_is_lost(tmp_path
         installs.prometheus_binary()
         day = GameDay(
             tmp_path, SERVERS, rules=RULES.read_text(), metadata="sqlite", scale=SCALE,
-            rate=RECORDS_PER_S,
+            rate=RECORDS_PER_S, grace_ms=GRACE_MS,
         )  # fmt: skip
     except (installs.NotInstalledError, ConfigurationError) as error:
         pytest.skip(str(error))
