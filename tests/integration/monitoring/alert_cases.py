@@ -72,6 +72,15 @@ CASES = (
         "4 ledgers have fewer live copies than their writers were promised",
     ),
     AlertCase(
+        "RhumblineCopiesMissing",
+        _constant(f'{_LEDGERS}{{verdict="reduced",state="closed"}}', 3),
+        _constant(f'{_LEDGERS}{{verdict="whole",state="closed"}}', 3)
+        | _constant(f'{_LEDGERS}{{verdict="reduced",state="closed"}}', 0),
+        {},
+        "3 ledgers lack copies, and repair has not made new ones; what is promised still holds",
+        minutes=75,
+    ),
+    AlertCase(
         "RhumblineOneFailureFromLoss",
         _constant(f'{_LOSS}{{level="bookie",state="closed"}}', 5),
         _constant(f'{_LOSS}{{level="region",state="closed"}}', 5)
@@ -193,7 +202,7 @@ CASES = (
         _constant("rhumbline_repair_stuck", 2),
         _constant("rhumbline_repair_stuck", 0),
         {},
-        "2 ledgers could not be repaired for half an hour",
+        "2 ledgers cannot be repaired",
         minutes=45,
     ),
     AlertCase(
@@ -209,7 +218,7 @@ CASES = (
         _constant('rhumbline_repair_durability_bookies{state="up"}', 6)
         | _constant('rhumbline_repair_durability_bookies{state="draining"}', 0),
         {},
-        "1 bookies have been draining for six hours",
+        "1 bookies are still draining",
         minutes=400,
     ),
     AlertCase(
