@@ -55,8 +55,27 @@ class ProxyConfig:
     )
     balance_ms: int = setting(
         5_000,
-        "Interval between checks for streams that another proxy should serve. A stream that fails "
-        "two checks in a row is handed over. 0 disables rebalancing.",
+        "Interval between checks for streams that another proxy should serve, and between reports "
+        "of the load. A stream that fails two checks in a row is handed over. 0 disables "
+        "rebalancing.",
+        low=0,
+    )
+    balance_tolerance_percent: int = setting(
+        25,
+        "A proxy sheds streams when its load exceeds the mean of its region by this percentage, "
+        "and until it exceeds the mean by half of it.",
+        low=1,
+        high=1_000,
+    )
+    balance_stay_ms: int = setting(
+        60_000,
+        "Minimum time that a stream stays at a proxy before it is moved because of the load.",
+        low=0,
+    )
+    balance_moves_max: int = setting(
+        16,
+        "Maximum number of streams of a region that are moved because of the load in one interval "
+        "of balance_ms. 0 disables balancing by load.",
         low=0,
     )
     home_window_ms: int = setting(

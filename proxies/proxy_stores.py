@@ -4,7 +4,7 @@ A stream is claimed in the store of its namespace, among the proxies that are re
 PRX-24). Without regional stores there is one store, and nothing is looked up.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.protocol.errors import NotOwnerError
@@ -31,13 +31,20 @@ class ProxyStore:
     def __init__(self, store: MetadataStore, membership: ProxyMembership, region: str = "") -> None:
         self.region = region
         """The region whose store it is; "" for the global one."""
+        self.metadata = store
         self.membership = membership
         self.claims = Claims(store)
         self.routing = Routing(membership.members(WRITE))
-        membership.on_members.append(self._members_changed)
+        self._assigned: Mapping[str, Mapping[str, str]] = {}
+        membership.on_members.append(self._update_routing)
 
-    def _members_changed(self) -> None:
-        self.routing = Routing(self.membership.members(WRITE))
+    def assign(self, assigned: Mapping[str, Mapping[str, str]]) -> None:
+        """Set the assigned addresses by region and key of the stream (rule PRX-27)."""
+        self._assigned = assigned
+        self._update_routing()
+
+    def _update_routing(self) -> None:
+        self.routing = Routing(self.membership.members(WRITE), self._assigned)
 
 
 class ProxyStores:

@@ -1,9 +1,9 @@
-"""The order in which proxies should serve a stream (rule PRX-3).
+"""The order in which proxies should serve a stream (rules PRX-3, PRX-27).
 
-Every proxy computes the same order from the same members. Pure.
+Every proxy computes the same order from the same members and assignments. Pure.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .registration import ProxyMember
 from .rendezvous import preference
@@ -12,7 +12,13 @@ from .rendezvous import preference
 class Routing:
     """The preferred proxies for one list of members; replaced when the list changes."""
 
-    def __init__(self, members: Sequence[ProxyMember]) -> None:
+    def __init__(
+        self,
+        members: Sequence[ProxyMember],
+        assigned: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """``assigned``: by region, the addresses of streams that are assigned to a proxy of it."""
+        self._assigned = assigned or {}
         self._by_region: dict[str, dict[str, ProxyMember]] = {}
         for member in members:
             if member.is_accepting:
@@ -24,10 +30,14 @@ class Routing:
         """Return the first member for ``key`` whose address is not in ``without``, or None.
 
         The home region comes first, then the other regions: a stream whose home region is lost is
-        served from another region and returns when its home region is back.
+        served from another region and returns when its home region is back. An assignment is valid
+        within its region, while the assigned member accepts streams.
         """
         for region in self._regions(key, home):
             members = self._by_region.get(region, {})
+            assigned = self._assigned.get(region, {}).get(key, "")
+            if assigned in members and assigned not in without:
+                return members[assigned]
             for address in preference(key, members):
                 if address not in without:
                     return members[address]

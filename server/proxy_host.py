@@ -1,5 +1,6 @@
 """Runs a proxy in this process, with its status server."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,7 @@ async def running_proxy(
             roles=roles,
             region=client.region or "",
             regional=regional,
+            cpu_seconds=time.process_time,
         )
         closing.push_async_callback(server.aclose)
 

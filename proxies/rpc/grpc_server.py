@@ -38,9 +38,14 @@ class ProxyServer:
         roles: Sequence[str],
         region: str,
         regional: RegionalProxyStore | None = None,
+        cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``store`` is the global metadata store, ``regional`` that of the proxy's region."""
+        """``store`` is the global metadata store, ``regional`` that of the proxy's region.
+
+        ``cpu_seconds`` returns the CPU time of the process.
+        """
         self._regional = regional
+        self._cpu_seconds = cpu_seconds
         self.address = ""
         """The host:port under which others reach the proxy; known once it serves."""
         self.status_address = ""
@@ -74,6 +79,7 @@ class ProxyServer:
             region=self._region,
             regional=self._regional,
             calls=GrpcTransport(),
+            cpu_seconds=self._cpu_seconds,
         )
         self._add_services(server, service)
         await server.start()
@@ -134,6 +140,7 @@ _NOT_STARTED = {
     "homes_moved": 0,
     "write": None,
     "read": None,
+    "balance": None,
 }
 
 

@@ -23,6 +23,7 @@ from ...core.protocol.installation import installed_version
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
+from ..balance.proxy_balance import ProxyBalance
 from ..config import ProxyConfig
 from ..homes.home_keeper import HomeKeeper
 from ..membership import READ, WRITE, ProxyMembership
@@ -67,11 +68,13 @@ class ProxyService:
         region: str,
         regional: RegionalProxyStore | None = None,
         calls: RpcTransport,
+        cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """``address`` is the host:port under which clients and other proxies reach this one.
 
         ``store`` is the global metadata store, ``regional`` that of the proxy's region, if any.
         ``calls`` is for probes of other proxies; ``leave`` closes it.
+        ``cpu_seconds`` returns the CPU time of the process.
         """
 
         def registered_in(store: MetadataStore, store_region: str = "") -> ProxyStore:
@@ -96,6 +99,7 @@ class ProxyService:
         self.membership = membership = stores.first.membership
         self.writes: WriteProxy | None = None
         self.homes: HomeKeeper | None = None
+        self.balance: ProxyBalance | None = None
         self.reads: ReadProxy | None = None
         self._runtime = runtime
         self._config = config
@@ -104,6 +108,7 @@ class ProxyService:
         if WRITE in roles:
             self.writes = WriteProxy(namespaces, stores, config, runtime.random)
             self.homes = HomeKeeper(self.writes, config)
+            self.balance = ProxyBalance(stores, self.writes, config, cpu_seconds)
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
         self._prober = Prober(stores, calls, config, runtime.random)
@@ -148,6 +153,8 @@ class ProxyService:
         self._prober.start()
         if self.homes is not None:
             self.homes.start()
+        if self.balance is not None:
+            self.balance.start()
 
     async def hand_over(self) -> None:
         """Release all streams and end all calls, with results for all sets. Safe to repeat."""
@@ -156,6 +163,8 @@ class ProxyService:
         self._prober.is_stopping = True
         if self.homes is not None:
             await self.homes.aclose()
+        if self.balance is not None:
+            await self.balance.aclose()
         if self.writes is not None:
             await self.writes.aclose()
         else:
@@ -197,6 +206,7 @@ class ProxyService:
             "homes_moved": 0 if self.homes is None else self.homes.moved_count,
             "write": self.writes.statistics() if self.writes is not None else None,
             "read": self.reads.statistics() if self.reads is not None else None,
+            "balance": self.balance.statistics() if self.balance is not None else None,
         }
 
     # --- append ---------------------------------------------------------------------------------

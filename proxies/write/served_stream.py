@@ -59,6 +59,7 @@ class ServedStream:
         self.origins = origins
         self.record_count = 0
         self.set_count = 0
+        self.byte_count = 0
         self._writer = writer
         self._limits = limits
         self._on_over = on_over
@@ -135,6 +136,7 @@ class ServedStream:
         self.record_count += item.count
         self.set_count += 1
         self.origins.add(item.client_region, item.count, self._loop.time())
+        self.byte_count += len(item.record_set)
         if item.is_numbered:
             self._remember((item.producer, item.first_sequence), ticket)
         return ticket

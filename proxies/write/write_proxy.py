@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
@@ -34,7 +35,7 @@ from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.state_machine import StateMachine
-from ...core.runtime.tasks import Tasks, run_all
+from ...core.runtime.tasks import Tasks, run_all, wait_until_done
 from ..config import ProxyConfig
 from ..homes.region_rates import RegionRates
 from ..proxy_stores import ProxyStore, ProxyStores
@@ -58,11 +59,24 @@ _HOMES_PER_ROUND = 100
 _MOVES_PER_ROUND = 16
 
 
+class ServedCounts(NamedTuple):
+    """The counters of a served stream, since the proxy took it over."""
+
+    namespace: str
+    name: str
+    store: ProxyStore
+    taken_at: float
+    """Time of the loop in seconds."""
+    record_count: int
+    set_count: int
+    byte_count: int
+
+
 class _Stream:
     """A stream at this proxy, with the items that wait while it is being taken over."""
 
     __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "name", "namespace",
-                 "ownership", "rival_address", "served", "store", "tried", "waiting",
+                 "ownership", "rival_address", "served", "store", "taken_at", "tried", "waiting",
                  "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
@@ -88,6 +102,7 @@ class _Stream:
         """Address of the proxy whose claim the takeover waits for, although clients reported that
         proxy as unreachable."""
         self.served: ServedStream | None = None
+        self.taken_at = 0.0
         self.waiting: list[tuple[AppendItem, OnAppended]] = []
         self.waiting_bytes = 0
         self.tried: dict[str, None] = {}
@@ -226,6 +241,24 @@ class WriteProxy:
         assert found.served is not None
         return found.store, found.served
 
+    def served_counts(self) -> list[ServedCounts]:
+        """Return the counters of the streams that are served now."""
+        return [
+            ServedCounts(
+                stream.namespace,
+                stream.name,
+                stream.store,
+                stream.taken_at,
+                stream.served.record_count,
+                stream.served.set_count,
+                stream.served.byte_count,
+            )
+            for stream in self._streams.values()
+            if stream.state is OwnershipState.SERVED
+            and stream.served is not None
+            and stream.store is not None
+        ]
+
     # --- taking ---------------------------------------------------------------------------------
 
     async def _take_over(self, stream: _Stream) -> None:
@@ -253,6 +286,7 @@ class WriteProxy:
         if failure is None:
             self._counts["taken"] += 1
             stream.ownership.take(OwnershipEvent.TAKE)
+            stream.taken_at = self._loop.time()
             took_ms = round((self._loop.time() - began_s) * 1000)
             _LOG.info("ownership taken", **self._ids(stream), took_ms=took_ms)
         else:
@@ -367,7 +401,36 @@ class WriteProxy:
                 f"stream {stream.name} should be served by {best.address}", best.address
             )
 
+    async def prepare(self, namespace: str, stream: str, owner_address: str) -> bool:
+        """Take a stream over as soon as its present owner has released it (rule PRX-28).
+
+        Returns whether it is served here afterwards. Nothing happens if another proxy should serve
+        the stream, or if the proxy has reached its limit.
+        """
+        key = stream_key(namespace, stream)
+        if key not in self._streams and not self.is_stopping:
+            if self.stream_count >= self._config.streams_max:
+                return False
+            found = self._streams[key] = _Stream(namespace, stream)
+            found.tried[owner_address] = None
+            await wait_until_done(self._tasks.spawn(self._take_over(found), f"prepare {stream}"))
+        return self.serves(namespace, stream)
+
     # --- releasing ------------------------------------------------------------------------------
+
+    async def release_misplaced(self, namespace: str, stream: str) -> bool:
+        """Release a stream if another proxy should serve it now. Returns whether it was released.
+
+        It is for streams that were assigned to another proxy, which is prepared.
+        """
+        found = self._streams.get(stream_key(namespace, stream))
+        if found is None or found.state is not OwnershipState.SERVED:
+            return False
+        if not self._is_misplaced(found):
+            return False
+        was_served = await self.release(namespace, stream)
+        self._counts["moved"] += was_served
+        return was_served
 
     async def release(self, namespace: str, stream: str) -> bool:
         """Release a stream after its accepted sets are acknowledged. Returns whether it was served
@@ -465,7 +528,7 @@ class WriteProxy:
         store = stream.store or self._stores.first
         best = store.routing.preferred(
             stream_key(stream.namespace, stream.name),
-            store.membership.own_member.region,
+            stream.home or store.membership.own_member.region,
             without=(self._address,),
         )
         return NotOwnerError(

@@ -53,7 +53,7 @@ class Proxy:
     async def start(self) -> None:
         await self.membership.join()
         log = self.world.log
-        stores = ProxyStores([ProxyStore(log.store, self.membership)])
+        stores = self.stores = ProxyStores([ProxyStore(log.store, self.membership)])
         self.claims = stores.first.claims
         random = log.runtime.random
         self.writes = WriteProxy(lambda _: log.open_namespace(), stores, self.config, random)

@@ -1,0 +1,110 @@
+"""Follows the assignments of a metadata store: prepares and releases streams (rule PRX-28).
+
+When a stream is assigned to another proxy, its owner releases it at once and redirects its clients
+there. The new owner sees the same change and waits for the end of the old claim, so that it takes
+the stream over in the moment in which it is released, whether or not a client has arrived yet.
+Assignments are hints: a proxy with an outdated table redirects clients once more.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from ...core.protocol.errors import ClosedError, RhumblineError
+from ...core.runtime.event_log import EventLog, LogLimit
+from ...core.runtime.metadata_store import Watch
+from ...core.runtime.primitives.wakeup import Wakeup
+from ...core.runtime.tasks import Tasks, run_all
+from ..proxy_stores import ProxyStore
+from ..routing import stream_key
+from ..write.write_proxy import WriteProxy
+from .assignment_store import BalanceNodes
+
+_LOG = EventLog(__name__)
+
+_RETRY_S = 1.0
+_REFRESH_S = 60.0
+"""The table is read again after this time even without a hint."""
+
+_PREPARED_MAX = 4
+_RELEASED_MAX = 16
+"""Streams that are prepared, and released, at the same time."""
+
+_PREPARATIONS_MAX = 64
+"""Streams that are prepared or wait for it; others are taken when a client asks for them."""
+
+
+class AssignmentFollower:
+    """Keeps the routing of one store up to date, and hands streams over."""
+
+    def __init__(self, store: ProxyStore, writes: WriteProxy) -> None:
+        self._store = store
+        self._writes = writes
+        member = store.membership.own_member
+        self._address, self._region = member.address, member.region
+        self._nodes = BalanceNodes(store.metadata, self._region)
+        self._wakeup = Wakeup()
+        self._watch: Watch | None = None
+        self._assigned: dict[str, Mapping[str, str]] | None = None
+        self._tasks = Tasks()
+        self._preparing = asyncio.Semaphore(_PREPARED_MAX)
+        self._log_limit = LogLimit()
+
+    async def run(self) -> None:
+        """Follow the assignments for ever."""
+        self._watch = self._nodes.watch_assignments(self._wakeup.wake)
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except ClosedError:
+                    return
+                except RhumblineError as error:
+                    self._log(error)
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                await self._wakeup.wait(_REFRESH_S)
+        finally:
+            self._watch.close()
+            await self._tasks.aclose()
+
+    def _log(self, error: RhumblineError) -> None:
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+        if dropped is not None:
+            _LOG.warning(
+                "assignments not read",
+                proxy=self._address,
+                error=error,
+                dropped=dropped or None,
+            )
+
+    async def _follow(self) -> None:
+        known, self._assigned = self._assigned, await self._nodes.assigned()
+        self._store.assign(self._assigned)
+        if known is None:
+            return  # the owners check by themselves whether a proxy that has joined is preferred
+        before, after = known.get(self._region, {}), self._assigned.get(self._region, {})
+        changed = {key: to for key, to in after.items() if before.get(key) != to}
+        for key, address in changed.items():
+            if address == self._address and len(self._tasks) < _PREPARATIONS_MAX:
+                self._tasks.spawn(self._prepare(key), f"prepare {key}")
+        leaving = [
+            (one.namespace, one.name)
+            for one in self._writes.served_counts()
+            if one.store is self._store
+            and changed.get(stream_key(one.namespace, one.name), self._address) != self._address
+        ]
+        for first in range(0, len(leaving), _RELEASED_MAX):
+            part = leaving[first : first + _RELEASED_MAX]
+            works = [self._writes.release_misplaced(*stream) for stream in part]
+            await run_all(works, "follow assignments")
+
+    async def _prepare(self, key: str) -> None:
+        """Wait for the stream if another proxy owns it; without an owner nobody needs it now."""
+        namespace, _, stream = key.partition("/")
+        async with self._preparing:
+            try:
+                claim = await self._store.claims.owner(namespace, stream)
+            except RhumblineError:
+                return  # the stream is taken over when a client asks for it
+            if claim is not None and claim.address != self._address:
+                await self._writes.prepare(namespace, stream, claim.address)
