@@ -7,9 +7,7 @@ nothing itself: each proxy follows the assignments (``assignment_follower.py``).
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...core.protocol.errors import ClosedError, RhumblineError
 from ...core.runtime.event_log import EventLog, LogLimit
@@ -18,7 +16,8 @@ from ..config import ProxyConfig
 from ..membership import WRITE
 from ..proxy_stores import ProxyStore
 from .assignment_store import BalanceNodes, read_reports, read_table, write_table
-from .balance_plan import BalanceLimits, Move, imbalance, plan_moves
+from .balance_plan import STRAINED_QUEUE_MS, BalanceLimits, imbalance
+from .balance_rounds import BalanceRounds
 from .believed_reports import BelievedReports
 from .load_meter import ProcessLoad, StreamLoad
 from .load_report import LoadReport, hottest, rounded
@@ -29,15 +28,6 @@ _RENEWAL_ROUNDS = 4
 """A report that has not changed is published again in each of so many rounds."""
 
 _STALE_ROUNDS = 3 * _RENEWAL_ROUNDS
-_PENDING_ROUNDS = 3
-"""Rounds within which a move that no report shows yet counts as made."""
-
-
-class _Pending(NamedTuple):
-    """A move that was ordered, and the round."""
-
-    round: int
-    move: Move
 
 
 def limits_of(config: ProxyConfig) -> BalanceLimits:
@@ -59,9 +49,8 @@ class RegionBalancer:
         self._store = store
         self._region = store.membership.own_member.region
         self._nodes = BalanceNodes(store.metadata, self._region)
-        self._limits = limits_of(config)
         self._believed = BelievedReports(_STALE_ROUNDS * config.balance_ms / 1000)
-        self._pending: deque[_Pending] = deque()
+        self._rounds = BalanceRounds(limits_of(config))
         self._round = 0
         self._published: tuple[LoadReport, int] | None = None
         self._loop = asyncio.get_running_loop()
@@ -105,9 +94,9 @@ class RegionBalancer:
         )
         if self._published is not None:
             known, round_ = self._published
-            if _without_times(known) == _without_times(report):
-                if self._round - round_ < _RENEWAL_ROUNDS:
-                    return
+            is_recent = self._round - round_ < _RENEWAL_ROUNDS
+            if is_recent and _without_times(known) == _without_times(report):
+                return
         await self._nodes.publish(report, self._round, session)
         self._published = report, self._round
 
@@ -119,7 +108,7 @@ class RegionBalancer:
         if membership.session is not None and membership.own_member.is_accepting:
             election = await self._nodes.elect(membership.own_member.id, membership.session)
         if election is not None and not self.is_elected:
-            self._pending.clear()
+            self._rounds.forget()
             self._believed.forget()
             _LOG.info("balancer elected", region=self._region, proxy=membership.own_member.address)
         self.is_elected = election is not None
@@ -140,20 +129,11 @@ class RegionBalancer:
         if reports:
             self.imbalance = imbalance(report.load for report in reports)
         stored = await read_table(self._store.metadata, self._region)
-        while self._pending and self._pending[0].round <= self._round - _PENDING_ROUNDS:
-            self._pending.popleft()
-        moves = plan_moves(
+        changed, moves = self._rounds.decide(
             reports,
-            self._limits,
-            accepting={member.address for member in members if member.is_accepting},
-            pinned=stored.table.pinned,
-            pending=[pending.move for pending in self._pending],
-        )
-        changed = stored.table.with_moves(
-            {move.key: move.target for move in moves},
+            stored.table,
             members={member.address for member in members},
-            hot={stream.key for report in reports for stream in report.hot},
-            evictions_max=self._limits.moves_max,
+            accepting={member.address for member in members if member.is_accepting},
         )
         if changed == stored.table:
             return
@@ -161,24 +141,24 @@ class RegionBalancer:
             self._store.metadata, self._region, stored, changed, conditions=(election,)
         ):
             return  # another balancer was elected, or an operator pinned a stream
-        made = [move for move in moves if changed.moved.get(move.key) == move.target]
-        self._pending.extend(_Pending(self._round, move) for move in made)
-        self.move_count += len(made)
-        if made:
+        self._rounds.ordered(moves)
+        self.move_count += len(moves)
+        if moves:
             _LOG.info(
                 "streams assigned",
                 region=self._region,
-                streams=len(made),
-                first=made[0].key,
-                source=made[0].source,
-                target=made[0].target,
+                streams=len(moves),
+                first=moves[0].key,
+                source=moves[0].source,
+                target=moves[0].target,
                 imbalance=round(self.imbalance, 2),
             )
 
 
 def _without_times(report: LoadReport) -> LoadReport:
     """Return a report without what changes although the load is steady."""
-    hot = tuple(stream._replace(held_ms=0) for stream in report.hot)
     return report._replace(
-        hot=hot, cpu_percent=report.cpu_percent // 10, queue_ms=report.queue_ms // 50
+        hot=tuple(stream._replace(held_ms=0) for stream in report.hot),
+        cpu_percent=report.cpu_percent // 10,
+        queue_ms=report.queue_ms // STRAINED_QUEUE_MS,
     )

@@ -124,9 +124,11 @@ def test_a_move_that_the_reports_do_not_show_yet_counts_as_made() -> None:
     on_its_way = [report("a", 300), report("b"), report("c", 100)]
     for reports in (before, on_its_way):
         assert plan_moves(reports, LIMITS, accepting=everyone, pending=moves) == []
-    arrived = on_its_way[0], report("b")._replace(
-        load=300, hot=(HotStream(move.key, 300, 5_000),)
-    ), on_its_way[2]
+    arrived = (
+        on_its_way[0],
+        report("b")._replace(load=300, hot=(HotStream(move.key, 300, 5_000),)),
+        on_its_way[2],
+    )
     assert plan_moves(arrived, LIMITS, accepting=everyone, pending=moves) == []
 
 
