@@ -5,7 +5,7 @@ from typing import Any
 from ...core.runtime.metadata_store import MetadataStore
 from ...proxies.membership import list_members
 from ...server.server_directory import ServerRecord, list_servers
-from ..output_schema import Schema, flag, integer, maybe, text
+from ..output_schema import Schema, flag, integer, maybe, number, text
 from .status_documents import NO_STATUS, StatusDocument, parse_address, read_statuses
 
 ROLES = ("write", "read")
@@ -26,6 +26,11 @@ PROXY_ROW: dict[str, Schema] = {
     "owned_streams": maybe(integer("Streams that it serves to producers now.")),
     "readers": maybe(integer("Readers that it serves now.")),
     "records": maybe(integer("Records that it appended since it started.")),
+    "load": maybe(
+        number("Load of its streams now: record sets per second, plus one for each 16 KiB/s.")
+    ),
+    "cpu_share": maybe(number("CPU time of its process now; 1 is one core.")),
+    "queue_ms": maybe(integer("Longest recent delay of its event loop.")),
     "status_address": maybe(text("host:port of its status server.")),
 }
 """The schema of a row of ``read_proxies``."""
@@ -63,6 +68,7 @@ def _row(
     address: str, row: dict[str, Any], status_address: str, status: StatusDocument
 ) -> dict[str, Any]:
     writes, reads = (status.statistics.get(role) or {} for role in ROLES)
+    measured = status.statistics.get("balance") or {}
     mode = ACCEPTING if row["accepts_streams"] else DRAINING
     if not status.is_known and status is not NO_STATUS:
         mode = UNREACHABLE
@@ -75,5 +81,8 @@ def _row(
         "owned_streams": writes.get("streams"),
         "readers": reads.get("readers"),
         "records": writes.get("records"),
+        "load": measured.get("load"),
+        "cpu_share": measured.get("cpu"),
+        "queue_ms": measured.get("queue_ms"),
         "status_address": status_address or None,
     }

@@ -1,4 +1,4 @@
-"""``rhumbline proxy``: ls, drain, accept, release, home."""
+"""``rhumbline proxy``: ls, drain, undrain, release, home."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..output_schema import done, flag, integer, prints, record, rows, text
 from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
 from ..streams.homing import set_home
 from ..waiting import list_when, wait_count_options
+from .proxy_balancing import COMMANDS
 
 THIS_PROXY = DiscoveryConfig(refresh_ms=0)
 """For calls to one proxy and no other."""
@@ -21,6 +22,10 @@ THIS_PROXY = DiscoveryConfig(refresh_ms=0)
 @click.group()
 def proxy() -> None:
     """Show the proxies, and move streams between them."""
+
+
+for _command in COMMANDS:
+    proxy.add_command(_command)
 
 
 @proxy.command()
@@ -70,7 +75,7 @@ _ACCEPTING = done(
 async def drain(session: CommandSession, address: str) -> None:
     """Drain a proxy: it accepts no more streams, and releases those that another proxy can serve.
 
-    This lasts until `accept` or a restart of the proxy.
+    This lasts until `undrain` or a restart of the proxy.
     """
     await _set_accepting(session, address, is_accepting=False)
 
@@ -80,7 +85,7 @@ async def drain(session: CommandSession, address: str) -> None:
 @prints(_ACCEPTING)
 @session_options
 @runs
-async def accept(session: CommandSession, address: str) -> None:
+async def undrain(session: CommandSession, address: str) -> None:
     """Let a proxy accept streams again."""
     await _set_accepting(session, address, is_accepting=True)
 

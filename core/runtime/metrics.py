@@ -413,7 +413,7 @@ CATALOGUE = (
         "proxy.write.moved",
         MetricType.COUNTER,
         "{stream}",
-        "Streams released because another proxy is preferred for them.",
+        "Streams released because another proxy is preferred for them, or they are assigned to it.",
     ),
     Metric(
         "proxy.write.redirected",
@@ -423,6 +423,45 @@ CATALOGUE = (
     ),
     Metric(
         "proxy.write.refused", MetricType.COUNTER, "{set}", "Requests refused because of a limit."
+    ),
+    Metric(
+        "proxy.balance.load",
+        MetricType.GAUGE,
+        "1",
+        "Load of the streams that the proxy serves: record sets per second, and one more for each "
+        "16 KiB per second.",
+    ),
+    Metric(
+        "proxy.balance.cpu",
+        MetricType.GAUGE,
+        "1",
+        "CPU time of the process in the last interval; 1 is one core, all that its event loop can "
+        "use.",
+    ),
+    Metric(
+        "proxy.balance.queue_ms",
+        MetricType.GAUGE,
+        "s",
+        "Longest delay of the event loop in the last interval.",
+    ),
+    Metric(
+        "proxy.balance.elected",
+        MetricType.GAUGE,
+        "1",
+        "1 while the proxy balances the load of its region.",
+    ),
+    Metric(
+        "proxy.balance.moves",
+        MetricType.COUNTER,
+        "{stream}",
+        "Streams that this proxy, as the elected balancer, assigned to another proxy.",
+    ),
+    Metric(
+        "proxy.balance.imbalance",
+        MetricType.GAUGE,
+        "1",
+        "Highest load of a write proxy of the region divided by the mean; 0 unless the proxy is "
+        "the elected balancer.",
     ),
     Metric("proxy.read.readers", MetricType.GAUGE, "{reader}", "Connected readers."),
     Metric("proxy.read.streams", MetricType.GAUGE, "{stream}", "Streams with connected readers."),

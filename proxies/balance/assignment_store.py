@@ -39,6 +39,7 @@ LOADS = "/rhumbline/loads"
 BALANCERS = "/rhumbline/balancers"
 ASSIGNMENTS = "/rhumbline/assignments"
 
+_NO_REGION = "NONE"
 _TRIES_MAX = 16
 _REPORTS_PER_READ = 100
 
@@ -84,6 +85,15 @@ async def read_table(store: MetadataReads, region: str) -> StoredTable:
     if value is None:
         return StoredTable(EMPTY, None)
     return StoredTable(AssignmentTable.decode(region, value.data), value.version)
+
+
+async def assignment_regions(store: MetadataReads) -> list[str]:
+    """Return the regions that have assignments. Raises MetadataUnavailableError."""
+    try:
+        names = await store.children(ASSIGNMENTS)
+    except NoNodeError:
+        return []
+    return ["" if name == _NO_REGION else name for name in names]
 
 
 async def change_table(
@@ -177,16 +187,9 @@ class BalanceNodes:
 
         Raises MetadataUnavailableError, CorruptionError.
         """
-        try:
-            names = await self._store.children(ASSIGNMENTS)
-        except NoNodeError:
-            return {}
-        regions = ["" if name == _NO_REGION else name for name in names]
+        regions = await assignment_regions(self._store)
         tables = [(region, await read_table(self._store, region)) for region in regions]
         return {region: stored.table.addresses() for region, stored in tables}
-
-
-_NO_REGION = "NONE"
 
 
 def _path(root: str, region: str) -> str:

@@ -1,4 +1,4 @@
-"""The streams of a region that do not have their default owner (rules PRX-27, PRX-29).
+"""The streams of a region that do not have their default owner (rules PRX-32, PRX-34).
 
 An assignment names the proxy that should serve a stream instead of the one that rendezvous hashing
 prefers. It is made by the balancer, and may be replaced by it, or pinned by an operator. The table
@@ -112,6 +112,13 @@ class AssignmentTable(NamedTuple):
         if key in self.pinned:
             moved = {**self.moved, key: self.pinned[key]}
         return AssignmentTable(moved, pinned)
+
+    def without(self, key: str) -> "AssignmentTable":
+        """Return the table without a stream, which returns to its default owner."""
+        return AssignmentTable(
+            {other: address for other, address in self.moved.items() if other != key},
+            {other: address for other, address in self.pinned.items() if other != key},
+        )
 
     @property
     def size_bytes(self) -> int:

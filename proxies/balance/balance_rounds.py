@@ -43,11 +43,18 @@ class BalanceRounds:
         self._round += 1
         while self._pending and self._pending[0][0] <= self._round - _PENDING_ROUNDS:
             self._pending.popleft()
+        on_their_way = [
+            stream.key
+            for report in reports
+            for stream in report.hot
+            if table.moved.get(stream.key, report.address) in accepting
+            and table.moved.get(stream.key, report.address) != report.address
+        ]
         moves = plan_moves(
             reports,
             self._limits,
             accepting=accepting,
-            pinned=table.pinned,
+            pinned=dict.fromkeys([*table.pinned, *on_their_way]),
             pending=[move for _, move in self._pending],
         )
         changed = table.with_moves(

@@ -1,4 +1,4 @@
-"""The load that a write proxy publishes about itself (rule PRX-25).
+"""The load that a write proxy publishes about itself (rule PRX-30).
 
 A report is bounded: it names the hottest streams and gives the sum over all. Rates are rounded, so
 that a steady load gives equal reports.

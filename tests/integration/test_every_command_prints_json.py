@@ -35,9 +35,11 @@ ELSEWHERE = {
     "dev": "tests/integration/test_commands_wait.py",
     "metadata migrate": "tests/integration/stores",
     "namespace move": "tests/integration/regions",
-    "proxy accept": "tests/integration/proxies",
     "proxy drain": "tests/integration/proxies",
+    "proxy pin": "tests/integration/proxies",
     "proxy release": "tests/integration/proxies",
+    "proxy undrain": "tests/integration/proxies",
+    "proxy unpin": "tests/integration/proxies",
     "read-proxy": "tests/integration/proxies",
     "repair run": "tests/integration/test_old_data_commands.py",
     "spark": "tests/integration/spark",
@@ -74,6 +76,8 @@ node decommission new --no-wait
 node drain new --no-wait
 node undrain new
 plan
+proxy assignments
+proxy balance --plan
 proxy home s here
 proxy ls
 rebalance plan

@@ -188,7 +188,7 @@ def test_operators_list_release_and_drain_proxies(
     cluster.run("proxy", "home", "moved", "b")
     cluster.run("proxy", "drain", proxy.address)
     assert listed()["accepts_streams"] is False
-    cluster.run("proxy", "accept", proxy.address)
+    cluster.run("proxy", "undrain", proxy.address)
     assert listed()["accepts_streams"] is True
     code, text = refusal("proxy", "drain", "nowhere:1", *cluster.options())
     assert (code, "no proxy is up at nowhere:1" in text) == (2, True)
