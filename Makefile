@@ -35,7 +35,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench mutants proxies-many soak retention reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak retention reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -117,6 +117,9 @@ planted-bug: $(SELF) ## plant one bug and run one seed: make planted-bug NAME=b5
 
 region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
 	$(BIN)/python -m rhumbline.chaos.simulation.region_losses
+
+proxy-balance: $(SELF) ## simulate the balance of 100 write proxies under skewed and shifting loads, and draw it
+	$(BIN)/python -m rhumbline.chaos.simulation.balance --plot docs/how-to/proxy-balance.svg
 
 chaos: setup-test ## rehearse outages: every scenario simulated, some with real processes
 	$(BIN)/rhumbline chaos run --all --report $(CHAOS_REPORT)

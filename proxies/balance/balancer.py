@@ -149,7 +149,7 @@ class RegionBalancer:
                 region=self._region,
                 streams=len(moves),
                 first=moves[0].key,
-                source=moves[0].source,
+                owner=moves[0].source,
                 target=moves[0].target,
                 imbalance=round(self.imbalance, 2),
             )

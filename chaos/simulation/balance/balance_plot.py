@@ -21,6 +21,8 @@ class _Panel:
     high: float
     moves: int
     """The largest number of moves in a minute."""
+    begins: float
+    """The imbalance at which a proxy begins to shed streams."""
 
     def x(self, second: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * second / self.seconds
@@ -46,7 +48,7 @@ def plot(title: str, runs: Sequence[tuple[str, BalanceResult]]) -> str:
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         f'<text x="{_LEFT}" y="22" font-size="16">{escape(title)}</text>',
         f'<text x="{_LEFT}" y="42">Highest load of a proxy, divided by the mean, or by its '
-        "hottest stream if that alone is above the mean; streams moved in a minute</text>",
+        "hottest stream if that alone is above the mean. Dashed: the tolerance</text>",
         *_legend(),
     ]
     for number, (label, run) in enumerate(runs):
@@ -76,6 +78,7 @@ def _panel(top: float, run: BalanceResult) -> _Panel:
         run.scenario.seconds,
         math.ceil(high / step) * step,
         max(1, *(count for _, count in _by_minute(run))),
+        1 + run.scenario.limits.tolerance_percent / 100,
     )
 
 
@@ -119,6 +122,11 @@ def _ticks(panel: _Panel, *, is_last: bool) -> Iterator[str]:
         yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
         value += step
     right = _WIDTH - _RIGHT
+    y = panel.y(panel.begins)
+    yield (
+        f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_BALANCED}" '
+        'stroke-dasharray="6,4" stroke-opacity="0.6"/>'
+    )
     yield (
         f'<line x1="{_LEFT}" x2="{right}" y1="{panel.base:.1f}" y2="{panel.base:.1f}" '
         'stroke="#888"/>'

@@ -149,3 +149,27 @@ async def test_a_steady_load_is_not_published_in_each_round(log: LogWorld) -> No
                 versions.setdefault(stored.report.address, {})[stored.version] = None
         assert sorted(versions) == sorted(ADDRESSES)
         assert all(5 <= len(found) <= 7 for found in versions.values())
+
+
+async def test_a_lost_metadata_store_is_logged_and_balancing_goes_on_afterwards(
+    log: LogWorld,
+) -> None:
+    async with balanced(log) as world:
+        await asyncio.sleep(2.0)
+        key = stream_key("test", STREAMS[0])
+        with recorded_log() as lines:
+            assert isinstance(log.store.inner, MemoryStore)
+            log.store.inner.disconnect()
+            for balance in world.balances.values():
+                for follower in balance._followers:
+                    follower._wakeup.wake()
+            await asyncio.sleep(3.0)
+            log.store.inner.reconnect()
+            assert {"assignments not read", "load balancing failed"} <= {*lines.events()}
+        await asyncio.sleep(5.0)
+        await change_table(log.store, "east", lambda table: table.with_pin(key, "one:1"))
+        await asyncio.sleep(1.0)
+        assert all(
+            proxy.stores.first.routing.preferred(key, "east").address == "one:1"
+            for proxy in world.proxies.values()
+        )
