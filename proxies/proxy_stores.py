@@ -39,7 +39,7 @@ class ProxyStore:
         membership.on_members.append(self._update_routing)
 
     def assign(self, assigned: Mapping[str, Mapping[str, str]]) -> None:
-        """Set the assigned addresses by region and key of the stream (rule PRX-32)."""
+        """Set the assigned addresses by region and key of the stream (rule PRX-41)."""
         self._assigned = assigned
         self._update_routing()
 

@@ -1,4 +1,4 @@
-"""The order in which proxies should serve a stream (rules PRX-3, PRX-32).
+"""The order in which proxies should serve a stream (rules PRX-3, PRX-41).
 
 Every proxy computes the same order from the same members and assignments. Pure.
 """

@@ -107,6 +107,8 @@ async def release(session: CommandSession, stream: str) -> None:
     """Make the owner of a stream release it; the next record makes a proxy acquire it again."""
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
+    from ...proxies.write.claims import Claims
+
     namespace = session.settings.cluster.namespace
     async with session.client(moves_data=False) as client:
         claim = await Claims(client.namespace().store).owner(namespace, stream)

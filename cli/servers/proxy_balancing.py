@@ -23,7 +23,8 @@ from ...proxies.balance.balance_plan import MoveReason, imbalance
 from ...proxies.balance.balance_rounds import BalanceRounds, RoundDecision
 from ...proxies.balance.balancer import limits_of
 from ...proxies.config import ProxyConfig
-from ...proxies.membership import WRITE, ProxyMember, list_members
+from ...proxies.membership import WRITE, list_members
+from ...proxies.registration import ProxyMember
 from ...proxies.routing import stream_key
 from ..options import CommandSession, runs, session_options
 from ..output import print_done, print_message, print_rows

@@ -1,4 +1,4 @@
-"""Follows the assignments of a metadata store: prepares and releases streams (rule PRX-33).
+"""Follows the assignments of a metadata store: prepares and releases streams (rule PRX-42).
 
 When a stream is assigned to another proxy, its owner releases it at once and redirects its clients
 there. The new owner sees the same change and waits for the end of the old claim, so that it takes

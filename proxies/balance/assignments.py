@@ -1,4 +1,4 @@
-"""The streams of a region that do not have their default owner (rules PRX-32, PRX-34).
+"""The streams of a region that do not have their default owner (rules PRX-41, PRX-43).
 
 An assignment names the proxy that should serve a stream instead of the one that rendezvous hashing
 prefers. It is made by the balancer, and may be replaced by it, or pinned by an operator. The table
@@ -85,7 +85,7 @@ class AssignmentTable(NamedTuple):
             return table
         remaining = dict(table.moved)
         evictable = [key for key in kept if key not in hot][:evictions_max]
-        for key in (*evictable, *reversed(moves)):
+        for key in (*evictable, *reversed(list(moves))):
             if surplus <= 0:
                 break
             surplus -= _item_bytes(key)

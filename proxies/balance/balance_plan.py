@@ -1,4 +1,4 @@
-"""Decides which streams move between the write proxies of a region (rules PRX-31, PRX-32). Pure.
+"""Decides which streams move between the write proxies of a region (rules PRX-40, PRX-41). Pure.
 
 The goal is that no proxy carries much more than the mean load of its region. A proxy sheds streams
 only when it exceeds the mean by the tolerance, and until it is within half of it, so that small

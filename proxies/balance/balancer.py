@@ -2,7 +2,7 @@
 
 All write proxies of a region publish their load. One of them, the *balancer*, is elected by an
 ephemeral node. Each round it reads the reports, decides with ``plan_moves`` and writes the
-assignments in a transaction that requires its election to hold (rules PRX-30 to PRX-32). It moves
+assignments in a transaction that requires its election to hold (rules PRX-30 to PRX-41). It moves
 nothing itself: each proxy follows the assignments (``assignment_follower.py``).
 """
 

@@ -402,7 +402,7 @@ class WriteProxy:
             )
 
     async def prepare(self, namespace: str, stream: str, owner_address: str) -> bool:
-        """Take a stream over as soon as its present owner has released it (rule PRX-33).
+        """Take a stream over as soon as its present owner has released it (rule PRX-42).
 
         Returns whether it is served here afterwards. Nothing happens if another proxy should serve
         the stream, or if the proxy has reached its limit.

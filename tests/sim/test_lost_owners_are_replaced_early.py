@@ -59,9 +59,7 @@ def play(seed: str, script: "Script", config: ProxyConfig | None = None) -> Outc
     outcome = Outcome()
     run_plan = a_plan(seed)
     with SimWorld(run_plan.seed, run_plan.topology) as world:
-        run = outcome.run = ProxyRun(
-            world, run_plan, config=config or ProxyConfig(balance_ms=0)
-        )
+        run = outcome.run = ProxyRun(world, run_plan, config=config or ProxyConfig(balance_ms=0))
         run.quiet_s = QUIET_S  # until each proxy has heard those that it watches
 
         async def work(run: ProxyRun) -> None:

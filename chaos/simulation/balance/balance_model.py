@@ -2,7 +2,7 @@
 
 A step of the model is one round. In each the proxies measure and report, the balancer decides, and
 the assigned streams move before the next round. For comparison the same load is also placed by
-rendezvous hashing alone. The model verifies the promises of the decision (rules PRX-31, PRX-32).
+rendezvous hashing alone. The model verifies the promises of the decision (rules PRX-40, PRX-41).
 """
 
 from collections import Counter, deque

@@ -104,7 +104,7 @@ async def replace_all(cluster: ProcessCluster, initial: list[ClusterProxy]) -> L
             assert sum(map(len, load.acked.values())) > before + 100, "the load continues"
             load.is_over = True
             await asyncio.gather(*work)
-            while any(len(load.found[s]) < len(load.acked[s]) for s in STREAMS):
+            while any(len(load.found[s]) < len(load.acked[s]) for s in STREAMS):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             await tails.aclose()
             listed = {proxy.member.address for proxy in client.channels.directory.listed}

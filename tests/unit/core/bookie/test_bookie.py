@@ -1,6 +1,7 @@
 """A bookie reports what it does, and an operator may make it read-only."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.life_cycle import BookieEvent, BookieState
 from rhumbline.core.bookie.log.replay import Damage
 from rhumbline.core.bookie.maintenance.scrubber import ScrubReport
+from rhumbline.core.bookie.registration import registration_of
 from rhumbline.core.protocol.errors import (
     ClosedError,
     ConfigurationError,
@@ -154,14 +156,20 @@ async def test_registration_has_the_place_the_space_and_the_holder_of_the_lock()
         properties = {
             "region": "east",
             "rack": "r1",
-            "free_bytes": str(1 << 40),
+            "free_bytes": "7",
             "address.west": "10.0.0.1:4000",
         }
-        assert bookie._registration("10.0.0.9") == Registration(
-            bookie.bookie_id, "10.0.0.9", bookie.port, properties
+        of = partial(
+            registration_of,
+            bookie._identity,
+            config,
+            host="10.0.0.9",
+            port=4000,
+            free_bytes=7,
+            is_in_limbo=False,
         )
-        bookie._holder = "lock-7"
-        assert bookie._registration("10.0.0.9").properties == {**properties, "holder": "lock-7"}
+        assert of(holder="") == Registration(bookie.bookie_id, "10.0.0.9", 4000, properties)
+        assert of(holder="lock-7").properties == {**properties, "holder": "lock-7"}
 
 
 async def test_bookie_without_space_is_registered_as_read_only_from_the_start() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from rhumbline.backends.memory import MemoryStore
 from rhumbline.proxies.balance.assignment_store import change_table, read_reports
 from rhumbline.proxies.balance.proxy_balance import ProxyBalance
 from rhumbline.proxies.config import ProxyConfig
@@ -170,6 +171,7 @@ async def test_a_lost_metadata_store_is_logged_and_balancing_goes_on_afterwards(
         await change_table(log.store, "east", lambda table: table.with_pin(key, "one:1"))
         await asyncio.sleep(1.0)
         assert all(
-            proxy.stores.first.routing.preferred(key, "east").address == "one:1"
+            (found := proxy.stores.first.routing.preferred(key, "east")) is not None
+            and found.address == "one:1"
             for proxy in world.proxies.values()
         )

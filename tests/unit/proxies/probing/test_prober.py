@@ -62,9 +62,7 @@ class Region:
         for process in self.processes.values():
             process.calls.hung.add(address)
 
-    async def ask(
-        self, asked: str, address: str, *, is_indirect: bool = False
-    ) -> "pb.ProxyHealth.ValueType":
+    async def ask(self, asked: str, address: str, *, is_indirect: bool = False) -> pb.ProxyHealth:
         request = pb.ProbeProxyRequest(address=address, is_indirect=is_indirect)
         return (await self.processes[asked].prober.respond(request)).health
 
