@@ -226,6 +226,7 @@ async def spread_again(cluster: ProcessCluster, streams: tuple[str, ...], tmp_pa
     cluster.run("durability", "--lose", "left", "--strict")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_lowered_r_frees_every_stream_and_a_raised_one_spreads_its_data(tmp_path: Path) -> None:
     regions = ("left", "left", "left", "right", "right", "right")

@@ -119,6 +119,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_executors_with_only_pyspark_and_pyarrow_read_an_archive(
     master: str, bare_python: Path, shipped: Path, tmp_path: Path
 ) -> None:
