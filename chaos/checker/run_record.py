@@ -215,7 +215,7 @@ class RunRecord:
     """The decisions of repair to take the main stream over from a writer that is gone."""
     seals: Sequence[SealPeriod] = ()
     unreachable_regions: Sequence[UnreachableRegion] = ()
-    """Of the only writer of the run; empty if there are several."""
+    """The cuts of the only writer of the run; empty if there are several writers."""
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""
