@@ -46,8 +46,8 @@ def positions_are_accepted_by_their_own_stream(record: RunRecord) -> Iterator[st
 
 @invariant("G25")
 def readers_of_a_stream_get_its_own_records(record: RunRecord) -> Iterator[str]:
-    """Each record that a reader returns as one of a stream was sent to that stream, and each segment
-    that the stream ever had names it."""
+    """Each record that a reader returns as one of a stream was sent to that stream, and each
+    segment that the stream ever had names it."""
     identity = record.stored.identity
     if not identity:
         return
