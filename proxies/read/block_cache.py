@@ -27,12 +27,12 @@ _PROTECTED_PERCENT = 80
 class StreamBlocks:
     """The cached blocks of one stream by position."""
 
-    __slots__ = ("_by_start", "_starts", "is_open", "key")
+    __slots__ = ("_by_start", "_starts", "key", "users")
 
     def __init__(self, key: StreamKey) -> None:
         self.key = key
-        self.is_open = False
-        """True while the stream is read; a stream without blocks is removed otherwise."""
+        self.users = 0
+        """Number of those that read the stream; without any it is removed when it is empty."""
         self._by_start: dict[EntryPosition, EntryBlock] = {}
         self._starts: list[EntryPosition] = []  # sorted, and may contain removed blocks
 
@@ -88,14 +88,14 @@ class BlockCache:
         self._taken: dict[EntryBlock, None] = {}  # on probation, and taken once
 
     def open(self, key: StreamKey) -> StreamBlocks:
-        """Return the blocks of a stream that is read from now on. ``close`` ends that."""
+        """Return the blocks of a stream for one that reads it until it calls ``close``."""
         stream = self._streams.setdefault(key, StreamBlocks(key))
-        stream.is_open = True
+        stream.users += 1
         return stream
 
     def close(self, stream: StreamBlocks) -> None:
-        """Note that the stream is not read now. Its blocks stay until they are evicted."""
-        stream.is_open = False
+        """End one ``open`` of the stream. Its blocks stay until they are evicted."""
+        stream.users -= 1
         self._forget_if_empty(stream)
 
     def add(self, stream: StreamBlocks, block: EntryBlock) -> None:
@@ -163,7 +163,7 @@ class BlockCache:
             self._taken.pop(block, None)
 
     def _forget_if_empty(self, stream: StreamBlocks) -> None:
-        if not stream.is_open and not len(stream):
+        if not stream.users and not len(stream):
             self._streams.pop(stream.key, None)
 
 

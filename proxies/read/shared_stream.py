@@ -177,8 +177,9 @@ class SharedStream:
 
     async def aclose(self) -> None:
         """Stop reading; waiting readers raise NotOwnerError. Safe to repeat."""
-        self.is_closed = True
-        self._cache.close(self._blocks)
+        if not self.is_closed:
+            self.is_closed = True
+            self._cache.close(self._blocks)
         for run in list(self._runs.values()):
             run.wake(NotOwnerError("this proxy is stopping"))
             self._close(run)

@@ -86,6 +86,15 @@ def test_stream_without_readers_keeps_its_blocks_until_they_are_evicted() -> Non
     assert cache.evicted == 1
 
 
+def test_stream_that_is_opened_again_before_it_is_closed_keeps_its_place() -> None:
+    cache = BlockCache(3 * COST)
+    first, second = cache.open(("test/s", "1")), cache.open(("test/s", "1"))
+    assert first is second
+    cache.close(first)
+    cache.add(second, block(1, 0))
+    assert cache.take(cache.open(("test/s", "1")), (1, 0)) is not None
+
+
 def test_longer_block_replaces_a_shorter_one() -> None:
     cache = BlockCache(10 * COST)
     stream = cache.open(("test/s", "1"))
