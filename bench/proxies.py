@@ -44,7 +44,7 @@ async def run_proxy_workload(
             )
             tasks = Tasks(on_failure=failures.append)
             closing.push_async_callback(tasks.aclose)
-            if work.kind == "reading":
+            if work.kind == "reading" and work.rate:
                 tasks.spawn(_write_at_rate(client, names[0], work), "writer")
             await asyncio.sleep(timing.warmup_seconds)
             await _take(clients)
@@ -138,13 +138,13 @@ def _row(
     for process_metrics in metrics:
         histogram.merge(process_metrics.latencies, process_metrics.max_seconds)
     count = sum(process_metrics.records for process_metrics in metrics)
-    if count == 0:
+    if count == 0 and not work.is_idle:
         raise RhumblineError(f"{work.name}: no record in {seconds:.1f} s")
     (before, proxy_before, _), (after, proxy_after, proxy_bytes) = usage
     proxy_s = proxy_after - proxy_before
     bookies_s = after.server_cpu_s - before.server_cpu_s
     clients_s = sum(process_metrics.cpu_s for process_metrics in metrics)
-    millions = count / 1e6
+    millions = max(count, 1) / 1e6
     row: dict[str, Any] = {
         "w": work.name,
         "peer": work.direct_workload.peer,

@@ -17,7 +17,7 @@ class ProxyWorkload:
     ``window`` unacknowledged records. ``awaiting``: every producer awaits each record before it
     sends the next, either at full speed or at ``rate`` records per second in total, with latencies
     measured from the due times. ``reading``: one stream is written at ``rate``, and all ``clients``
-    read it.
+    read it; without a rate they only wait.
     """
 
     name: str
@@ -32,6 +32,11 @@ class ProxyWorkload:
     """Records per second in total; 0: full speed."""
     batch: int = 1
     window: int = 1
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is written, so that only the cost of waiting readers is measured."""
+        return self.kind == "reading" and self.rate == 0
 
     @property
     def direct_workload(self) -> BenchWorkload:
@@ -50,6 +55,8 @@ PROXY = (
     ProxyWorkload("P2-20000", "awaiting", 128, clients=1_000, processes=4, rate=20_000),
     ProxyWorkload("P3-100", "reading", 1_000, streams=1, clients=100, processes=2, rate=1_000),
     ProxyWorkload("P3-1000", "reading", 128, streams=1, clients=1_000, processes=2, rate=5),
+    ProxyWorkload("P3-5000", "reading", 128, streams=1, clients=5_000, processes=4, rate=1),
+    ProxyWorkload("P3-idle", "reading", 128, streams=1, clients=10_000, processes=4),
 )
 
 FAILOVER = ProxyWorkload(

@@ -10,7 +10,7 @@ from ...core.protocol.errors import RhumblineError, UnavailableError
 from .bookie_processes import usage_of
 from .proxy_clients import ClientMetrics, ClientSettings
 
-_ANSWER_SECONDS_MAX = 60
+_ANSWER_SECONDS_MAX = 120
 _CLIENT = "from rhumbline.bench.harness.proxy_clients import main; main()"
 
 

@@ -26,6 +26,8 @@ from ...proxies.client.proxy_client import ProxyClient
 from ...proxies.client.proxy_writer import ProxyWriter
 from ..proxy_work import Kind
 
+_OPENED_AT_ONCE = 100
+
 DUE = struct.Struct(">d")
 """The due time at the start of each record; all processes of a machine share the clock."""
 
@@ -129,9 +131,11 @@ async def _serve(settings: ClientSettings) -> None:
     tasks = Tasks(on_failure=meter.fail)
     client = connect_proxies(settings.uri, namespace=settings.namespace)
     async with client:
-        works = await run_all(_clients(settings, client, meter), "open")
-        for work in works:
-            tasks.spawn(work, "client")
+        opening = _clients(settings, client, meter)
+        while opening:
+            batch, opening = opening[:_OPENED_AT_ONCE], opening[_OPENED_AT_ONCE:]
+            for work in await run_all(batch, "open"):
+                tasks.spawn(work, "client")
         _write_line(b"ready")
         while await asyncio.to_thread(sys.stdin.buffer.readline):
             _write_line(meter.take().encode())

@@ -244,9 +244,9 @@ def proxy(
 
     P1: 100 streams with batching producers. P2: 1,000 producers in four processes that wait for
     each record, at full speed and at 20,000 records/s in total. P3: one stream of 1 MB/s to 100
-    readers, and a small one to 1,000; MB/s and latencies are those of delivery. P4: 100 producers
-    while the owner of their stream is killed, and stopped in an orderly way; the gap is the median
-    of five.
+    readers, a small one to 1,000 and to 5,000, and 10,000 that only wait; MB/s and latencies are
+    those of delivery. P4: 100 producers while the owner of their stream is killed, and stopped in
+    an orderly way; the gap is the median of five.
     """
     chosen = _chosen((*PROXY, FAILOVER), only)
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
