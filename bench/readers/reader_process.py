@@ -37,7 +37,7 @@ class ReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReaderResult:
-    """What the readers of a process read, from the first opened to the last finished."""
+    """The records that the readers of a process read, and the time and CPU that this took."""
 
     records: list[int]
     seconds: float

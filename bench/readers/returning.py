@@ -44,7 +44,7 @@ _COUNTERS = {
 
 @dataclass(frozen=True, slots=True)
 class ReturningWorkload:
-    """What the consumers missed, and how many there are in each row."""
+    """The records that the consumers missed, and the number of consumers of each row."""
 
     consumers: Sequence[int]
     records: int
