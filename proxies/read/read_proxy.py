@@ -19,7 +19,7 @@ from ..routing import Routing, stream_key
 from .block_cache import BlockCache, StreamKey
 from .entry_block import EntryPosition
 from .read_cursor import ReadCursor
-from .shared_stream import ReadCounts, SharedStream
+from .shared_stream import SharedStream, SharingCounts
 
 
 class OpenedRead(NamedTuple):
@@ -62,7 +62,7 @@ class ReadProxy:
         self._config = config
         self._cache = BlockCache(config.cache_bytes_max)
         self._streams: dict[StreamKey, SharedStream] = {}
-        self._counts = ReadCounts()
+        self._counts = SharingCounts()
         self._lags = ReaderLags()
         self._routing = self._routes()
         membership.on_members.append(self._members_changed)

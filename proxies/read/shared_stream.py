@@ -25,7 +25,7 @@ Reopen = Callable[[EntryPosition], Awaitable[EntryFetcher]]
 """Opens the stream at a position."""
 
 
-class ReadCounts:
+class SharingCounts:
     """Counters of a read proxy over all streams."""
 
     __slots__ = ("delivered_bytes", "fetched_bytes", "fetched_entries", "hits", "misses")
@@ -49,7 +49,7 @@ class SharedStream:
         self,
         key: StreamKey,
         cache: BlockCache,
-        counts: ReadCounts,
+        counts: SharingCounts,
         reopen: Reopen,
         end: EntryPosition,
     ) -> None:

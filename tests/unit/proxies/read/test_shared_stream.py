@@ -11,7 +11,7 @@ from rhumbline.core.protocol.errors import NotOwnerError, UnavailableError
 from rhumbline.proxies.read.block_cache import BlockCache
 from rhumbline.proxies.read.entry_block import EntryPosition
 from rhumbline.proxies.read.read_cursor import ReadCursor
-from rhumbline.proxies.read.shared_stream import ReadCounts, SharedStream
+from rhumbline.proxies.read.shared_stream import SharedStream, SharingCounts
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
@@ -100,7 +100,7 @@ class Readers:
 
     def __init__(self, log: Log, cache_bytes: int = 1 << 20) -> None:
         self.log = log
-        self.counts = ReadCounts()
+        self.counts = SharingCounts()
         self.cache = BlockCache(cache_bytes)
         end = len(log.lengths), log.lengths[-1]
         self.stream = SharedStream(("test/s", "id"), self.cache, self.counts, log.reopen, end)
