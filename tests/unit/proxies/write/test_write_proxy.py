@@ -351,3 +351,36 @@ async def test_client_that_cannot_reach_a_live_owner_is_finally_redirected_to_it
     await world.append_ok(owner, an_item("s", b"b"))
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]
+
+
+async def test_claim_of_a_removed_proxy_is_replaced_without_waiting_for_its_session(
+    log: LogWorld,
+) -> None:
+    """The removed proxy, which was only hung, gives its streams up and redirects."""
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1", config=ProxyConfig(session_ttl_ms=60_000))
+    owner, other = "one:1", "two:1"
+    if isinstance(await world.append(owner, an_item("s", b"a", producer=ANNE)), NotOwnerError):
+        owner, other = other, owner
+        await world.append_ok(owner, an_item("s", b"a", producer=ANNE))
+    lost, successor = world.proxies[owner].membership, world.proxies[other].membership
+    reported: list[str] = []
+    successor.on_reported.append(reported.append)
+    began = asyncio.get_running_loop().time()
+    item = an_item("s", b"b", producer=ANNE, sequence=1, tried=(owner,))
+    taking = asyncio.ensure_future(world.append_ok(other, item))
+    await asyncio.sleep(0.15)
+    assert not taking.done(), "the owner is registered, so its claim holds"
+    assert set(reported) == {owner}
+    await successor.remove(owner, [lost.own_member.id])
+    await taking
+    assert asyncio.get_running_loop().time() - began < 0.5
+    repeat = await world.append_ok(other, an_item("s", b"a", producer=ANNE, tried=(owner,)))
+    assert repeat.record_count == 1
+    await asyncio.sleep(0.5)
+    assert lost.removed_count == 1
+    assert not world.proxies[owner].writes.serves("test", "s")
+    assert lost.session is not None, "it has registered again"
+    await world.stop()
+    assert [payload for _, payload in await world.contents("s")] == [b"a", b"b"]
