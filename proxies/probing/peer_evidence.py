@@ -1,9 +1,11 @@
 """What a proxy has observed of another one: responses, silence, witnesses (rule PRX-32). Pure.
 
-All times are running time of the observing process (``LoopLateness.running_s``), in seconds.
+Times are running time of the observing process (``LoopLateness.running_s``), in seconds, unless
+they are named as those of the event loop's clock.
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 _RESPONSES_KEPT = 64
 
@@ -15,12 +17,10 @@ class PeerEvidence:
     unreachable from here only, or run a version without probes.
     """
 
-    __slots__ = ("_durations_s", "heard_at_s", "is_gone", "is_stopping", "member_ids",
+    __slots__ = ("_durations_s", "_named_at_s", "heard_at_s", "is_gone", "is_stopping",
                  "reported_at_s", "unanswered", "witnesses")  # fmt: skip
 
     def __init__(self, now_s: float) -> None:
-        self.member_ids: frozenset[str] = frozenset()
-        """The registrations that the peer named in its last response."""
         self.heard_at_s = now_s
         self.unanswered = 0
         """Probes without a response since the peer was last heard."""
@@ -33,24 +33,49 @@ class PeerEvidence:
         self.reported_at_s: float | None = None
         """Time of the last report of a client."""
         self._durations_s: deque[float] = deque(maxlen=_RESPONSES_KEPT)
+        self._named_at_s: dict[str, float] = {}
+        """Id of each registration that the peer named, and the time of the last such response."""
 
     def on_sent(self) -> None:
         """Count a probe that was sent."""
         self.unanswered += 1
 
     def on_response(
-        self, now_s: float, took_s: float, member_ids: frozenset[str], *, is_stopping: bool
+        self,
+        now_s: float,
+        sent_s: float,
+        received_s: float,
+        member_ids: Iterable[str],
+        *,
+        is_stopping: bool,
     ) -> frozenset[str]:
-        """Record a response. Returns the registrations that the peer named before and not now.
+        """Record the response to a probe that was sent at ``sent_s``, by the event loop's clock.
 
-        Those belong to an earlier process at the address, or to a session that the peer lost: it
-        serves no stream under them any more.
+        Returns the registrations that the peer has ended: it named them in a response that arrived
+        before the probe was sent, and does not name them now. They belong to an earlier process at
+        the address, or to a session that the peer lost, so it serves no stream under them. Two
+        probes on their way at the same time prove no order.
         """
         self.on_heard(now_s)
-        self._durations_s.append(took_s)
-        ended, self.member_ids = self.member_ids - member_ids, member_ids
+        self._durations_s.append(received_s - sent_s)
         self.is_stopping = is_stopping
-        return ended
+        named = dict.fromkeys(member_ids, received_s)
+        ended = [
+            id_ for id_, at_s in self._named_at_s.items() if at_s < sent_s and id_ not in named
+        ]
+        for id_ in ended:
+            del self._named_at_s[id_]
+        self._named_at_s.update(named)
+        return frozenset(ended)
+
+    @property
+    def member_ids(self) -> frozenset[str]:
+        """The registrations that the peer named in its last responses."""
+        return frozenset(self._named_at_s)
+
+    def forget_members(self) -> None:
+        """Forget the registrations: the peer must respond again before it can be accused."""
+        self._named_at_s.clear()
 
     def on_heard(self, now_s: float) -> None:
         """Record that the peer is alive, also if only a witness has heard it."""

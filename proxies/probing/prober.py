@@ -172,7 +172,7 @@ class Prober:
             self._tasks.spawn(self._probe(peer), "probe")
 
     async def _probe(self, peer: _Peer) -> None:
-        began_s = self._loop.time()
+        sent_s = self._loop.time()
         try:
             response = await self._call(peer.address, pb.ProbeProxyRequest(), self._timeout_s)
         except DeadlineExceededError:
@@ -188,8 +188,9 @@ class Prober:
             peer.in_flight -= 1
         ended = peer.evidence.on_response(
             self._lateness.running_s,
-            self._loop.time() - began_s,
-            frozenset(response.member_ids),
+            sent_s,
+            self._loop.time(),
+            response.member_ids,
             is_stopping=response.is_stopping,
         )
         peer.is_withheld = False
@@ -283,7 +284,7 @@ class Prober:
         heard_at_s = peer.evidence.heard_at_s
         while self._peers.get(peer.address) is peer and peer.evidence.heard_at_s == heard_at_s:
             if await self._remove(peer.address, member_ids):
-                peer.evidence.member_ids = frozenset()  # it must respond before it is accused again
+                peer.evidence.forget_members()
                 break
             await asyncio.sleep(self._interval_s)
         peer.is_removing = False

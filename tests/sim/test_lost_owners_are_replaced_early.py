@@ -18,6 +18,8 @@ from rhumbline.chaos.simulation.workload.workload import WriterHabits
 from rhumbline.chaos.simulation.world.sim_world import SimHost, SimTopology, SimWorld
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.config import ProxyConfig
+from rhumbline.proxies.probing import loss_verdict
+from rhumbline.proxies.probing.prober import Prober
 from rhumbline.tests.support.simulation.proxy_run import ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
@@ -27,6 +29,7 @@ PAUSE_MS_MAX = 500
 SETTLE_S = 2.5
 QUIET_S = 2.0
 STARVED_S = 10.0
+STARVED_PAUSE_S_MAX = 0.45
 
 ZONES = SimTopology(
     regions=("east", "north", "west"),
@@ -107,9 +110,6 @@ class OwnersEnd(Script):
 class ProxiesStarve(Script):
     """Pauses all proxies again and again for a short time, as if they were short of CPU."""
 
-    def __init__(self, pause_ms_max: float) -> None:
-        self.pause_ms_max = pause_ms_max
-
     async def __call__(self, run: ProxyRun, outcome: Outcome) -> None:
         starving = Tasks()
         for host in run.proxy_hosts:
@@ -125,7 +125,7 @@ class ProxiesStarve(Script):
         while True:
             await asyncio.sleep(random.uniform(0.01, 0.3))
             host.pause()
-            await asyncio.sleep(random.uniform(0.01, self.pause_ms_max / 1000))
+            await asyncio.sleep(random.uniform(0.01, STARVED_PAUSE_S_MAX))
             host.resume()
 
 
@@ -160,8 +160,9 @@ def test_owners_that_end_are_replaced_within_half_a_second(ended: list[Outcome])
 
 
 def test_starved_proxies_keep_their_streams() -> None:
-    outcome = play("starved", ProxiesStarve(150))
+    outcome = play("starved", ProxiesStarve())
     print(dict(outcome.decided))
+    assert outcome.decided["reports"] > 0
     assert outcome.decided["removed"] == 0
     assert outcome.decided["lost_silent"] + outcome.decided["lost_gone"] == 0
 
@@ -171,3 +172,19 @@ def test_a_cut_between_two_proxies_replaces_neither() -> None:
     print(dict(outcome.decided))
     assert outcome.decided["suspected"] >= 2
     assert outcome.decided["removed"] == 0
+
+
+def test_starved_runs_find_a_watcher_that_trusts_its_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planted bug: neither its own lateness nor that of responses prolongs its patience."""
+    monkeypatch.setattr(loss_verdict, "LATENESS_FACTOR", 0.0)
+    monkeypatch.setattr(loss_verdict, "SLOWEST_FACTOR", 0.0)
+    assert play("starved", ProxiesStarve()).decided["removed"] > 0
+
+
+def test_cuts_find_a_watcher_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: silence here is enough, although other proxies hear the peer."""
+    monkeypatch.setattr(loss_verdict, "has_second_witness", lambda *_: True)
+    monkeypatch.setattr(Prober, "_ask_helpers", lambda *_: None)
+    assert play("cut", PairsAreCut()).decided["removed"] > 0

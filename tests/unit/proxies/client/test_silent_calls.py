@@ -49,9 +49,7 @@ class SilentCall:
 class Calls:
     """Every proxy is silent to appends; ``health`` is what it says about others."""
 
-    def __init__(
-        self, health: "dict[str, pb.ProxyHealth.ValueType]", *, answers_pings: bool = False
-    ) -> None:
+    def __init__(self, health: dict[str, pb.ProxyHealth], *, answers_pings: bool = False) -> None:
         self.asked: list[str] = []
         self._health = health
         self._answers_pings = answers_pings
@@ -85,7 +83,9 @@ async def a_silent_append(calls: Calls, *addresses: str) -> tuple[Appended | Rhu
     )
     channels.send("a:1", KEY, outgoing, result.set_result, restarts=True, tried=())
     try:
-        return await asyncio.wait_for(asyncio.shield(result), 5), asyncio.get_running_loop().time() - began
+        return await asyncio.wait_for(
+            asyncio.shield(result), 5
+        ), asyncio.get_running_loop().time() - began
     finally:
         await channels.aclose()
 
@@ -107,7 +107,7 @@ async def test_each_question_goes_to_the_next_proxy() -> None:
 
 @pytest.mark.parametrize("health", [pb.PROXY_HEALTH_ALIVE, pb.PROXY_HEALTH_UNKNOWN])
 async def test_call_lasts_while_no_proxy_says_that_the_silent_one_is_lost(
-    health: "pb.ProxyHealth.ValueType",
+    health: pb.ProxyHealth,
 ) -> None:
     calls = Calls({"b:1": health})
     result, took_s = await a_silent_append(calls, "b:1")

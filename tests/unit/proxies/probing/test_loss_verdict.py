@@ -19,7 +19,8 @@ OBSERVER = Observer(
 def silent(seconds: float, *witnesses: str, probes: int = 3, took_s: float = 0.001) -> PeerEvidence:
     """Return a peer that responded once, ``seconds`` before the decision."""
     peer = PeerEvidence(0.0)
-    peer.on_response(OBSERVER.now_s - seconds, took_s, IDS, is_stopping=False)
+    heard_s = OBSERVER.now_s - seconds
+    peer.on_response(heard_s, 0.0, took_s, IDS, is_stopping=False)
     for _ in range(probes):
         peer.on_sent()
     peer.witnesses.update(witnesses)

@@ -3,21 +3,37 @@
 from rhumbline.proxies.probing.peer_evidence import PeerEvidence
 
 
+def respond(
+    peer: PeerEvidence, sent_s: float, received_s: float, *ids: str, is_stopping: bool = False
+) -> frozenset[str]:
+    return peer.on_response(received_s, sent_s, received_s, ids, is_stopping=is_stopping)
+
+
 def test_a_response_ends_every_suspicion() -> None:
     peer = PeerEvidence(0.0)
-    assert peer.on_response(1.0, 0.02, frozenset({"m1"}), is_stopping=False) == frozenset()
+    assert respond(peer, 0.75, 1.0, "m1") == frozenset()
     peer.on_sent()
     peer.is_gone = True
     peer.witnesses.add("w")
-    peer.on_response(2.0, 0.01, frozenset({"m1"}), is_stopping=True)
+    respond(peer, 1.875, 2.0, "m1", is_stopping=True)
     assert (peer.unanswered, peer.is_gone, peer.witnesses) == (0, False, set())
     assert peer.silent_s(2.5) == 0.5
-    assert peer.slowest_s == 0.02
+    assert peer.slowest_s == 0.25
     assert peer.is_stopping
 
 
 def test_registrations_that_a_peer_no_longer_names_have_ended() -> None:
     peer = PeerEvidence(0.0)
-    peer.on_response(1.0, 0.01, frozenset({"m1", "r1"}), is_stopping=False)
-    assert peer.on_response(2.0, 0.01, frozenset({"r1"}), is_stopping=False) == {"m1"}
-    assert peer.on_response(3.0, 0.01, frozenset({"m2", "r1"}), is_stopping=False) == frozenset()
+    respond(peer, 0.9, 1.0, "m1", "r1")
+    assert respond(peer, 1.9, 2.0, "r1") == {"m1"}
+    assert respond(peer, 2.9, 3.0, "m2", "r1") == frozenset()
+    assert peer.member_ids == {"m2", "r1"}
+
+
+def test_responses_of_simultaneous_probes_end_nothing() -> None:
+    """The later response may be the older one; removing what it does not name would be wrong."""
+    peer = PeerEvidence(0.0)
+    respond(peer, 0.9, 1.0, "m1")
+    assert respond(peer, 1.9, 2.0, "m2") == {"m1"}
+    assert respond(peer, 1.8, 2.1, "m1") == frozenset()
+    assert respond(peer, 2.9, 3.0, "m2") == {"m1"}
