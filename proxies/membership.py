@@ -7,7 +7,7 @@
 
 A member id is new with each session, so a node that an earlier session left behind is never
 mistaken for the present one. Member lists are hints: a watch wakes the proxy, which then reads the
-list again. A proxy that finds its own node removed was declared lost by others (rule PRX-34).
+list again. A proxy that finds its own node deleted was declared lost by others (rule PRX-34).
 """
 
 import asyncio
@@ -57,7 +57,8 @@ class ProxyMembership:
         """
         self.lost_count = 0
         self.removed_count = 0
-        """Number of times that other proxies removed this one's registration."""
+        """Number of times that the registration was found deleted: other proxies declared this one
+        lost, or the session had expired and this process did not know it yet."""
         self.on_lost: list[Callable[[], None]] = []
         """Callbacks for the loss of the session: other proxies may take what was claimed in it."""
         self.on_members: list[Callable[[], None]] = []
@@ -172,7 +173,7 @@ class ProxyMembership:
         self._wakeup.wake()
 
     def _registration_removed(self, session: Session) -> None:
-        """Give everything up: others declared this proxy lost and take its streams over."""
+        """Give everything up: others may take the streams over, or have done so."""
         if session.is_lost:
             self._session_lost(session)
             return

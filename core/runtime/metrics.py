@@ -320,7 +320,8 @@ CATALOGUE = (
         "proxy.removed",
         MetricType.COUNTER,
         "{registration}",
-        "Registrations of this proxy that other proxies removed because it seemed lost.",
+        "Registrations of this proxy that were found deleted: other proxies declared it lost, or "
+        "its session had expired.",
     ),
     Metric(
         "proxy.probing.watched",
