@@ -19,6 +19,7 @@ from rhumbline.chaos.simulation.world.sim_world import SimHost, SimTopology, Sim
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.probing import loss_verdict
+from rhumbline.proxies.probing.loop_lateness import LoopLateness
 from rhumbline.proxies.probing.prober import Prober
 from rhumbline.tests.support.simulation.proxy_run import ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
@@ -176,8 +177,14 @@ def test_a_cut_between_two_proxies_replaces_neither() -> None:
 def test_starved_runs_find_a_watcher_that_trusts_its_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A planted bug: neither its own lateness nor that of responses prolongs its patience."""
-    monkeypatch.setattr(loss_verdict, "LATENESS_FACTOR", 0.0)
+    """A planted bug: silence counts while the watcher did not run, and nothing prolongs it."""
+
+    def count_everything(self: LoopLateness, now_s: float, interval_s: float) -> None:
+        del interval_s
+        self.running_s += now_s - self._ticked_at_s
+        self._ticked_at_s = now_s
+
+    monkeypatch.setattr(LoopLateness, "tick", count_everything)
     monkeypatch.setattr(loss_verdict, "SLOWEST_FACTOR", 0.0)
     assert play("starved", ProxiesStarve()).decided["lost_silent"] > 0
 

@@ -33,3 +33,23 @@ def test_producers_and_readers_are_measured(tmp_path: Path) -> None:
     assert rows["P3-100"]["readers"] == 100
     assert rows["P3-100"]["del"]["p50_ms"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_takeovers_are_measured_and_needless_ones_counted(tmp_path: Path) -> None:
+    """Bounds on the pauses are wide, because tests share the machine; the page has real figures."""
+    figures = tmp_path / "figures.jsonl"
+    completed = rhumbline(
+        "bench", "takeover", "--kills", "1", "--stops", "1", "--starve", "3", "--spinners", "2",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=300,
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr.decode()
+    kill, hang, starved = map(json.loads, figures.read_text().splitlines())
+    assert (kill["w"], hang["w"], starved["w"]) == ("kill", "hang", "starved")
+    for row in (kill, hang):
+        assert row["rounds"] == 1
+        assert 0 < row["p50_ms"] == row["max_ms"] <= 10_000
+    assert starved["records"] > 0
+    assert starved["needless"] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
