@@ -35,6 +35,7 @@ _TICK_SECONDS = 0.05
 _PING_SECONDS = 0.125
 _REPORT_SECONDS = 0.25
 """Silence after a ping until other proxies are asked about the silent one (rule PRX-17)."""
+_ASKED_MAX = 3
 _ANSWER_SECONDS_MAX = 1.25
 _SILENCE_SECONDS_MAX = 1.5
 """Maximum silence of a proxy while results are due. The keepalive of gRPC did not detect a stopped
@@ -327,9 +328,9 @@ class Channels:
         return tuple(dict.fromkeys(map(self.directory.name_of, tried)))
 
     async def find_if_lost(self, address: str) -> bool:
-        """Ask another proxy, each time the next one, whether a silent one is lost."""
+        """Ask another proxy, each time the next of the nearest, whether a silent one is lost."""
         name = self.directory.name_of(address)
-        others = [known for known in self.directory.any_proxies() if known != name]
+        others = [known for known in self.directory.any_proxies() if known != name][:_ASKED_MAX]
         if not others:
             return False
         self._question_count += 1

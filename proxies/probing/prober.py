@@ -85,6 +85,7 @@ class Prober:
         self._loop = asyncio.get_running_loop()
         self._lateness = LoopLateness(self._loop.time())
         self._budget = LossBudget(self._loop.time())
+        self._members = self._list_members()
         self._peers: dict[str, _Peer] = {}
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._check_count = 0
@@ -125,9 +126,10 @@ class Prober:
     # --- members --------------------------------------------------------------------------------
 
     def _members_changed(self) -> None:
+        self._members = self._list_members()
         self._is_changed = True
 
-    def _members(self) -> dict[str, ProxyMember]:
+    def _list_members(self) -> dict[str, ProxyMember]:
         """Return the other registered proxies by address, in any store and role."""
         found: dict[str, ProxyMember] = {}
         for store in self._stores.all:
@@ -137,9 +139,14 @@ class Prober:
         found.pop(self._own.address, None)
         return found
 
+    def _connect_address(self, address: str) -> str:
+        """Return the host:port at which this proxy's region reaches the proxy of that name."""
+        member = self._members.get(address)
+        return address if member is None else member.address_for(self._own.region)
+
     def _update_peers(self) -> None:
         self._is_changed = False
-        near = [m.address for m in self._members().values() if m.region == self._own.region]
+        near = [m.address for m in self._members.values() if m.region == self._own.region]
         watched = watched_by(self._own.address, near, self._peers_max)
         now_s = self._lateness.running_s
         for address in [address for address in self._peers if address not in watched]:
@@ -202,13 +209,15 @@ class Prober:
     async def _call(
         self, address: str, request: pb.ProbeProxyRequest, timeout_s: float
     ) -> pb.ProbeProxyResponse:
-        response = await self._calls.call_unary(address, methods.PROBE_PROXY, request, timeout_s)
+        response = await self._calls.call_unary(
+            self._connect_address(address), methods.PROBE_PROXY, request, timeout_s
+        )
         assert isinstance(response, pb.ProbeProxyResponse)
         return response
 
     async def _verify_gone(self, peer: _Peer) -> None:
         """Note whether the peer's host refuses connections, after a connection broke."""
-        host, _, port = peer.address.rpartition(":")
+        host, _, port = self._connect_address(peer.address).rpartition(":")
         try:
             async with asyncio.timeout(self._silence_s):
                 transport, _ = await self._loop.create_connection(
@@ -234,7 +243,7 @@ class Prober:
             peers=len(self._peers),
             silent_peers=0,
             gone_peers=sum(peer.evidence.is_gone for peer in self._peers.values()),
-            has_helpers=len(self._members()) > 1,
+            has_helpers=len(self._members) > 1,
         )
         evidence = [peer.evidence for peer in self._peers.values()]
         silent = sum(
@@ -318,7 +327,7 @@ class Prober:
         if peer.asked_at_s <= peer.evidence.heard_at_s:
             self._counts["suspected"] += 1
         peer.asked_at_s = now_s
-        members = [m for m in self._members().values() if m.address != peer.address]
+        members = [m for m in self._members.values() if m.address != peer.address]
         members.sort(key=lambda m: (m.region != self._own.region, self._random.random()))
         for member in members[:_HELPERS_ASKED]:
             self._tasks.spawn(self._ask(member.address, peer), "indirect probe")
@@ -390,7 +399,7 @@ class Prober:
         self._counts["reports"] += 1
         if self._is_changed:
             self._update_peers()
-        members = self._members()
+        members = self._members
         if address not in members:
             return pb.PROXY_HEALTH_LOST
         peer = self._peers.get(address)
@@ -405,7 +414,7 @@ class Prober:
             async with asyncio.timeout(_CHECK_S):
                 while True:
                     await peer.changed.wait()
-                    if address not in self._members():
+                    if address not in self._members:
                         return pb.PROXY_HEALTH_LOST
                     if peer.evidence.heard_at_s >= began_s:
                         return pb.PROXY_HEALTH_ALIVE

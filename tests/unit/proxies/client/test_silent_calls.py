@@ -1,6 +1,7 @@
 """An append call to a silent proxy ends when another proxy says that it is lost, or after 1.5 s."""
 
 import asyncio
+from random import Random
 
 import pytest
 from google.protobuf.message import Message
@@ -13,6 +14,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.record_set import TXID_FIRST
 from rhumbline.proxies.client.channels import Channels
+from rhumbline.proxies.client.discovery.proxy_directory import ProxyDirectory
 from rhumbline.proxies.client.producer_sender import OutgoingSet
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.methods import PROBE_PROXY, Method
@@ -74,7 +76,7 @@ class Calls:
 
 async def a_silent_append(calls: Calls, *addresses: str) -> tuple[Appended | RhumblineError, float]:
     """Append through a:1; return the result and the seconds until it."""
-    channels = Channels(("a:1", *addresses), calls)
+    channels = Channels(ProxyDirectory(("a:1", *addresses), Random(1)), calls)
     result: asyncio.Future[Appended | RhumblineError] = asyncio.get_running_loop().create_future()
     await asyncio.sleep(10)
     began = asyncio.get_running_loop().time()

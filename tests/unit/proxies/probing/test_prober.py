@@ -34,6 +34,7 @@ class Process:
             address=address,
             region=home,
             session_ttl_ms=CONFIG.session_ttl_ms,
+            addresses=(("west", f"west-{address}"),) if home == "east" else (),
         )
         self.calls = DirectCalls(region.served)
         stores = ProxyStores([ProxyStore(log.store, self.membership)])
@@ -55,12 +56,13 @@ class Region:
         process = self.processes[address] = Process(self, address, home)
         await process.membership.join()
         process.prober.start()
-        self.served[address, methods.PROBE_PROXY] = process.prober.respond
+        for name in (address, f"west-{address}"):
+            self.served[name, methods.PROBE_PROXY] = process.prober.respond
         return process
 
     def hang(self, address: str) -> None:
         for process in self.processes.values():
-            process.calls.hung.add(address)
+            process.calls.hung.update((address, f"west-{address}"))
 
     async def ask(self, asked: str, address: str, *, is_indirect: bool = False) -> pb.ProxyHealth:
         request = pb.ProbeProxyRequest(address=address, is_indirect=is_indirect)
@@ -134,7 +136,8 @@ async def test_a_report_about_a_live_proxy_changes_nothing(log: LogWorld) -> Non
 
 async def test_reports_are_passed_on_to_a_watcher_of_the_region(log: LogWorld) -> None:
     async with a_region(log, "a:1", "b:1", "c:1") as region:
-        await region.start("far:1", "west")
+        far = await region.start("far:1", "west")
+        far.calls.hung.update(("a:1", "b:1", "c:1"))  # the west has addresses of its own for them
         await asyncio.sleep(0.3)
         assert await region.ask("far:1", "b:1") == pb.PROXY_HEALTH_ALIVE
         assert region.processes["far:1"].prober.statistics()["watched"] == 0
