@@ -45,7 +45,7 @@ _DECLARED, _TAKEN = "proxy declared lost", "ownership taken"
 _SESSION_LOST, _REMOVED = "proxy registration lost", "proxy registration removed"
 
 
-class Line(NamedTuple):
+class ProxyLogLine(NamedTuple):
     """A line of a proxy's log."""
 
     at_s: float
@@ -156,12 +156,12 @@ async def _is_locked(store: MetadataStore) -> bool:
     return False
 
 
-def log_lines(proxy: ProxyProcess) -> Iterator[Line]:
+def log_lines(proxy: ProxyProcess) -> Iterator[ProxyLogLine]:
     """Return the lines of a proxy's log, which is in JSON."""
     for text in proxy.log.read_text(errors="replace").splitlines():
         if text.startswith("{"):
             fields = json.loads(text)
-            yield Line(datetime.fromisoformat(fields["time"]).timestamp(), fields["event"])
+            yield ProxyLogLine(datetime.fromisoformat(fields["time"]).timestamp(), fields["event"])
 
 
 async def _owner(claims: Claims, stream: str, proxies: Sequence[ProxyProcess]) -> ProxyProcess:

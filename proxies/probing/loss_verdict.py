@@ -19,8 +19,8 @@ _REPORT_VALID_S = 1.0
 
 
 @unique
-class Verdict(Enum):
-    """What a proxy concludes about another one."""
+class LossVerdict(Enum):
+    """The conclusions of a proxy about another one."""
 
     ALIVE = "it responds, or has not been silent for long"
     SUSPECTED = "it is silent: ask other proxies, and decide later"
@@ -60,25 +60,25 @@ def tolerated_silence_s(peer: PeerEvidence, observer: Observer) -> float:
     )
 
 
-def judge_peer(peer: PeerEvidence, observer: Observer) -> Verdict:
+def judge_peer(peer: PeerEvidence, observer: Observer) -> LossVerdict:
     """Return the verdict about a peer."""
     if not peer.member_ids or peer.is_stopping:
-        return Verdict.ALIVE
+        return LossVerdict.ALIVE
     if peer.is_gone:
         is_doubtful = observer.gone_peers > 2 and _is_most(observer.gone_peers, observer.peers)
-        return Verdict.WITHHELD if is_doubtful else Verdict.LOST
+        return LossVerdict.WITHHELD if is_doubtful else LossVerdict.LOST
     silent_s = peer.silent_s(observer.now_s)
     tolerated_s = tolerated_silence_s(peer, observer)
     if silent_s < tolerated_s / 2 or not peer.unanswered:
-        return Verdict.ALIVE
+        return LossVerdict.ALIVE
     if silent_s < tolerated_s or peer.unanswered < PROBES_MIN:
-        return Verdict.SUSPECTED
+        return LossVerdict.SUSPECTED
     is_trusted = (
         observer.has_session
         and has_second_witness(peer, observer)
         and not _is_most(observer.silent_peers, observer.peers)
     )
-    return Verdict.LOST if is_trusted else Verdict.WITHHELD
+    return LossVerdict.LOST if is_trusted else LossVerdict.WITHHELD
 
 
 def has_second_witness(peer: PeerEvidence, observer: Observer) -> bool:

@@ -1,4 +1,4 @@
-"""What a proxy has observed of another one: responses, silence, witnesses (rule PRX-32). Pure.
+"""Observations of one proxy by another: responses, silence, witnesses (rule PRX-32). Pure.
 
 Times are running time of the observing process (``LoopLateness.running_s``), in seconds, unless
 they are named as those of the event loop's clock.

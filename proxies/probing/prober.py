@@ -26,7 +26,7 @@ from ..rpc import rhumbline_pb2 as pb
 from ..rpc.rpc_transport import RpcTransport
 from .loop_lateness import LoopLateness
 from .loss_budget import LossBudget
-from .loss_verdict import Observer, Verdict, judge_peer, tolerated_silence_s
+from .loss_verdict import LossVerdict, Observer, judge_peer, tolerated_silence_s
 from .peer_evidence import PeerEvidence
 from .watchers import watched_by, watchers_of
 
@@ -260,14 +260,16 @@ class Prober:
         ):
             return  # the usual case, without the work below
         verdict = judge_peer(evidence, self._observer())
-        if verdict is Verdict.ALIVE:
+        if verdict is LossVerdict.ALIVE:
             return
-        if verdict is Verdict.LOST and not evidence.is_gone:
-            verdict = Verdict.LOST if self._budget.take(self._loop.time()) else Verdict.WITHHELD
-        if verdict is Verdict.LOST:
+        if verdict is LossVerdict.LOST and not evidence.is_gone:
+            verdict = (
+                LossVerdict.LOST if self._budget.take(self._loop.time()) else LossVerdict.WITHHELD
+            )
+        if verdict is LossVerdict.LOST:
             self._declare_lost(peer)
             return
-        if verdict is Verdict.WITHHELD and not peer.is_withheld:
+        if verdict is LossVerdict.WITHHELD and not peer.is_withheld:
             peer.is_withheld = True
             self._counts["withheld"] += 1
         self._ask_helpers(peer)

@@ -1,6 +1,6 @@
 """The decision that a proxy is lost, by the evidence about it and the state of the observer."""
 
-from rhumbline.proxies.probing.loss_verdict import Observer, Verdict, judge_peer
+from rhumbline.proxies.probing.loss_verdict import LossVerdict, Observer, judge_peer
 from rhumbline.proxies.probing.peer_evidence import PeerEvidence
 
 IDS = frozenset({"m1"})
@@ -28,11 +28,11 @@ def silent(seconds: float, *witnesses: str, probes: int = 3, took_s: float = 0.0
 
 
 def test_silence_is_suspected_first_and_needs_probes_and_a_witness() -> None:
-    assert judge_peer(silent(0.1, "w"), OBSERVER) is Verdict.ALIVE
-    assert judge_peer(silent(0.2, "w"), OBSERVER) is Verdict.SUSPECTED
-    assert judge_peer(silent(0.31, "w"), OBSERVER) is Verdict.LOST
-    assert judge_peer(silent(0.31, "w", probes=2), OBSERVER) is Verdict.SUSPECTED
-    assert judge_peer(silent(0.31), OBSERVER) is Verdict.WITHHELD
+    assert judge_peer(silent(0.1, "w"), OBSERVER) is LossVerdict.ALIVE
+    assert judge_peer(silent(0.2, "w"), OBSERVER) is LossVerdict.SUSPECTED
+    assert judge_peer(silent(0.31, "w"), OBSERVER) is LossVerdict.LOST
+    assert judge_peer(silent(0.31, "w", probes=2), OBSERVER) is LossVerdict.SUSPECTED
+    assert judge_peer(silent(0.31), OBSERVER) is LossVerdict.WITHHELD
 
 
 def test_a_peer_that_never_responded_is_not_accused() -> None:
@@ -40,45 +40,45 @@ def test_a_peer_that_never_responded_is_not_accused() -> None:
     for _ in range(9):
         peer.on_sent()
     peer.witnesses.add("w")
-    assert judge_peer(peer, OBSERVER) is Verdict.ALIVE
+    assert judge_peer(peer, OBSERVER) is LossVerdict.ALIVE
     peer.is_gone = True
-    assert judge_peer(peer, OBSERVER) is Verdict.ALIVE
+    assert judge_peer(peer, OBSERVER) is LossVerdict.ALIVE
 
 
 def test_a_refused_connection_needs_neither_time_nor_a_witness() -> None:
     peer = silent(0.01, probes=0)
     peer.is_gone = True
-    assert judge_peer(peer, OBSERVER._replace(gone_peers=1)) is Verdict.LOST
-    assert judge_peer(peer, OBSERVER._replace(gone_peers=2)) is Verdict.LOST
+    assert judge_peer(peer, OBSERVER._replace(gone_peers=1)) is LossVerdict.LOST
+    assert judge_peer(peer, OBSERVER._replace(gone_peers=2)) is LossVerdict.LOST
     many = OBSERVER._replace(peers=4, gone_peers=3)
-    assert judge_peer(peer, many) is Verdict.WITHHELD, "so many: it may be this proxy"
+    assert judge_peer(peer, many) is LossVerdict.WITHHELD, "so many: it may be this proxy"
     peer.is_stopping = True
-    assert judge_peer(peer, OBSERVER._replace(gone_peers=1)) is Verdict.ALIVE
+    assert judge_peer(peer, OBSERVER._replace(gone_peers=1)) is LossVerdict.ALIVE
 
 
 def test_slow_responses_prolong_the_tolerated_silence() -> None:
-    assert judge_peer(silent(0.5, "w", took_s=0.2), OBSERVER) is Verdict.SUSPECTED
-    assert judge_peer(silent(0.61, "w", took_s=0.2), OBSERVER) is Verdict.LOST
+    assert judge_peer(silent(0.5, "w", took_s=0.2), OBSERVER) is LossVerdict.SUSPECTED
+    assert judge_peer(silent(0.61, "w", took_s=0.2), OBSERVER) is LossVerdict.LOST
 
 
 def test_lateness_of_the_observer_prolongs_the_tolerated_silence() -> None:
     late = OBSERVER._replace(lateness_s=0.1)
-    assert judge_peer(silent(0.6, "w"), late) is Verdict.SUSPECTED
-    assert judge_peer(silent(0.71, "w"), late) is Verdict.LOST
+    assert judge_peer(silent(0.6, "w"), late) is LossVerdict.SUSPECTED
+    assert judge_peer(silent(0.71, "w"), late) is LossVerdict.LOST
 
 
 def test_an_observer_that_may_be_the_cause_accuses_nobody() -> None:
     peer = silent(0.5, "w")
-    assert judge_peer(peer, OBSERVER._replace(has_session=False)) is Verdict.WITHHELD
-    assert judge_peer(peer, OBSERVER._replace(silent_peers=2)) is Verdict.WITHHELD
-    assert judge_peer(peer, OBSERVER._replace(silent_peers=2, peers=4)) is Verdict.LOST
+    assert judge_peer(peer, OBSERVER._replace(has_session=False)) is LossVerdict.WITHHELD
+    assert judge_peer(peer, OBSERVER._replace(silent_peers=2)) is LossVerdict.WITHHELD
+    assert judge_peer(peer, OBSERVER._replace(silent_peers=2, peers=4)) is LossVerdict.LOST
 
 
 def test_a_report_is_a_witness_only_if_there_is_no_other_proxy() -> None:
     peer = silent(0.5)
     peer.reported_at_s = 9.5
-    assert judge_peer(peer, OBSERVER) is Verdict.WITHHELD
+    assert judge_peer(peer, OBSERVER) is LossVerdict.WITHHELD
     alone = OBSERVER._replace(has_helpers=False)
-    assert judge_peer(peer, alone) is Verdict.LOST
+    assert judge_peer(peer, alone) is LossVerdict.LOST
     peer.reported_at_s = 8.9
-    assert judge_peer(peer, alone) is Verdict.WITHHELD
+    assert judge_peer(peer, alone) is LossVerdict.WITHHELD
