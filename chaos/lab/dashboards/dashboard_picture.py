@@ -11,7 +11,7 @@ from .panel_series import Line, PanelPicture
 _COLUMN, _ROW_UNIT, _TOP, _GAP = 50, 26, 40, 4
 _AXIS, _TITLE, _LEGEND_LINE = 62, 24, 14
 _LEGEND_LINES_MAX = 3
-_LETTER = 5.9
+_LETTER = 6.5
 _TICKS = 4
 PALETTE = (
     "#56A64B", "#E0B400", "#5794F2", "#FF780A", "#E02F44", "#1F60C4", "#A352CC", "#3F6833",
@@ -83,6 +83,12 @@ def draw_dashboard(
         f'<rect width="{width}" height="{height}" fill="#f4f5f5"/>',
         f'<text x="12" y="26" font-size="16">{escape(title)}</text>',
     ]
+    if marks:
+        names = ", ".join(mark.name for mark in marks)
+        parts.append(
+            f'<text x="{width - 12}" y="26" text-anchor="end">'
+            f"dotted lines: the beginnings of {escape(names)}</text>"
+        )
     for panel in panels:
         x, y = panel.place["x"] * _COLUMN, _TOP + panel.place["y"] * _ROW_UNIT
         if panel.is_row:
@@ -171,10 +177,10 @@ def _time_axis(
 ) -> Iterator[str]:
     step = next(one for one in (10, 30, 60, 120, 300, 600, 3600, 86_400) if span_s / one <= 7)
     for at_s in range(0, int(span_s) + 1, step):
-        text = show_value(at_s, "s")
+        anchor = "end" if at_s + step > span_s else "middle"
         yield (
-            f'<text x="{at_x(at_s):.1f}" y="{bottom + 13:.1f}" text-anchor="middle" '
-            f'fill="#555">{text}</text>'
+            f'<text x="{at_x(at_s):.1f}" y="{bottom + 13:.1f}" text-anchor="{anchor}" '
+            f'fill="#555">{show_value(at_s, "s")}</text>'
         )
     for mark in marks:
         x = at_x(mark.at_s)

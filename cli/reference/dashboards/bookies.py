@@ -68,6 +68,10 @@ BOOKIES = Dashboard(
                         "{{reason}}",
                         may_be_empty=True,
                     ),
+                    Query(
+                        f"{total(rate('rhumbline_bookie_closed_total', BOOKIE))} or vector(0)",
+                        "all",
+                    ),
                 ),
             ),
         ),
@@ -105,11 +109,20 @@ BOOKIES = Dashboard(
                     ),
                 ),
                 panel(
-                    "Free space",
-                    "bytes",
-                    "Below the limit a bookie refuses new entries.",
-                    Query(f"rhumbline_bookie_free_bytes{{{BOOKIE}}}", "{{instance}}"),
-                    Query(f"max(rhumbline_bookie_read_only_below_bytes{{{BOOKIE}}})", "limit"),
+                    "Free share of the disk",
+                    "percentunit",
+                    "Below its limit a bookie refuses new entries; the highest limit is shown.",
+                    Query(
+                        f"rhumbline_bookie_free_bytes{{{BOOKIE}}}"
+                        f" / rhumbline_bookie_disk_bytes{{{BOOKIE}}}",
+                        "{{instance}}",
+                    ),
+                    Query(
+                        f"max(rhumbline_bookie_read_only_below_bytes{{{BOOKIE}}}"
+                        f" / rhumbline_bookie_disk_bytes{{{BOOKIE}}})",
+                        "limit",
+                    ),
+                    colours={"limit": "red"},
                 ),
                 panel(
                     "Stored data",

@@ -12,8 +12,7 @@ from .panels import Dashboard, Panel, Query
 DASHBOARDS = (OVERVIEW, BOOKIES)
 
 _SCHEMA = 39
-_COLUMNS = 3
-_WIDTH = 24 // _COLUMNS
+_WIDTH = 24
 _HEIGHT = 8
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 
@@ -69,15 +68,22 @@ def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
     number, y = 0, 0
     for row in dashboard.rows:
         number += 1
-        place = {"x": 0, "y": y, "w": 24, "h": 1}
-        yield {"id": number, "type": "row", "title": row.title, "gridPos": place, "panels": []}
+        title_place = {"x": 0, "y": y, "w": _WIDTH, "h": 1}
+        yield {
+            "id": number,
+            "type": "row",
+            "title": row.title,
+            "gridPos": title_place,
+            "panels": [],
+        }
         y += 1
+        columns = 4 if len(row.panels) == 4 else 3
+        width = _WIDTH // columns
         for index, panel in enumerate(row.panels):
             number += 1
-            x = index % _COLUMNS * _WIDTH
-            top = y + index // _COLUMNS * _HEIGHT
-            yield _panel(number, panel, {"x": x, "y": top, "w": _WIDTH, "h": _HEIGHT})
-        y += -(-len(row.panels) // _COLUMNS) * _HEIGHT
+            place = {"x": index % columns * width, "y": y + index // columns * _HEIGHT}
+            yield _panel(number, panel, {**place, "w": width, "h": _HEIGHT})
+        y += -(-len(row.panels) // columns) * _HEIGHT
 
 
 def _panel(number: int, panel: Panel, place: Mapping[str, int]) -> dict[str, Any]:
