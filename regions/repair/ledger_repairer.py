@@ -190,9 +190,9 @@ class LedgerRepairer:
 
     def _absence_error(self, bookie: BookieId) -> RepairStuckError:
         return RepairStuckError(
-            f"waiting for {bookie}, which is not registered: start it; its copies count as lost "
-            f"{self._lost_after_ms / 1000:g} s after it disappeared (repair.lost_after_ms), or at "
-            f"once after `rhumbline node decommission {bookie}`"
+            f"waiting for {bookie}, which is not registered; it counts as lost "
+            f"{self._lost_after_ms / 1000:g} s after it disappeared, or at once by `rhumbline node "
+            "decommission`"
         )
 
     async def _info(self, bookie: BookieId, liveness: Liveness) -> BookieInfo:

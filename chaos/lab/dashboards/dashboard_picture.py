@@ -13,6 +13,7 @@ _AXIS, _TITLE, _LEGEND_LINE = 62, 24, 14
 _LEGEND_LINES_MAX = 3
 _LETTER = 6.5
 _TICKS = 4
+_TIME_STEPS, _TIME_LABEL = (10, 30, 60, 120, 300, 600, 3_600, 43_200, 604_800), 44
 PALETTE = (
     "#56A64B", "#E0B400", "#5794F2", "#FF780A", "#E02F44", "#1F60C4", "#A352CC", "#3F6833",
     "#967302", "#2F575E", "#99440A", "#58140C",
@@ -175,9 +176,10 @@ def _legend(
 def _time_axis(
     span_s: float, at_x: Callable[[float], float], bottom: float, marks: Sequence[Mark]
 ) -> Iterator[str]:
-    step = next(one for one in (10, 30, 60, 120, 300, 600, 3600, 86_400) if span_s / one <= 7)
+    room = at_x(span_s) - at_x(0)
+    step = next(one for one in _TIME_STEPS if span_s / one * _TIME_LABEL <= room)
     for at_s in range(0, int(span_s) + 1, step):
-        anchor = "end" if at_s + step > span_s else "middle"
+        anchor = "end" if at_x(span_s) - at_x(at_s) < _TIME_LABEL / 4 else "middle"
         yield (
             f'<text x="{at_x(at_s):.1f}" y="{bottom + 13:.1f}" text-anchor="{anchor}" '
             f'fill="#555">{show_value(at_s, "s")}</text>'
