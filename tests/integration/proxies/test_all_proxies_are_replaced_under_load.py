@@ -40,6 +40,7 @@ class Load:
         self.acked: dict[str, dict[Dlsn, bytes]] = {stream: {} for stream in STREAMS}
         self.sent: dict[str, set[bytes]] = {stream: set() for stream in STREAMS}
         self.found: dict[str, list[tuple[Dlsn, bytes]]] = {stream: [] for stream in STREAMS}
+        self.has_found = asyncio.Event()
         self.gap_s = 0.0
         self.is_over = False
 
@@ -61,6 +62,7 @@ class Load:
         async with self.client.reader(stream) as reader:
             async for record in reader:
                 self.found[stream].append((record.dlsn, record.payload))
+                self.has_found.set()
 
     def check(self) -> None:
         for stream, found in self.found.items():
@@ -104,8 +106,9 @@ async def replace_all(cluster: ProcessCluster, initial: list[ClusterProxy]) -> L
             assert sum(map(len, load.acked.values())) > before + 100, "the load continues"
             load.is_over = True
             await asyncio.gather(*work)
-            while any(len(load.found[s]) < len(load.acked[s]) for s in STREAMS):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+            while any(len(load.found[s]) < len(load.acked[s]) for s in STREAMS):
+                await load.has_found.wait()
+                load.has_found.clear()
             await tails.aclose()
             listed = {proxy.member.address for proxy in client.channels.directory.listed}
             assert listed >= {proxy.address for proxy in running}

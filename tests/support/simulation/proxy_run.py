@@ -317,6 +317,18 @@ class ProxyRun(SeedRun):
 
         host.spawn(work(), "stop")
 
+    def add_proxy(self, old: SimHost) -> SimHost:
+        """Start a proxy of the role and region of an old one, at an address of its own."""
+        new = self.world.host(f"new-{old.name}", old.region)
+        hosts, work = (
+            (self.read_hosts, self._read_proxy)
+            if old in self.read_hosts
+            else (self.proxy_hosts, self._write_proxy)
+        )
+        hosts.append(new)
+        new.start(work)
+        return new
+
     def owners(self) -> list[SimHost]:
         """Return the running or paused proxies that believe that they own the stream."""
         return [host for host in self.proxy_hosts if host.is_running and self._has_stream(host)]
