@@ -38,6 +38,7 @@ async def replace_all(run: ProxyRun, random: Random) -> None:
     await run.acks(100, 60)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_while_every_proxy_is_replaced(request: pytest.FixtureRequest) -> None:
     first, count = request.config.option.seed, request.config.option.seeds or SEEDS
