@@ -205,27 +205,26 @@ class WanCluster:
         return program
 
     async def _start_proxies(self) -> None:
-        """Start a proxy in each region.
+        """Start a proxy in each region, which advertises a link to the clients of each other one.
 
-        A proxy advertises one address to all clients: a link of the viewer "*", whose delay is the
-        mean of its region's links. The first connection of an application to the proxy of its own
-        region is direct.
+        The connection of an application to the proxy of its own region is direct.
         """
         for region in self.scenario.topology.regions:
             name, port = f"proxy-{region}", free_port()
-            link = await self.toxiproxy.link("*", name, region, port)
-            await self._add_distance(link)
-            command = rhumbline_command(
-                "write-proxy", "--with-read", "--port", str(port), "-u", self._uris[region],
-                "-n", app.NAMESPACE, "--region", region, "--advertise", link.address,
-            )  # fmt: skip
-            self._add(name, region, command, "proxy serves at").launch()
-            self._proxies[region] = {region: f"127.0.0.1:{port}"}
+            addresses = self._proxies[region] = {region: f"127.0.0.1:{port}"}
             for viewer in self.scenario.topology.regions:
                 if viewer != region:
-                    far = await self.toxiproxy.link(viewer, f"{name}-client", region, port)
-                    await self._add_distance(far)
-                    self._proxies[region][viewer] = far.address
+                    link = await self.toxiproxy.link(viewer, name, region, port)
+                    await self._add_distance(link)
+                    addresses[viewer] = link.address
+            advertised = [
+                f"--advertise={viewer}={address}" for viewer, address in addresses.items()
+            ]
+            command = rhumbline_command(
+                "write-proxy", "--with-read", "--port", str(port), "-u", self._uris[region],
+                "-n", app.NAMESPACE, "--region", region, *advertised,
+            )  # fmt: skip
+            self._add(name, region, command, "proxy serves at").launch()
         for program in self.others:
             await asyncio.to_thread(program.wait_ready)
 

@@ -314,10 +314,6 @@ def _describe_network(cluster: WanCluster) -> str:
         "of the round trip in each direction"
     ]
     notes.append(_METADATA_NOTES[cluster.scenario.topology.metadata])
-    if cluster.scenario.workload.through_proxies:
-        notes.append(
-            "proxies advertise one address, so the delay to them depends on the destination only"
-        )
     full = [fault for fault in cluster.scenario.fault if fault.kind == "full-disk"]
     if full:
         small = all(cluster.bookie(fault.target).has_small_disk for fault in full)

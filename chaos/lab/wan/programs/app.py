@@ -263,7 +263,10 @@ async def _open_namespace(config: dict[str, Any], closing: AsyncExitStack) -> Na
             if config["proxies"]:
                 proxy_client = await closing.enter_async_context(
                     connect_proxies(
-                        config["proxies"], namespace=NAMESPACE, reader=product_settings.READER
+                        config["proxies"],
+                        namespace=NAMESPACE,
+                        reader=product_settings.READER,
+                        region=config["region"],
                     )
                 )
                 return cast(Namespace, proxy_client.namespace())
