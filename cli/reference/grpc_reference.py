@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.protocol.errors import error_classes
+from ...proxies.client.sender_state import SENDER
 from ...proxies.rpc.grpc_status import status_name
+from .state_machines import tables_of
 
 PROTO = Path(__file__).parents[2] / "proxies" / "rpc" / "rhumbline.proto"
 
@@ -27,7 +29,13 @@ section has the layout of every byte and examples to test a decoder with. A simp
 
 ## Retries
 
-Decide by the `Error` of an answer or of the details of the status. A producer numbers its sets (a
+A producer is in one of these states, as in the thin client ([its
+diagram](state-machines.md#sender-of-a-thin-client)). An answer with positions changes none of them.
+
+{sender}
+
+Decide by the `Error` of an answer or of the details of the status whether an attempt may be repeated,
+and where. A producer numbers its sets (a
 producer id of its own, sequences without gaps), so that a set that is sent again is stored once.
 [PRX-9](../protocol/proxies.md#PRX-9) to [PRX-17](../protocol/proxies.md#PRX-17) have the reasons.
 
@@ -61,7 +69,8 @@ def grpc_page() -> str:
     """Return the page with calls, messages and error codes."""
     proto = PROTO.read_text(encoding="utf-8")
     lines = list(_commented(proto))
-    parts = [_HEAD, *_introduction(proto), *_calls(lines), _RULES, *_messages(lines), *_errors()]
+    rules = _RULES.replace("{sender}", "\n".join(tables_of(SENDER)))
+    parts = [_HEAD, *_introduction(proto), *_calls(lines), rules, *_messages(lines), *_errors()]
     return "\n".join(parts)
 
 

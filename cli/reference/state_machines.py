@@ -12,6 +12,7 @@ from ...core.ledger.write.writer_life import LEDGER_WRITER
 from ...core.log.write.pipeline_state import PIPELINE
 from ...core.metadata.read_only_store import METADATA_REACH
 from ...core.runtime.state_machine import TransitionTable
+from ...proxies.client.sender_state import SENDER
 from ...proxies.write.ownership import OWNERSHIP
 
 TABLES: Sequence[TransitionTable[Any, Any]] = (
@@ -22,6 +23,7 @@ TABLES: Sequence[TransitionTable[Any, Any]] = (
     LEDGER_RECOVERY,
     PIPELINE,
     OWNERSHIP,
+    SENDER,
     METADATA_REACH,
 )
 """All tables, in the order of the page. A test finds a table that is missing here."""
@@ -48,6 +50,12 @@ def _describe(table: TransitionTable[Any, Any]) -> Iterator[str]:
     for (old, new), events in _edges(table).items():
         yield f"  {old.name} --> {new.name}: {', '.join(event.name for event in events)}"
     yield "```\n"
+    yield from tables_of(table)
+    yield ""
+
+
+def tables_of(table: TransitionTable[Any, Any]) -> Iterator[str]:
+    """Return the lines of two tables: the states, and the transitions."""
     yield "| state | meaning |\n|---|---|"
     for state in type(table.initial):
         yield f"| `{state.name}` | {state.value} |"
@@ -55,7 +63,6 @@ def _describe(table: TransitionTable[Any, Any]) -> Iterator[str]:
     for (event, new), states in _rows(table).items():
         names = ", ".join(f"`{state.name}`" for state in states)
         yield f"| {names} | `{event.name}` | `{new.name}` | {event.value} |"
-    yield ""
 
 
 def _edges(table: TransitionTable[Any, Any]) -> dict[tuple[Enum, Enum], list[Enum]]:

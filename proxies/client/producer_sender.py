@@ -30,8 +30,10 @@ from ...core.protocol.errors import (
     UnknownOutcomeError,
 )
 from ...core.runtime.primitives.backoff import Backoff
+from ...core.runtime.state_machine import StateMachine
 from ..rpc.grpc_status import is_retryable
 from ..write.append_item import Appended
+from .sender_state import SENDER, SenderEvent, SenderState
 
 SETS_IN_FLIGHT_MAX = 64
 BYTES_IN_FLIGHT_MAX = 8 << 20
@@ -124,8 +126,8 @@ class ProducerSender:
         self._awaited_results = 0
         self._address = ""
         self._restarts = True
-        # While this is set, nothing is sent before every set in flight has a result.
-        self._retry_cause: RhumblineError | None = None
+        self._machine = StateMachine(SENDER, key[1], now=self._loop.time, check=self._check)
+        self._retry_cause: RhumblineError | None = None  # of the present or last retry
         self._backoff = Backoff(random, _PAUSE_MS_MIN, _PAUSE_MS_MAX)
         self._tried: dict[str, None] = {}
         self._pause_timer: asyncio.TimerHandle | None = None  # pause before a retry
@@ -177,6 +179,7 @@ class ProducerSender:
         if self.failure is not None:
             return
         self.failure = failure
+        self._machine.take(SenderEvent.FAIL)
         for timer in (self._pause_timer, self._deadline_timer):
             if timer is not None:
                 timer.cancel()
@@ -197,8 +200,7 @@ class ProducerSender:
 
     def _may_send(self) -> bool:
         return (
-            self._retry_cause is None
-            and self._pause_timer is None
+            self._machine.state is SenderState.SENDING
             and self._predecessor is None
             and len(self._sent) < SETS_IN_FLIGHT_MAX
             and self._sent_bytes < BYTES_IN_FLIGHT_MAX
@@ -247,7 +249,7 @@ class ProducerSender:
             return
         else:
             self._on_refused(outgoing, answer)
-        if self._retry_cause is not None and self._awaited_results == 0:
+        if self._machine.state is SenderState.SETTLING and self._awaited_results == 0:
             self._resend_all()
         else:
             self._pump()
@@ -267,20 +269,26 @@ class ProducerSender:
         if self._backoff.failures:
             self._backoff.reset()
             self._tried.clear()
+            if self._machine.state is SenderState.SENDING:
+                self._retry_cause = None
             self._transport.set_owner(self._key, self._address)
 
     def _on_refused(self, outgoing: OutgoingSet, error: RhumblineError) -> None:
         if isinstance(error, UnknownOutcomeError):
             outgoing.is_uncertain = True
-        if self._retry_cause is None or (isinstance(error, NotOwnerError) and error.owner):
+        if self._machine.state is SenderState.SENDING:
+            self._machine.take(SenderEvent.REFUSE)
+            self._retry_cause = error
+        elif isinstance(error, NotOwnerError) and error.owner:
             self._retry_cause = error
 
     # --- switching to another proxy --------------------------------------------------------------
 
     def _resend_all(self) -> None:
         """Send all sets that are not acknowledged again, now that none is in flight."""
-        error, self._retry_cause = self._retry_cause, None
+        error = self._retry_cause
         assert error is not None
+        self._machine.take(SenderEvent.SETTLE)
         self.resent_count += sum(outgoing.appended is None for outgoing in self._sent)
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
@@ -300,7 +308,13 @@ class ProducerSender:
 
     def _end_pause(self) -> None:
         self._pause_timer = None
+        self._machine.take(SenderEvent.RESUME)
         self._pump()
+
+    def _check(self) -> None:
+        state = self._machine.state
+        assert (self.failure is not None) is (state is SenderState.FAILED), "failed by half"
+        assert state is not SenderState.PAUSING or self._awaited_results == 0, "sets are in flight"
 
     def _next_address(self, error: RhumblineError) -> str:
         if isinstance(error, NotOwnerError) and error.owner:

@@ -166,7 +166,8 @@ class ThinProducer:
             raise self.sender.failure.with_traceback(None)
 
     def _on_change(self) -> None:
-        if self.open is not NO_BATCH and not self._is_scheduled and self.sender.can_send:
+        is_ready = self.sender.can_send or self.sender.failure is not None
+        if is_ready and self.open is not NO_BATCH and not self._is_scheduled:
             self.seal_batch()
         if self._waiters:
             waiters, self._waiters = self._waiters, []
