@@ -35,9 +35,8 @@ _SECTIONS = {
     "repair": "Repair processes",
     "archive": "Archivers",
     "client": "Clients\n\nEvery proxy and repair process contains a client, and a bookie contains"
-    " one of the metadata\nstore. An application reports its own by OTLP.",
-    "thin_client": "Clients of proxies\n\nAn application reports them by OTLP, and so do commands"
-    " with `--via`.",
+    " one of the metadata\nstore. An application reports its own by OTLP, and so do"
+    " commands with `--via`, whose clients only have those of the discovery of proxies.",
 }
 
 

@@ -130,7 +130,7 @@ async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterat
             region=session.settings.cluster.region,
             discovery=session.settings.discovery,
         )
-        telemetry.observe("thin_client", client.statistics)
+        telemetry.observe("client", client.statistics)
         async with client:
             # It has all methods of the core namespace that appending and reading need.
             yield cast(Namespace, client.namespace())

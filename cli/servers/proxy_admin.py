@@ -11,9 +11,9 @@ from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_rows
 from ..output_schema import done, flag, integer, prints, record, rows, text
 from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
-from ..streams.homing import set_home
 from ..waiting import list_when, wait_count_options
 from .proxy_balancing import COMMANDS
+from .stream_home import set_home
 
 THIS_PROXY = DiscoveryConfig(refresh_ms=0)
 """For calls to one proxy and no other."""

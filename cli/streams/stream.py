@@ -15,10 +15,10 @@ from ..options import CommandSession, runs, session_options
 from ..output import TABLE, ProgressBar, print_done, print_record, print_rows
 from ..output_schema import done, integer, prints, record, rows, text
 from ..servers.proxy import namespace_via, via_option
+from ..servers.stream_home import home
 from ..waiting import timeout_option
 from .appending import APPENDED, append_records
 from .describing import DESCRIPTION, describe_stream, for_people
-from .homing import home
 from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import RECORD, parse_start, read_stream

@@ -274,31 +274,31 @@ CATALOGUE = (
         "bookie.durable_writes", MetricType.HISTOGRAM, "s", "Duration of durable writes (fsync)."
     ),
     Metric(
-        "thin_client.proxies",
+        "client.discovery.proxies",
         MetricType.GAUGE,
         "{proxy}",
         "Proxies in the list of a thin client; 0: it has no list.",
     ),
     Metric(
-        "thin_client.ejected",
+        "client.discovery.ejected",
         MetricType.GAUGE,
         "{proxy}",
         "Proxies that a thin client avoids because they failed.",
     ),
     Metric(
-        "thin_client.ejections",
+        "client.discovery.ejections",
         MetricType.COUNTER,
         "{proxy}",
         "Proxies that a thin client began to avoid.",
     ),
     Metric(
-        "thin_client.refreshes",
+        "client.discovery.refreshes",
         MetricType.COUNTER,
         "{refresh}",
         "Lists of proxies that a thin client has read.",
     ),
     Metric(
-        "thin_client.failed_refreshes",
+        "client.discovery.failed_refreshes",
         MetricType.COUNTER,
         "{refresh}",
         "Refreshes of the list in which no proxy responded.",

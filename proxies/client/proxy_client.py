@@ -105,9 +105,9 @@ class ProxyClient(ClosesAtExit):
         self._home = HomeLoop()
         return self
 
-    def statistics(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, dict[str, int]]:
         """Return counters and sizes for metrics; empty while the client is not open."""
-        return {} if self._channels is None else self._channels.statistics()
+        return {} if self._channels is None else {"discovery": self._channels.statistics()}
 
     async def _close_at_exit(self) -> None:
         await self.aclose()

@@ -25,7 +25,9 @@ class SenderEvent(Enum):
         "the pause is over: the sets that are not acknowledged are sent again, the first of them "
         "with `restarts` and the addresses in `tried`"
     )
-    FAIL = "an error that permits no retry, the deadline of the oldest set, or the end of the client"
+    FAIL = (
+        "an error that permits no retry, the deadline of the oldest set, or the end of the client"
+    )
 
 
 SENDER = TransitionTable(

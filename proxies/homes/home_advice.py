@@ -1,4 +1,4 @@
-"""Whether the home region of a stream should be another one (rule PRX-44). Pure."""
+"""Decides whether the home region of a stream should be another one (rule PRX-44). Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from .region_rates import UNKNOWN
 
 
 class HomeAdvice(NamedTuple):
-    """What to do with the home region of a stream."""
+    """The advice about the home region of a stream."""
 
     region: str
     """The region that should be the home; "" if the present one should stay."""

@@ -1,1 +1,1 @@
-"""How a thin client finds the proxies: names, the list that proxies give, and failing ones."""
+"""The discovery of proxies by a thin client: names, the list that proxies give, failing ones."""

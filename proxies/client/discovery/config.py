@@ -8,7 +8,7 @@ from ...proxy_uri import check_server
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryConfig:
-    """How a client of proxies finds them. Raises ConfigurationError."""
+    """Settings with which a client of proxies finds them. Raises ConfigurationError."""
 
     refresh_ms: int = setting(
         15_000,

@@ -99,7 +99,7 @@ async def replace_all(cluster: ProcessCluster, initial: list[ClusterProxy]) -> L
                 running.remove(old)
                 running.append(new)
                 await asyncio.sleep(0.5)
-            assert client.statistics()["proxies"] >= PROXIES
+            assert client.statistics()["discovery"]["proxies"] >= PROXIES
             assert not {proxy.address for proxy in initial} & {p.address for p in running}
             before = sum(map(len, load.acked.values()))
             await asyncio.sleep(1)

@@ -11,7 +11,7 @@ from ...proxies.write.claims import Claims
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_record
 from ..output_schema import integer, listing, maybe, number, prints, record, text
-from .describing import read_ownership
+from ..streams.describing import read_ownership
 
 if TYPE_CHECKING:
     from ...proxies.rpc import rhumbline_pb2 as pb
