@@ -1,4 +1,4 @@
-"""Decides whether the home region of a stream should be another one (rule PRX-44). Pure."""
+"""Decides whether the home region of a stream should be another one (rule PRX-54). Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple

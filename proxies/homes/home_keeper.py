@@ -1,4 +1,4 @@
-"""Suggests home regions, and moves them if the settings allow it (rules PRX-44, PRX-45)."""
+"""Suggests home regions, and moves them if the settings allow it (rules PRX-54, PRX-55)."""
 
 import asyncio
 from collections import deque

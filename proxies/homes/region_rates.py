@@ -1,4 +1,4 @@
-"""Counts the records of a stream by the region of the client, over a window (rule PRX-43). Pure."""
+"""Counts the records of a stream by the region of the client, over a window (rule PRX-53). Pure."""
 
 REGIONS_MAX = 16
 """Regions that are counted by themselves; records of further ones count as of unknown origin."""

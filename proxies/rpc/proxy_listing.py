@@ -1,4 +1,4 @@
-"""The list of registered proxies as clients get it (rule PRX-40)."""
+"""The list of registered proxies as clients get it (rule PRX-50)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Reads the list of proxies in the background (rule PRX-41)."""
+"""Reads the list of proxies in the background (rule PRX-51)."""
 
 import asyncio
 from collections.abc import Sequence

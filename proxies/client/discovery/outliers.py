@@ -1,4 +1,4 @@
-"""Proxies that fail in a row are avoided for a bounded time (rule PRX-42). Pure."""
+"""Proxies that fail in a row are avoided for a bounded time (rule PRX-52). Pure."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The proxies that a client knows, and the order in which it tries them (rules PRX-40 to PRX-42).
+"""The proxies that a client knows, and the order in which it tries them (rules PRX-50 to PRX-52).
 
 A proxy is named by its general address, as in redirects. The client may connect to it at another
 one, the address for the region of the client. The addresses that the client was given are *seeds*:

@@ -1,4 +1,4 @@
-"""The addresses with which a client begins, from the names that it was given (rule PRX-41)."""
+"""The addresses with which a client begins, from the names that it was given (rule PRX-51)."""
 
 from collections.abc import Sequence
 from typing import Protocol
