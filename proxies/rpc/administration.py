@@ -13,7 +13,8 @@ from ..write.write_proxy import WriteProxy
 from . import rhumbline_pb2 as pb
 from .grpc_status import decode_position, encode_position
 from .messages import decode_policy, encode_description, encode_policy
-from .proxy_listing import encode_proxies
+from .proxy_listing import encode_proxies, unknown_load
+from .published_loads import PublishedLoads
 
 
 class Administration:
@@ -31,6 +32,7 @@ class Administration:
         self._membership = stores.first.membership
         self._writes = writes
         self._homes = homes
+        self._loads = PublishedLoads(stores)
 
     def _claims_in(self, namespace: str) -> Claims:
         return Claims(self._namespaces(namespace).store)
@@ -159,7 +161,8 @@ class Administration:
     async def list_proxies(self, request: pb.ListProxiesRequest) -> pb.ListProxiesResponse:
         """List the registered proxies, as this one has read them last."""
         memberships = [store.membership for store in self._stores.all]
-        return encode_proxies(memberships, request.viewer_region)
+        load_of = await self._loads.read() if request.with_load else unknown_load
+        return encode_proxies(memberships, request.viewer_region, load_of)
 
     async def describe_home(self, request: pb.DescribeHomeRequest) -> pb.DescribeHomeResponse:
         """Return from where a stream is written.

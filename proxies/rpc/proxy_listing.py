@@ -13,7 +13,7 @@ class ProxyLoad(NamedTuple):
     """The load that a proxy has published."""
 
     permille: int
-    """1000 is as much as the proxy can serve."""
+    """CPU time of the process in thousandths of a core; its event loop can use 1000."""
     streams: int
     """Number of streams that it serves to producers."""
 

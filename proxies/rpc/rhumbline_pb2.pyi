@@ -477,10 +477,12 @@ class DescribeNamespaceResponse(_message.Message):
     def __init__(self, policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
 
 class ListProxiesRequest(_message.Message):
-    __slots__ = ("viewer_region",)
+    __slots__ = ("viewer_region", "with_load")
     VIEWER_REGION_FIELD_NUMBER: _ClassVar[int]
+    WITH_LOAD_FIELD_NUMBER: _ClassVar[int]
     viewer_region: str
-    def __init__(self, viewer_region: _Optional[str] = ...) -> None: ...
+    with_load: bool
+    def __init__(self, viewer_region: _Optional[str] = ..., with_load: _Optional[bool] = ...) -> None: ...
 
 class ListProxiesResponse(_message.Message):
     __slots__ = ("proxies", "region")
