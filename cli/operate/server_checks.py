@@ -114,7 +114,7 @@ def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
         problems.append((WARNING, f"in limbo: {view.limbo}"))
     if view.mode is BookieMode.READ_ONLY:
         free = "unknown" if view.free_bytes is None else show_bytes(view.free_bytes)
-        problems.append((FAULT, f"read-only; free disk space: {free}"))
+        problems.append((FAULT, f"read-only; free disk space: {free}{_space_words(known)}"))
     elif view.mode not in (BookieMode.WRITABLE, BookieMode.LIMBO):
         problems.append((WARNING, view.mode.value))
     if not view.status.is_known and view.status_address is not None:
@@ -122,6 +122,22 @@ def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
     verdicts = {verdict for verdict, _ in problems}
     verdict = next((each for each in (FAULT, WARNING) if each in verdicts), OK)
     return Finding(subject, verdict, ", ".join([detail, *(words for _, words in problems)]))
+
+
+def _space_words(known: Mapping[str, Any]) -> str:
+    """Return what a bookie without space does about it, from its statistics."""
+    match known.get("space"):
+        case "freeing":
+            surplus = known.get("ledgers_surplus", 0)
+            if not surplus:
+                return "; it looks for garbage and removes it"
+            waiting = show_count(surplus, "ledger")
+            return f"; it removes garbage; {waiting} that repair moved away stay for surplus_ms"
+        case "blocked":
+            return f"; it cannot free space: {'; '.join(known.get('space_obstacles', ()))}"
+        case "exhausted":
+            return "; everything on it is live: delete or move data"
+    return ""
 
 
 def check_proxies(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

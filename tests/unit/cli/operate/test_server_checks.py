@@ -14,6 +14,7 @@ from rhumbline.cli.operate.server_checks import (
     check_bookies,
     check_proxies,
     check_regions,
+    judge_bookie,
 )
 from rhumbline.cli.overview.status_documents import StatusDocument
 from rhumbline.core.log.policy import StreamPolicy
@@ -42,6 +43,24 @@ def test_a_region_that_is_down_stays_a_fault_until_it_is_ordered() -> None:
     assert drained.verdict == WARNING
     (nothing,) = check_regions([], {})
     assert nothing.verdict == FAULT
+
+
+@pytest.mark.parametrize(
+    ("statistics", "detail"),
+    [
+        ({"space": "freeing"}, "; it looks for garbage and removes it"),
+        ({"space": "freeing", "ledgers_surplus": 5}, "; 5 ledgers that repair moved away stay"),
+        (
+            {"space": "blocked", "space_obstacles": ["collect garbage: the store is away"]},
+            "; it cannot free space: collect garbage: the store is away",
+        ),
+        ({"space": "exhausted"}, "; everything on it is live: delete or move data"),
+        ({"space": "enough"}, "read-only; free disk space: "),
+    ],
+)
+def test_a_full_bookie_says_what_it_does_about_it(statistics: dict[str, Any], detail: str) -> None:
+    found = judge_bookie(bookie(is_read_only=True, status=StatusDocument(statistics, None)))
+    assert (found.verdict, detail in found.detail) == (FAULT, True), found
 
 
 @pytest.mark.parametrize(
