@@ -135,13 +135,17 @@ def _writers(found: "pb.DescribeHomeResponse") -> list[dict[str, Any]]:
 
 
 def _for_people(shown: dict[str, Any]) -> dict[str, Any]:
-    lines = []
+    """Return a home without what is not known, and each region that writes in a line."""
+    lines = {}
     for one in shown["writers"]:
         now, moved = one["wan_round_trips"], one["wan_round_trips_if_moved"]
         cost = "" if now is None else f", {now} round trip{'' if now == 1 else 's'} to the owner"
         cost += "" if moved is None else f", {moved} if moved"
-        region = one["region"] or "unknown region"
-        lines.append(
-            f"{region}: {one['records_per_second']} records/s, {one['share_percent']}%{cost}"
+        lines[f"from {one['region'] or 'unknown regions'}"] = (
+            f"{one['records_per_second']} records/s, {one['share_percent']}%{cost}"
         )
-    return {**shown, "writers": lines or None}
+    placed = {name: shown[name] for name in ("stream", "home_region", "owner", "owner_region")}
+    if shown["reason"] is None:
+        return placed
+    decided = {name: shown[name] for name in ("observed_ms", "suggested_region", "reason")}
+    return {**placed, **lines, **decided}
