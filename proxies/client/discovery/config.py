@@ -11,7 +11,7 @@ class DiscoveryConfig:
     """Settings with which a client of proxies finds them. Raises ConfigurationError."""
 
     refresh_ms: int = setting(
-        15_000,
+        30_000,
         "Mean interval between reads of the list of proxies; a failing proxy causes an earlier "
         "one. 0: the client uses the addresses that it was given, and those that proxies name.",
         low=0,

@@ -99,15 +99,15 @@ class ListRefresher:
         return is_current
 
     def _listed(self) -> Sequence[str]:
-        """Return the listed proxies, a random one of the healthy half first.
+        """Return the listed proxies, a random one of this client's first few at the beginning.
 
-        A proxy that has lost the metadata store gives an old list, so another one is asked each
-        time.
+        A proxy that has lost the metadata store gives an old list, so it is not always the same
+        one. They are few, because a client keeps a connection to each proxy that it has called.
         """
         if not self._directory.listed:
             return ()
         names = list(self._directory.any_proxies())
-        chosen = names.pop(self._random.randrange((len(names) + 1) // 2))
+        chosen = names.pop(self._random.randrange(min(len(names), _LISTED_MAX)))
         return (chosen, *names)
 
     async def _ask_seeds(self) -> bool:

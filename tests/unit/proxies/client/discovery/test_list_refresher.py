@@ -157,3 +157,14 @@ async def test_names_that_cannot_be_resolved_are_resolved_later() -> None:
         await asyncio.sleep(2)
         assert directory.any_proxies() == ("a:1",)
         assert refresher.statistics()["failed_refreshes"] > 0
+
+
+async def test_client_keeps_connections_to_few_proxies_only() -> None:
+    """A client that asked a random proxy each time would be connected to all of them in the end."""
+    proxies = ListingProxies(*(f"p{number}:1" for number in range(100)))
+    async with refreshing(proxies, ChangingNames("p0:1")) as (_, refresher):
+        await refresher.first()
+        await asyncio.sleep(1_000)
+        asked = {address for _, address in proxies.asked[1:]}
+        assert len(proxies.asked) > 60
+        assert len(asked) == 3
