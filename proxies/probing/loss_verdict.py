@@ -11,8 +11,8 @@ from .peer_evidence import PeerEvidence
 
 PROBES_MIN = 3
 """Probes without a response before a silent peer may be lost."""
-SLOWEST_FACTOR = 3.0
-"""A peer is silent at least this many times as long as its slowest recent response took."""
+SLOWEST_FACTOR = 2.0
+"""A peer is silent at least this many times as long as its slowest response of a minute took."""
 LATENESS_FACTOR = 4.0
 """Each millisecond by which this process was late prolongs the tolerated silence by as many."""
 _REPORT_VALID_S = 1.0

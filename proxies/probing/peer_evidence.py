@@ -4,10 +4,12 @@ Times are running time of the observing process (``LoopLateness.running_s``), in
 they are named as those of the event loop's clock.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable
 
-_RESPONSES_KEPT = 64
+_RESPONSES_KEPT = 600
+"""Responses whose durations are remembered: about a minute."""
 
 
 class PeerEvidence:
@@ -17,8 +19,8 @@ class PeerEvidence:
     unreachable from here only, or run a version without probes.
     """
 
-    __slots__ = ("_durations_s", "_named_at_s", "heard_at_s", "is_gone", "is_stopping",
-                 "reported_at_s", "unanswered", "witnesses")  # fmt: skip
+    __slots__ = ("_durations_s", "_known_since_s", "_named_at_s", "heard_at_s", "is_gone",
+                 "is_stopping", "reported_at_s", "unanswered", "witnesses")  # fmt: skip
 
     def __init__(self, now_s: float) -> None:
         self.heard_at_s = now_s
@@ -33,6 +35,9 @@ class PeerEvidence:
         self.reported_at_s: float | None = None
         """Time of the last report of a client."""
         self._durations_s: deque[float] = deque(maxlen=_RESPONSES_KEPT)
+        self._known_since_s = math.inf
+        """Time of the first response. Earlier probes waited for a connection, or for a process that
+        was hung, which says nothing about its usual pace."""
         self._named_at_s: dict[str, float] = {}
         """Id of each registration that the peer named, and the time of the last such response."""
 
@@ -57,7 +62,10 @@ class PeerEvidence:
         probes on their way at the same time prove no order.
         """
         self.on_heard(now_s)
-        self._durations_s.append(received_s - sent_s)
+        if sent_s > self._known_since_s:
+            self._durations_s.append(received_s - sent_s)
+        elif not self._named_at_s:
+            self._known_since_s = received_s
         self.is_stopping = is_stopping
         named = dict.fromkeys(member_ids, received_s)
         ended = [
@@ -76,6 +84,7 @@ class PeerEvidence:
     def forget_members(self) -> None:
         """Forget the registrations: the peer must respond again before it can be accused."""
         self._named_at_s.clear()
+        self._known_since_s = math.inf
 
     def on_heard(self, now_s: float) -> None:
         """Record that the peer is alive, also if only a witness has heard it."""

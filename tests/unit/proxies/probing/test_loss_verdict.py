@@ -20,7 +20,8 @@ def silent(seconds: float, *witnesses: str, probes: int = 3, took_s: float = 0.0
     """Return a peer that responded once, ``seconds`` before the decision."""
     peer = PeerEvidence(0.0)
     heard_s = OBSERVER.now_s - seconds
-    peer.on_response(heard_s, 0.0, took_s, IDS, is_stopping=False)
+    peer.on_response(heard_s, 0.0, 0.0, IDS, is_stopping=False)
+    peer.on_response(heard_s, 1.0, 1.0 + took_s, IDS, is_stopping=False)
     for _ in range(probes):
         peer.on_sent()
     peer.witnesses.update(witnesses)
@@ -57,8 +58,8 @@ def test_a_refused_connection_needs_neither_time_nor_a_witness() -> None:
 
 
 def test_slow_responses_prolong_the_tolerated_silence() -> None:
-    assert judge_peer(silent(0.5, "w", took_s=0.2), OBSERVER) is LossVerdict.SUSPECTED
-    assert judge_peer(silent(0.61, "w", took_s=0.2), OBSERVER) is LossVerdict.LOST
+    assert judge_peer(silent(0.5, "w", took_s=0.3), OBSERVER) is LossVerdict.SUSPECTED
+    assert judge_peer(silent(0.61, "w", took_s=0.3), OBSERVER) is LossVerdict.LOST
 
 
 def test_lateness_of_the_observer_prolongs_the_tolerated_silence() -> None:

@@ -15,7 +15,7 @@ def test_a_response_ends_every_suspicion() -> None:
     peer.on_sent()
     peer.is_gone = True
     peer.witnesses.add("w")
-    respond(peer, 1.875, 2.0, "m1", is_stopping=True)
+    respond(peer, 1.75, 2.0, "m1", is_stopping=True)
     assert (peer.unanswered, peer.is_gone, peer.witnesses) == (0, False, set())
     assert peer.silent_s(2.5) == 0.5
     assert peer.slowest_s == 0.25
@@ -37,3 +37,17 @@ def test_responses_of_simultaneous_probes_end_nothing() -> None:
     assert respond(peer, 1.9, 2.0, "m2") == {"m1"}
     assert respond(peer, 1.8, 2.1, "m1") == frozenset()
     assert respond(peer, 2.9, 3.0, "m2") == {"m1"}
+
+
+def test_only_responses_of_a_known_process_show_its_pace() -> None:
+    """Probes from before the first response waited for a connection, or for a hung process."""
+    peer = PeerEvidence(0.0)
+    respond(peer, 0.0, 0.75, "m1")
+    respond(peer, 0.25, 0.75, "m1")
+    assert peer.slowest_s == 0
+    respond(peer, 1.0, 1.125, "m1")
+    assert peer.slowest_s == 0.125
+    peer.forget_members()
+    respond(peer, 2.0, 2.75, "m2")
+    respond(peer, 2.25, 2.75, "m2")
+    assert peer.slowest_s == 0.125
