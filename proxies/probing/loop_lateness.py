@@ -7,8 +7,12 @@ the worst recent lateness prolongs the silence that is tolerated (Lifeguard's lo
 
 from collections import deque
 
-_WINDOW_S = 2.0
+_RECENT_S = 2.0
+_MINUTE_S = 60.0
 """Time for which a late tick is remembered."""
+_TICKS_KEPT = 1_000
+_USUAL_RANK = 3
+"""Rank of the usual lateness among the late ticks of a minute: a single stop is not usual."""
 
 
 class LoopLateness:
@@ -18,7 +22,7 @@ class LoopLateness:
         self.running_s = 0.0
         """Time since the start, without the time by which ticks were late."""
         self._ticked_at_s = now_s
-        self._late_ticks: deque[tuple[float, float]] = deque()
+        self._late_ticks: deque[tuple[float, float]] = deque(maxlen=_TICKS_KEPT)
 
     def tick(self, now_s: float, interval_s: float) -> None:
         """Record a tick that was due ``interval_s`` after the one before."""
@@ -28,10 +32,19 @@ class LoopLateness:
         late_s = elapsed_s - interval_s
         if late_s > interval_s:
             self._late_ticks.append((now_s, late_s))
-        while self._late_ticks and self._late_ticks[0][0] < now_s - _WINDOW_S:
+        while self._late_ticks and self._late_ticks[0][0] < now_s - _MINUTE_S:
             self._late_ticks.popleft()
 
     @property
     def worst_s(self) -> float:
-        """The largest lateness of the last seconds; 0 if no tick was a whole interval late."""
-        return max((late_s for _, late_s in self._late_ticks), default=0.0)
+        """The largest lateness of the last two seconds; 0 if no tick was a whole interval late."""
+        return max(
+            (late_s for at_s, late_s in self._late_ticks if at_s >= self._ticked_at_s - _RECENT_S),
+            default=0.0,
+        )
+
+    @property
+    def usual_s(self) -> float:
+        """The third largest lateness of the last minute; 0 if fewer ticks were late."""
+        ordered = sorted((late_s for _, late_s in self._late_ticks), reverse=True)
+        return ordered[_USUAL_RANK - 1] if len(ordered) >= _USUAL_RANK else 0.0

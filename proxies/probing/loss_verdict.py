@@ -35,7 +35,7 @@ class Observer(NamedTuple):
     silence_s: float
     """The tolerated silence of a healthy region."""
     lateness_s: float
-    """Worst recent lateness of this process."""
+    """Lateness of this process: the worst of two seconds, or the usual one of a minute."""
     has_session: bool
     """True if this proxy has a session in the metadata store."""
     peers: int

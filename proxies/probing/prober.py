@@ -234,11 +234,11 @@ class Prober:
     # --- deciding -------------------------------------------------------------------------------
 
     def _observer(self) -> Observer:
-        now_s, lateness_s = self._lateness.running_s, self._lateness.worst_s
+        now_s = self._lateness.running_s
         observer = Observer(
             now_s=now_s,
             silence_s=self._silence_s,
-            lateness_s=lateness_s,
+            lateness_s=max(self._lateness.worst_s, self._lateness.usual_s),
             has_session=any(store.membership.session is not None for store in self._stores.all),
             peers=len(self._peers),
             silent_peers=0,
