@@ -310,6 +310,8 @@ class SimMetadataStore:
 
     async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
         """Return the values of several nodes, None for each that does not exist."""
+        if not paths:
+            return []
         if stale_ok:
             return await self._call_nearby("get all", paths[0], lambda past: past.get_all(paths))
         return await self._call(

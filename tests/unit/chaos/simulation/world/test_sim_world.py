@@ -307,6 +307,7 @@ async def test_metadata_follows_the_network(world: SimWorld) -> None:
 
     async def client() -> None:
         store = host.metadata()
+        assert await store.get_all([]) == []
         await store.create("/a", b"1")
         world.cut_region("east")
         with pytest.raises(MetadataUnavailableError):
