@@ -91,8 +91,8 @@ class SharedStream:
         if self.is_closed:
             raise NotOwnerError("this proxy is stopping")
         run = self._runs.get(position)
-        if run is None:
-            run = next((run for run in self._runs.values() if run.may_reach(position)), None)
+        if run is None or run.fetching is None:
+            run = self._fetching_near(position) or run
         if run is None:
             is_there = source is not None and (source.lssn, source.entry_id) == position
             run = self._runs[position] = SharedRun(position, source if is_there else None)
@@ -108,10 +108,20 @@ class SharedStream:
             self._close(run)
 
     def read_ahead(self, position: EntryPosition) -> None:
-        """Fetch what follows ``position`` if a run is there and entries are known to follow."""
+        """Fetch what follows ``position`` if a run is there and entries are known to follow.
+
+        Nothing is fetched if that is cached, or if another run is fetching it.
+        """
         run = self._runs.get(position)
-        if run is not None and run.source is not None and run.source.is_ready:
+        if run is None or run.fetching is not None or run.source is None:
+            return
+        is_known = self._blocks.find(position) is not None or self._fetching_near(position)
+        if run.source.is_ready and not is_known:
             self._fetch(run)
+
+    def _fetching_near(self, position: EntryPosition) -> SharedRun | None:
+        """Return a run whose fetch in progress may return the entry at ``position``, or None."""
+        return next((run for run in self._runs.values() if run.may_reach(position)), None)
 
     def _fetch(self, run: SharedRun) -> None:
         if run.fetching is None:

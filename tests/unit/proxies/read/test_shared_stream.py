@@ -147,6 +147,22 @@ async def test_returning_readers_read_the_log_about_once(count: int) -> None:
     await readers.aclose()
 
 
+async def test_what_overlapping_readers_read_twice_does_not_grow() -> None:
+    """Runs that began at overlapping positions went on side by side before."""
+    excess = []
+    for length in (2_000, 8_000):
+        log = Log(length, per_fetch=100)
+        readers = Readers(log, cache_bytes=100 << 20)
+        works = []
+        for first in range(440, 0, -37):
+            works.append(asyncio.ensure_future(readers.read((1, first), length - first, 0.06)))
+            await asyncio.sleep(0.011)
+        await asyncio.gather(*works)
+        excess.append(log.fetched - length)
+        await readers.aclose()
+    assert excess[1] <= excess[0] + 100, excess
+
+
 async def test_reader_that_returns_later_finds_what_others_have_read() -> None:
     log = Log(100, 100)
     readers = Readers(log)
