@@ -6,11 +6,13 @@ code. In a first part without faults the pause of each move is measured.
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
 import pytest
 
+from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.simulation.cluster import NAMESPACE, STREAM, until
 from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
@@ -38,13 +40,13 @@ class Moved(NamedTuple):
 
     run: ProxyRun
     pauses_ms: tuple[float, ...]
-    """The longest append around each move without faults, less the longest one before."""
+    """The longest time without an acknowledgement around each move without faults."""
     arrived: int
     """Moves under faults after which the stream reached its new owner."""
 
 
 def a_plan(seed: int) -> RunPlan:
-    return plan(f"{seed} moves", pause_ms=400, roll_ms=60_000)
+    return plan(f"{seed} moves", pause_ms=200, roll_ms=60_000)
 
 
 async def assign(run: ProxyRun, operator: SimHost, target: SimHost) -> None:
@@ -72,13 +74,14 @@ async def set_home(run: ProxyRun, operator: SimHost) -> None:
         await Claims(client.store).set_home(NAMESPACE, STREAM, HOME)
 
 
-def longest_ms(run: ProxyRun, begin_ms: float, end_ms: float) -> float:
-    """Return the duration of the slowest append that was called in an interval."""
-    return max(
-        append.ended_ms - append.called_ms
-        for append in run.history.appends.values()
-        if begin_ms <= append.called_ms < end_ms and append.ended_ms is not None
+def longest_gap_ms(run: ProxyRun, begin_ms: float, end_ms: float) -> float:
+    """Return the longest time without an acknowledgement in an interval."""
+    acked = sorted(
+        append.ended_ms
+        for append in run.history.appends_with_outcome(AppendOutcome.OK)
+        if append.ended_ms is not None and begin_ms <= append.ended_ms < end_ms
     )
+    return max(later - earlier for earlier, later in pairwise(acked))
 
 
 async def move_calmly(run: ProxyRun, operator: SimHost, pair: Sequence[SimHost]) -> list[float]:
@@ -88,14 +91,12 @@ async def move_calmly(run: ProxyRun, operator: SimHost, pair: Sequence[SimHost])
     for number in range(CALM_MOVES):
         target = pair[number % 2]
         began_ms = loop.now * 1000
-        await asyncio.sleep(1.0)
-        moved_ms = loop.now * 1000
+        await asyncio.sleep(0.5)
         await assign(run, operator, target)
         async with asyncio.timeout(5):
             await until(lambda target=target: run.owners() == [target])  # type: ignore[misc]
-        await asyncio.sleep(1.0)
-        usual = longest_ms(run, began_ms, moved_ms - 500)
-        pauses.append(longest_ms(run, moved_ms - 500, loop.now * 1000 - 500) - usual)
+        await asyncio.sleep(0.5)
+        pauses.append(longest_gap_ms(run, began_ms, loop.now * 1000))
     return pauses
 
 
