@@ -137,7 +137,7 @@ async def pin(session: CommandSession, stream: str, address: str) -> None:
         if home and home != member.region:
             raise InvalidArgumentError(
                 f"{address} is in region {member.region}, the home region of {stream} is {home}; "
-                f"set it with `rhumbline proxy home {stream} {member.region}`"
+                f"set it with `rhumbline stream home {stream} {member.region}`"
             )
         key = stream_key(namespace.name, stream)
         for region in await assignment_regions(namespace.store):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import NamedTuple
 
-from .load_report import HotStream, LoadReport
+from .load_report import BusyStream, LoadReport
 
 EXCESS_MIN = 20.0
 """Load above the mean below which a proxy sheds nothing: record sets per second."""
@@ -45,7 +45,7 @@ class BalanceLimits(NamedTuple):
     moves_max: int
 
 
-class Move(NamedTuple):
+class StreamMove(NamedTuple):
     """A stream that should move, with the loads that were the reason, before the move."""
 
     key: str
@@ -67,7 +67,7 @@ class _Proxy:
     load: float
     is_strained: bool
     takes_streams: bool
-    movable: list[HotStream]
+    movable: list[BusyStream]
 
 
 def plan_moves(
@@ -76,8 +76,8 @@ def plan_moves(
     *,
     accepting: Collection[str],
     pinned: Collection[str] = (),
-    pending: Sequence[Move] = (),
-) -> list[Move]:
+    pending: Sequence[StreamMove] = (),
+) -> list[StreamMove]:
     """Return the moves of one round, in the order in which they should be made.
 
     ``reports`` are those that are believed, of one region. ``accepting`` are the addresses that
@@ -93,7 +93,7 @@ def plan_moves(
     mean = sum(proxy.load for proxy in proxies) / len(present)
     begins = mean + max(mean * limits.tolerance_percent / 100, EXCESS_MIN)
     ends = mean + max(mean * limits.tolerance_percent / 200, EXCESS_MIN / 2)
-    moves: list[Move] = []
+    moves: list[StreamMove] = []
     shedding = {
         proxy.address: (proxy, MoveReason.LOAD if proxy.load > begins else MoveReason.STRAIN)
         for proxy in proxies
@@ -110,7 +110,9 @@ def plan_moves(
             del shedding[source.address]
             continue
         loads = source.load, target.load, mean
-        moves.append(Move(stream.key, source.address, target.address, stream.load, *loads, reason))
+        moves.append(
+            StreamMove(stream.key, source.address, target.address, stream.load, *loads, reason)
+        )
         source.movable.remove(stream)
         source.load -= stream.load
         target.load += stream.load
@@ -129,7 +131,7 @@ def _proxies(
     limits: BalanceLimits,
     accepting: Collection[str],
     pinned: Collection[str],
-    pending: Sequence[Move],
+    pending: Sequence[StreamMove],
 ) -> list[_Proxy]:
     listed = {stream.key: report.address for report in reports for stream in report.hot}
     unseen: dict[str, float] = {}
@@ -161,13 +163,13 @@ def _is_strained(report: LoadReport) -> bool:
     return report.cpu_percent >= STRAINED_CPU_PERCENT or report.queue_ms >= STRAINED_QUEUE_MS
 
 
-def _choose(source: _Proxy, target: _Proxy, ends: float, mean: float) -> HotStream | None:
+def _choose(source: _Proxy, target: _Proxy, ends: float, mean: float) -> BusyStream | None:
     """Return the hottest stream that the target can take without shedding it again, or None.
 
     If none fits, a stream moves that lowers the higher load of both proxies enough.
     """
 
-    def higher_after(stream: HotStream) -> float:
+    def higher_after(stream: BusyStream) -> float:
         return max(source.load - stream.load, target.load + stream.load)
 
     worthwhile = [stream for stream in source.movable if stream.load >= mean * _SMALLEST_MOVE]

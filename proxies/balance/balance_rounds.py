@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from .assignments import AssignmentTable
-from .balance_plan import BalanceLimits, Move, plan_moves
+from .balance_plan import BalanceLimits, StreamMove, plan_moves
 from .load_report import LoadReport
 
 _PENDING_ROUNDS = 3
@@ -13,10 +13,10 @@ _PENDING_ROUNDS = 3
 
 
 class RoundDecision(NamedTuple):
-    """What one round changes."""
+    """The result of one round: the changed assignments, and the moves that they contain."""
 
     table: AssignmentTable
-    moves: list[Move]
+    moves: list[StreamMove]
 
 
 class BalanceRounds:
@@ -25,7 +25,7 @@ class BalanceRounds:
     def __init__(self, limits: BalanceLimits) -> None:
         self._limits = limits
         self._round = 0
-        self._pending: deque[tuple[int, Move]] = deque()
+        self._pending: deque[tuple[int, StreamMove]] = deque()
 
     def decide(
         self,
@@ -66,7 +66,7 @@ class BalanceRounds:
         made = [move for move in moves if changed.moved.get(move.key) == move.target]
         return RoundDecision(changed, made)
 
-    def ordered(self, moves: Sequence[Move]) -> None:
+    def ordered(self, moves: Sequence[StreamMove]) -> None:
         """Note that the moves of the last round were written."""
         self._pending.extend((self._round, move) for move in moves)
 

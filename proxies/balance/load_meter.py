@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..proxy_stores import ProxyStore
 from ..routing import stream_key
 from ..write.write_proxy import ServedCounts
-from .load_report import SET_BYTES, HotStream
+from .load_report import SET_BYTES, BusyStream
 
 CpuSeconds = Callable[[], float]
 """Returns the CPU time of this process in seconds."""
@@ -54,7 +54,7 @@ class StreamLoad(NamedTuple):
     """The measured load of a stream."""
 
     store: ProxyStore
-    hot: HotStream
+    hot: BusyStream
     records_per_s: float
     bytes_per_s: float
 
@@ -123,7 +123,7 @@ class LoadMeter:
         held_ms = int(1000 * (now - counts.taken_at))
         return StreamLoad(
             counts.store,
-            HotStream(key, load, held_ms),
+            BusyStream(key, load, held_ms),
             known.records_per_s.add(records, seconds),
             known.bytes_per_s.add(size, seconds),
         )

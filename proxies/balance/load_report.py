@@ -23,7 +23,7 @@ _HELD_MS_STEP = 5_000
 _HELD_MS_MAX = 3_600_000
 
 
-class HotStream(NamedTuple):
+class BusyStream(NamedTuple):
     """One of the streams with the highest load at a proxy."""
 
     key: str
@@ -41,7 +41,7 @@ class LoadReport(NamedTuple):
     address: str
     region: str
     load: float
-    """The sum over all streams, in the unit of ``HotStream.load``."""
+    """The sum over all streams, in the unit of ``BusyStream.load``."""
     stream_count: int
     records_per_s: float
     bytes_per_s: float
@@ -49,7 +49,7 @@ class LoadReport(NamedTuple):
     """CPU time of the process in percent of one core; its event loop can use 100."""
     queue_ms: int
     """Longest recent delay of the proxy's event loop."""
-    hot: tuple[HotStream, ...]
+    hot: tuple[BusyStream, ...]
     """The hottest streams that may move, the hottest first."""
 
     def encode(self, sequence: int) -> bytes:
@@ -104,18 +104,18 @@ class LoadReport(NamedTuple):
         )
 
 
-def _hot_stream(name: str, item: Any) -> HotStream:  # noqa: ANN401 - it is checked here
+def _hot_stream(name: str, item: Any) -> BusyStream:  # noqa: ANN401 - it is checked here
     match item:
         case [str(key), int() | float() as load, int(held_ms)]:
-            return HotStream(key, load, held_ms)
+            return BusyStream(key, load, held_ms)
     raise CorruptionError(f"{name}: not a stream: {str(item)[:80]}")
 
 
-def hottest(streams: Sequence[HotStream]) -> tuple[HotStream, ...]:
+def hottest(streams: Sequence[BusyStream]) -> tuple[BusyStream, ...]:
     """Return the hottest streams that a report names, with rounded values."""
     found = nlargest(HOT_STREAMS_MAX, streams, key=lambda stream: (stream.load, stream.key))
     return tuple(
-        HotStream(stream.key, load, _rounded_held_ms(stream.held_ms))
+        BusyStream(stream.key, load, _rounded_held_ms(stream.held_ms))
         for stream in found
         if (load := rounded(stream.load)) > 0
     )

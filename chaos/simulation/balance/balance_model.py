@@ -12,9 +12,9 @@ from math import exp
 from random import Random
 
 from ....proxies.balance.assignments import EMPTY, TABLE_BYTES_MAX
-from ....proxies.balance.balance_plan import BalanceLimits, Move, imbalance
+from ....proxies.balance.balance_plan import BalanceLimits, StreamMove, imbalance
 from ....proxies.balance.balance_rounds import BalanceRounds
-from ....proxies.balance.load_report import HotStream, LoadReport, hottest, rounded
+from ....proxies.balance.load_report import BusyStream, LoadReport, hottest, rounded
 from ....proxies.rendezvous import preference
 from .load_model import LoadModel, LoadShape
 
@@ -25,7 +25,7 @@ RETURN_S = 600
 
 @dataclass(frozen=True, slots=True)
 class BalanceScenario:
-    """What the model simulates."""
+    """The proxies, the load and the faults of one simulation."""
 
     proxies: int = 100
     seconds: int = 3_600
@@ -182,12 +182,12 @@ class _Simulation:
     def _reports(self, rates: Sequence[float], up: Sequence[int], second: int) -> list[LoadReport]:
         """Return the reports that the proxies publish, from averages as in ``LoadMeter``."""
         share = 1.0 - exp(-self.scenario.round_s / _AVERAGE_S)
-        hot: dict[int, list[HotStream]] = {number: [] for number in up}
+        hot: dict[int, list[BusyStream]] = {number: [] for number in up}
         for stream, rate in zip(self.streams, rates, strict=True):
             stream.load += share * (rate - stream.load)
             stream.weight += share * (1.0 - stream.weight)
             held_ms = 1000 * (second + self.scenario.round_s - stream.taken_at)
-            hot[stream.owner].append(HotStream(stream.key, stream.load / stream.weight, held_ms))
+            hot[stream.owner].append(BusyStream(stream.key, stream.load / stream.weight, held_ms))
         return [
             LoadReport(
                 str(number),
@@ -227,7 +227,7 @@ class _Simulation:
         for move in decision.moves:
             self._check(move, accepting, second + self.scenario.round_s)
 
-    def _check(self, move: Move, accepting: Sequence[int], second: int) -> None:
+    def _check(self, move: StreamMove, accepting: Sequence[int], second: int) -> None:
         stream, target = self.by_key[move.key], self.numbers[move.target]
         if move.key in self.table.pinned:
             self._violated(second, f"pinned stream {move.key} moved")

@@ -83,7 +83,8 @@ class Producer:
 
 def chosen_streams(addresses: list[str]) -> tuple[list[str], list[str]]:
     """Return names of hot streams, all with one default owner, and of cold ones with another."""
-    hot, cold = [], []
+    hot: list[str] = []
+    cold: list[str] = []
     for number in range(1_000):
         name = f"s{number}"
         is_first = preference(f"default/{name}", addresses)[0] == addresses[0]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from rhumbline.proxies.balance.balance_plan import (
     BalanceLimits,
-    Move,
     MoveReason,
+    StreamMove,
     imbalance,
     plan_moves,
 )
-from rhumbline.proxies.balance.load_report import HotStream, LoadReport
+from rhumbline.proxies.balance.load_report import BusyStream, LoadReport
 
 LIMITS = BalanceLimits(tolerance_percent=20, stay_ms=60_000, moves_max=16)
 OLD = 3_600_000
@@ -24,7 +24,7 @@ def report(
     queue_ms: int = 0,
 ) -> LoadReport:
     hot = tuple(
-        HotStream(f"test/{address}-{n}", load, held_ms)
+        BusyStream(f"test/{address}-{n}", load, held_ms)
         for n, load in enumerate(sorted(loads, reverse=True))
     )
     return LoadReport(
@@ -41,11 +41,11 @@ def report(
     )
 
 
-def moves_of(reports: Sequence[LoadReport], limits: BalanceLimits = LIMITS) -> list[Move]:
+def moves_of(reports: Sequence[LoadReport], limits: BalanceLimits = LIMITS) -> list[StreamMove]:
     return plan_moves(reports, limits, accepting=[report.address for report in reports])
 
 
-def loads_after(reports: Sequence[LoadReport], moves: Sequence[Move]) -> dict[str, float]:
+def loads_after(reports: Sequence[LoadReport], moves: Sequence[StreamMove]) -> dict[str, float]:
     loads = {report.address: report.load for report in reports}
     for move in moves:
         loads[move.source] -= move.load
@@ -126,7 +126,7 @@ def test_a_move_that_the_reports_do_not_show_yet_counts_as_made() -> None:
         assert plan_moves(reports, LIMITS, accepting=everyone, pending=moves) == []
     arrived = (
         on_its_way[0],
-        report("b")._replace(load=300, hot=(HotStream(move.key, 300, 5_000),)),
+        report("b")._replace(load=300, hot=(BusyStream(move.key, 300, 5_000),)),
         on_its_way[2],
     )
     assert plan_moves(arrived, LIMITS, accepting=everyone, pending=moves) == []
