@@ -13,7 +13,7 @@ from ...core.protocol.errors import ClosedError, RhumblineError
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import Watch
 from ...core.runtime.primitives.wakeup import Wakeup
-from ...core.runtime.tasks import Tasks, run_all
+from ...core.runtime.tasks import Tasks
 from ..proxy_stores import ProxyStore
 from ..routing import stream_key
 from ..write.write_proxy import WriteProxy
@@ -26,8 +26,7 @@ _REFRESH_S = 60.0
 """The table is read again after this time even without a hint."""
 
 _PREPARED_MAX = 4
-_RELEASED_MAX = 16
-"""Streams that are prepared, and released, at the same time."""
+"""Streams that are prepared at the same time."""
 
 _PREPARATIONS_MAX = 64
 """Streams that are prepared or wait for it; others are taken when a client asks for them."""
@@ -87,16 +86,14 @@ class AssignmentFollower:
         for key, address in changed.items():
             if address == self._address and len(self._tasks) < _PREPARATIONS_MAX:
                 self._tasks.spawn(self._prepare(key), f"prepare {key}")
-        leaving = [
-            (one.namespace, one.name)
+        served = {
+            stream_key(one.namespace, one.name): (one.namespace, one.name)
             for one in self._writes.served_counts()
             if one.store is self._store
-            and changed.get(stream_key(one.namespace, one.name), self._address) != self._address
-        ]
-        for first in range(0, len(leaving), _RELEASED_MAX):
-            part = leaving[first : first + _RELEASED_MAX]
-            works = [self._writes.release_misplaced(*stream) for stream in part]
-            await run_all(works, "follow assignments")
+        }
+        for key, address in changed.items():  # one by one, so that each pause is short
+            if address != self._address and key in served:
+                await self._writes.release_misplaced(*served[key])
 
     async def _prepare(self, key: str) -> None:
         """Wait for the stream if another proxy owns it; without an owner nobody needs it now."""
