@@ -26,7 +26,7 @@ from rhumbline.tests.support.simulation.proxy_run import PROXY_PORT, ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 
-SEEDS = 2
+SEEDS = 1
 HOME = "east"
 CALM_MOVES = 3
 ROUNDS = 3
