@@ -71,6 +71,7 @@ class ProxyConfig:
         60_000,
         "Minimum time that a stream stays at a proxy before it is moved because of the load.",
         low=0,
+        high=3_600_000,
     )
     balance_moves_max: int = setting(
         16,

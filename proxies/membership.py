@@ -31,6 +31,8 @@ ROOT = "/rhumbline/proxies"
 WRITE, READ = "write", "read"
 
 _RETRY_MS = 200
+_REFRESH_S = 60.0
+"""The list is read again after this time, because a watch is only a hint."""
 _ID_BYTES = 8
 
 
@@ -72,6 +74,7 @@ class ProxyMembership:
         self._members: dict[str, tuple[ProxyMember, ...]] = {WRITE: (), READ: ()}
         self._tasks = Tasks()
         self._wakeup = Wakeup()
+        self._refreshing = asyncio.Lock()
         self._watch: Watch | None = None
         self._has_left = False
         self._log_limit = LogLimit()
@@ -191,7 +194,7 @@ class ProxyMembership:
 
     async def _maintain(self) -> None:
         while True:
-            await self._wakeup.wait()
+            await self._wakeup.wait(_REFRESH_S)
             try:
                 if self.session is None:
                     await self._register()
@@ -212,6 +215,10 @@ class ProxyMembership:
             )
 
     async def _refresh(self) -> None:
+        async with self._refreshing:  # a list that was read earlier never replaces a later one
+            await self._read_members()
+
+    async def _read_members(self) -> None:
         session, own_id = self.session, self.own_member.id
         for role in (WRITE, READ):
             found = await list_members(self._store, role)

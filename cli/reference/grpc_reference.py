@@ -48,7 +48,7 @@ producer id of its own, sequences without gaps), so that a set that is sent agai
 | `append-outcome-unknown`, or the call ends without an answer | repeats a numbered set; a set without a producer id may be stored twice if it is repeated |
 | any other code | gives up: a repeat is refused again |
 | an append was refused | waits until every set in flight has an answer or the call has ended, then sends those without a result again in order, the first with `restarts` and the addresses in `tried` |
-| 250 ms of silence while answers are due | sends an empty AppendRequest; after 1.5 s of silence the call has failed |
+| 125 ms of silence while answers are due | sends an empty AppendRequest; after 250 ms it may ask another proxy with ProbeProxy whether the silent one is lost; if so, or after 1.5 s of silence, the call has failed |
 | a read ends without `is_end` | reads again from the position after the last entry, with the `stream_id` of the first response |
 | 3.5 s of silence with `heartbeat_ms` = 1000 | the read has failed |
 | CreateStream or DeleteStream ends without an answer | describes the stream to learn the outcome: a repeat may affect another stream of the name |

@@ -36,7 +36,7 @@ _MOVE = {
     "source": text("host:port of the present owner."),
     "target": text("host:port of the next one."),
     "reason": text(
-        "load: the source exceeds the mean by the tolerance; strain: it exceeds the mean, and its "
+        "load: the source exceeds the mean by the tolerance; strain: by half of it, and its "
         "CPU or its event loop is busy.",
         *(reason.value for reason in MoveReason),
     ),
@@ -134,6 +134,11 @@ async def pin(session: CommandSession, stream: str, address: str) -> None:
                 f"no write proxy is up at {address}; see `rhumbline proxy ls`"
             )
         home = await Claims(namespace.store).home(namespace.name, stream)
+        if not home and len({one.region for one in members}) > 1:
+            raise InvalidArgumentError(
+                f"{stream} has no home region, so any region may serve it; set it with `rhumbline "
+                f"stream home {stream} {member.region}`"
+            )
         if home and home != member.region:
             raise InvalidArgumentError(
                 f"{address} is in region {member.region}, the home region of {stream} is {home}; "

@@ -701,7 +701,7 @@ CATALOGUE = (
         "repair.subscriptions.unknown",
         MetricType.GAUGE,
         "{subscription}",
-        "Those of them whose lag is not known, because bookies do not respond.",
+        "Subscriptions whose lag is not known, because bookies do not respond.",
     ),
     Metric(
         "repair.subscriptions.lag_records",

@@ -96,10 +96,19 @@ class AssignmentTable(NamedTuple):
         return AssignmentTable(remaining, self.pinned)
 
     def with_pin(self, key: str, address: str) -> "AssignmentTable":
-        """Return the table with a pinned stream. Raises LimitExceededError if it is full."""
+        """Return the table with a pinned stream, without the oldest moves if it has to make room.
+
+        Raises LimitExceededError if it is full of pins.
+        """
         moved = {other: assigned for other, assigned in self.moved.items() if other != key}
         table = AssignmentTable(moved, {**self.pinned, key: address})
-        if table.size_bytes > TABLE_BYTES_MAX:
+        surplus = table.size_bytes - TABLE_BYTES_MAX
+        for other in list(moved):
+            if surplus <= 0:
+                break
+            del moved[other]
+            surplus -= _item_bytes(other)
+        if surplus > 0:
             raise LimitExceededError(
                 f"the assignments of the region would exceed {TABLE_BYTES_MAX} bytes; unpin streams"
             )

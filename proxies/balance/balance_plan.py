@@ -18,13 +18,13 @@ EXCESS_MIN = 20.0
 
 STRAINED_CPU_PERCENT = 80
 STRAINED_QUEUE_MS = 50
-"""A proxy at or above one of these limits takes no streams, and sheds without the tolerance."""
+"""A proxy at or above one of these limits takes no streams, and sheds at half the tolerance."""
 
 _SMALLEST_MOVE = 0.01
 """Share of the mean load below which a stream is not worth a move."""
 
 _GAIN_MIN = 0.1
-"""A stream too hot to fit moves only if the higher load of both proxies falls by this share."""
+"""A stream too hot to fit moves only if the higher of both loads falls by this share."""
 
 
 @unique
@@ -34,7 +34,7 @@ class MoveReason(StrEnum):
     LOAD = "load"
     """Its proxy carries more than the mean and the tolerance."""
     STRAIN = "strain"
-    """Its proxy carries more than the mean, and its CPU or its event loop is busy."""
+    """Its proxy exceeds the mean by half the tolerance, and its CPU or its event loop is busy."""
 
 
 class BalanceLimits(NamedTuple):

@@ -2,7 +2,8 @@
 
 All write proxies of a region publish their load. One of them, the *balancer*, is elected by an
 ephemeral node. Each round it reads the reports, decides with ``plan_moves`` and writes the
-assignments in a transaction that requires its election to hold (rules PRX-30 to PRX-41). It moves
+assignments in a transaction that requires its election to hold (rules PRX-30, PRX-40,
+PRX-41). It moves
 nothing itself: each proxy follows the assignments (``assignment_follower.py``).
 """
 
@@ -25,7 +26,7 @@ from .load_report import LoadReport, hottest, rounded
 _LOG = EventLog(__name__)
 
 _RENEWAL_ROUNDS = 4
-"""A report that has not changed is published again in each of so many rounds."""
+"""A report that has not changed is published again once in this many rounds."""
 
 _STALE_ROUNDS = 3 * _RENEWAL_ROUNDS
 
@@ -80,17 +81,19 @@ class RegionBalancer:
         session = membership.session
         if session is None:
             return
+        # The balancer of another store moves the other streams, and knows nothing of these moves.
+        own = [stream for stream in streams if stream.store is self._store]
         report = LoadReport(
             membership.own_member.id,
             membership.own_member.address,
             self._region,
-            rounded(sum(stream.hot.load for stream in streams)),
-            len(streams),
-            rounded(sum(stream.records_per_s for stream in streams)),
-            rounded(sum(stream.bytes_per_s for stream in streams)),
+            rounded(sum(stream.hot.load for stream in own)),
+            len(own),
+            rounded(sum(stream.records_per_s for stream in own)),
+            rounded(sum(stream.bytes_per_s for stream in own)),
             process.cpu_percent,
             process.queue_ms,
-            hottest([stream.hot for stream in streams if stream.store is self._store]),
+            hottest([stream.hot for stream in own]),
         )
         if self._published is not None:
             known, round_ = self._published
@@ -105,7 +108,7 @@ class RegionBalancer:
     async def _balance(self) -> None:
         membership = self._store.membership
         election = None
-        if membership.session is not None and membership.own_member.is_accepting:
+        if membership.session is not None:  # also while it drains: it keeps the election
             election = await self._nodes.elect(membership.own_member.id, membership.session)
         if election is not None and not self.is_elected:
             self._rounds.forget()

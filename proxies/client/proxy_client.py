@@ -173,7 +173,12 @@ class ProxyClient(ClosesAtExit):
         while (left_s := give_up_at - loop.time()) > 0:
             try:
                 address = owner or _next_proxy(channels, tried)
-                tried[address] = None
+            except UnavailableError as error:  # nothing was sent: no proxy is known yet
+                failure = error
+                await backoff.pause()
+                continue
+            tried[address] = None
+            try:
                 return await self._try_call(method, request, answer, address, left_s)
             except RhumblineError as error:
                 failure = error
@@ -213,7 +218,7 @@ def _likely_owner(channels: Channels, request: Message) -> str:
     if not isinstance(request, pb.EndStreamRequest | pb.DescribeHomeRequest):
         return ""
     key = (request.namespace, request.stream)
-    return channels.owner(key) or channels.candidates(key)[0]
+    return channels.owner(key) or next(iter(channels.directory.writers_of(*key)), "")
 
 
 def _next_proxy(channels: Channels, tried: dict[str, None]) -> str:

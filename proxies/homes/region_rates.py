@@ -3,7 +3,7 @@
 REGIONS_MAX = 16
 """Regions that are counted by themselves; records of further ones count as of unknown origin."""
 UNKNOWN = ""
-"""Stands for clients that did not name their region."""
+"""The name under which clients are counted that did not name their region."""
 
 _BUCKETS = 10
 

@@ -10,6 +10,7 @@ sources (rule PRX-32):
 """
 
 import asyncio
+import socket
 from collections.abc import Collection
 from contextlib import suppress
 from random import Random
@@ -41,6 +42,7 @@ _REPORT_PAUSE_S = 0.02
 _CHECK_S = 1.0
 """Maximum time to find out whether a reported proxy is alive."""
 _CHECKS_MAX = 1_000
+_DEPARTED_MAX = 1_000
 
 
 class _Peer:
@@ -86,6 +88,8 @@ class Prober:
         self._lateness = LoopLateness(self._loop.time())
         self._budget = LossBudget(self._loop.time())
         self._members = self._list_members()
+        self._departed: dict[str, None] = {}
+        """Addresses that were listed once; one that never was may be another name of a proxy."""
         self._peers: dict[str, _Peer] = {}
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._check_count = 0
@@ -126,7 +130,11 @@ class Prober:
     # --- members --------------------------------------------------------------------------------
 
     def _members_changed(self) -> None:
-        self._members = self._list_members()
+        before, self._members = self._members, self._list_members()
+        for address in before.keys() - self._members.keys():
+            self._departed[address] = None
+            if len(self._departed) > _DEPARTED_MAX:
+                del self._departed[next(iter(self._departed))]
         self._is_changed = True
 
     def _list_members(self) -> dict[str, ProxyMember]:
@@ -139,6 +147,10 @@ class Prober:
         found.pop(self._own.address, None)
         return found
 
+    def _near_members(self) -> list[ProxyMember]:
+        """Return the other proxies of this region: those farther away would be late witnesses."""
+        return [m for m in self._members.values() if m.region == self._own.region]
+
     def _connect_address(self, address: str) -> str:
         """Return the host:port at which this proxy's region reaches the proxy of that name."""
         member = self._members.get(address)
@@ -146,7 +158,7 @@ class Prober:
 
     def _update_peers(self) -> None:
         self._is_changed = False
-        near = [m.address for m in self._members.values() if m.region == self._own.region]
+        near = [member.address for member in self._near_members()]
         watched = watched_by(self._own.address, near, self._peers_max)
         now_s = self._lateness.running_s
         for address in [address for address in self._peers if address not in watched]:
@@ -220,16 +232,24 @@ class Prober:
         host, _, port = self._connect_address(peer.address).rpartition(":")
         try:
             async with asyncio.timeout(self._silence_s):
-                transport, _ = await self._loop.create_connection(
-                    asyncio.Protocol, host.strip("[]"), int(port)
-                )
-        except ConnectionRefusedError:
-            peer.evidence.is_gone = True
-            self._decide(peer)
+                is_refused = await self._is_refused(host.strip("[]"), int(port))
         except (OSError, TimeoutError):
             return  # no evidence: the network may be the cause
-        else:
+        if is_refused:
+            peer.evidence.is_gone = True
+            self._decide(peer)
+
+    async def _is_refused(self, host: str, port: int) -> bool:
+        """Return whether each address of a host refuses connections. Raises OSError."""
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for address in dict.fromkeys(str(address[0]) for *_, address in found):
+            try:
+                transport, _ = await self._loop.create_connection(asyncio.Protocol, address, port)
+            except ConnectionRefusedError:
+                continue
             transport.abort()
+            return False
+        return True
 
     # --- deciding -------------------------------------------------------------------------------
 
@@ -243,7 +263,7 @@ class Prober:
             peers=len(self._peers),
             silent_peers=0,
             gone_peers=sum(peer.evidence.is_gone for peer in self._peers.values()),
-            has_helpers=len(self._members) > 1,
+            has_helpers=len(self._near_members()) > 1,
         )
         evidence = [peer.evidence for peer in self._peers.values()]
         silent = sum(
@@ -329,9 +349,9 @@ class Prober:
         if peer.asked_at_s <= peer.evidence.heard_at_s:
             self._counts["suspected"] += 1
         peer.asked_at_s = now_s
-        members = [m for m in self._members.values() if m.address != peer.address]
-        members.sort(key=lambda m: (m.region != self._own.region, self._random.random()))
-        for member in members[:_HELPERS_ASKED]:
+        helpers = [m for m in self._near_members() if m.address != peer.address]
+        self._random.shuffle(helpers)
+        for member in helpers[:_HELPERS_ASKED]:
             self._tasks.spawn(self._ask(member.address, peer), "indirect probe")
 
     async def _ask(self, helper: str, peer: _Peer) -> None:
@@ -403,7 +423,10 @@ class Prober:
             self._update_peers()
         members = self._members
         if address not in members:
-            return pb.PROXY_HEALTH_LOST
+            is_lost = address in self._departed
+            return pb.PROXY_HEALTH_LOST if is_lost else pb.PROXY_HEALTH_UNKNOWN
+        if self._tasks.is_closed:
+            return pb.PROXY_HEALTH_UNKNOWN
         peer = self._peers.get(address)
         if peer is None:
             if is_forwarded:

@@ -19,7 +19,7 @@ StreamKey = tuple[str, str]
 """The name of a stream with its namespace, and its id: the next stream of the name has another."""
 
 BLOCK_OVERHEAD_BYTES = 600
-"""Memory of a cached block beside its entries: objects, positions and table entries."""
+"""Memory of a cached block in addition to its entries: objects, positions, table entries."""
 
 _PROTECTED_PERCENT = 80
 

@@ -41,7 +41,7 @@ class PublishedLoads:
         return load_of
 
     async def _read_all(self) -> dict[str, ProxyLoad]:
-        found = {}
+        found: dict[str, ProxyLoad] = {}
         for store in self._stores.all:
             members = store.membership.members(WRITE)
             ids = {member.id for member in members}
@@ -49,5 +49,7 @@ class PublishedLoads:
                 for report, _ in await read_reports(store.metadata, region):
                     if report.member_id in ids:
                         permille = report.cpu_percent * _PERMILLE_PER_PERCENT
-                        found[report.address] = ProxyLoad(permille, report.stream_count)
+                        other = found.get(report.address)  # with the streams of another store
+                        elsewhere = 0 if other is None else other.streams
+                        found[report.address] = ProxyLoad(permille, elsewhere + report.stream_count)
         return found

@@ -155,7 +155,8 @@ class RhumblineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteStream(self, request, context):
-        """Deletes a stream with all of its records. A repeat after an error continues the deletion.
+        """Deletes a stream with all of its records. Not safe to repeat: a repeat continues the deletion,
+        or deletes a later stream of the same name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

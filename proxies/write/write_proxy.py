@@ -75,9 +75,9 @@ class ServedCounts(NamedTuple):
 class _Stream:
     """A stream at this proxy, with the items that wait while it is being taken over."""
 
-    __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "name", "namespace",
-                 "ownership", "rival_address", "served", "store", "taken_at", "tried", "waiting",
-                 "waiting_bytes")  # fmt: skip
+    __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "is_prepared", "name",
+                 "namespace", "ownership", "rival_address", "served", "store", "taken_at", "tried",
+                 "waiting", "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace
@@ -95,6 +95,9 @@ class _Stream:
         self.home = ""
         self.is_misplaced = False
         """True if another proxy should have served the stream at the last check."""
+        self.is_prepared = False
+        """True if the takeover waits for an owner that is to release it, and that no client has
+        reported."""
         self.store: ProxyStore | None = None
         """The metadata store of its namespace; None until it is found."""
         self.claim: OwnershipClaim | None = None
@@ -190,6 +193,7 @@ class WriteProxy:
             stream.waiting.append((item, on_result))
             stream.waiting_bytes += size
             stream.tried.update(dict.fromkeys(item.tried))
+            stream.is_prepared = stream.is_prepared and not item.tried
 
     def _begin_takeover(self, item: AppendItem, on_result: OnAppended) -> _Stream | None:
         stream = _Stream(item.namespace, item.stream)
@@ -328,7 +332,7 @@ class WriteProxy:
         it."""
         store = stream.store = await self._stores.of(stream.namespace)
         stream.home = await store.claims.home(stream.namespace, stream.name)
-        stream.claim = await self._acquire_claim(stream, store, stream.home)
+        claim = stream.claim = await self._acquire_claim(stream, store, stream.home)
         namespace = self._namespaces(stream.namespace)
         backoff = Backoff(self._random, _RETRY_MS_MIN, _RETRY_MS_MAX)
         while True:
@@ -343,10 +347,7 @@ class WriteProxy:
                 if not error.retryable or isinstance(error, NamespaceMovingError):
                     raise  # the claim may have to be in another store
             await backoff.pause()
-        if (
-            store.membership.session is None
-            or store.membership.own_member.id != stream.claim.member_id
-        ):
+        if store.membership.session is None or store.membership.own_member.id != claim.member_id:
             await writer.abort()
             raise NotOwnerError(f"the claim on stream {stream.name} was lost")
         limits = RecordLimits(self._config.stream_records_per_s, self._config.stream_bytes_per_s)
@@ -386,7 +387,7 @@ class WriteProxy:
                         f"stream {stream.name} is owned by {found.address}", found.address
                     )
                 stream.rival_address = found.address if found.address != own_member.address else ""
-                if stream.rival_address:
+                if stream.rival_address and not stream.is_prepared:
                     membership.report(stream.rival_address)
                 await changed.wait(_CLAIM_POLL_MS / 1000)
         finally:
@@ -413,6 +414,7 @@ class WriteProxy:
                 return False
             found = self._streams[key] = _Stream(namespace, stream)
             found.tried[owner_address] = None
+            found.is_prepared = True
             await wait_until_done(self._tasks.spawn(self._take_over(found), f"prepare {stream}"))
         return self.serves(namespace, stream)
 

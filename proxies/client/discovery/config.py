@@ -31,7 +31,7 @@ class DiscoveryConfig:
     dns_server: str = setting(
         "",
         "host:port of the DNS server to ask, e.g. 127.0.0.1:8600 for a local Consul. Empty: the "
-        "system's. SRV records, and a server of one's own, require rhumbline[dns].",
+        "system's. This setting, and lookups of SRV records, require rhumbline[dns].",
         check=check_server,
     )
 

@@ -85,7 +85,7 @@ def srv_order(servers: Sequence[SrvServer], random: Random) -> list[SrvServer]:
 
 
 def _open_resolver(dns_server: str) -> "Resolver":
-    with needs_extra("a lookup of SRV records, or with a DNS server of one's own,", "dns"):
+    with needs_extra("a lookup of SRV records, or with the setting dns_server,", "dns"):
         from dns.asyncresolver import Resolver
         from dns.exception import DNSException
     try:

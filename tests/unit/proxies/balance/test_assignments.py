@@ -67,5 +67,14 @@ def test_a_pin_comes_before_a_move_and_leaves_the_stream_where_it_is() -> None:
     assert table.without_pin("n/s") == AssignmentTable({"n/s": "b:1"}, {})
     assert table.without_pin("n/other") == table
     assert table.without("n/s") == EMPTY
+
+
+def test_a_pin_takes_the_room_of_the_oldest_moves_and_of_no_pin() -> None:
+    table = full_table()
+    pinned = table.with_pin(key(90_000) * 2, "b:1")
+    assert pinned.size_bytes <= TABLE_BYTES_MAX
+    oldest = list(table.moved)[: len(table.moved) - len(pinned.moved)]
+    assert 0 < len(oldest) < 4
+    assert pinned.moved == {k: v for k, v in table.moved.items() if k not in oldest}
     with pytest.raises(LimitExceededError):
-        full_table().with_pin(key(90_000) * 2, "b:1")
+        AssignmentTable({}, table.moved).with_pin(key(90_000) * 2, "b:1")

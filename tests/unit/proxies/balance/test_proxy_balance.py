@@ -106,6 +106,15 @@ async def test_skewed_load_is_evened_and_no_record_is_lost_or_stored_twice(log: 
         assert [payload for _, payload in await world.contents(stream)] == acked
 
 
+async def test_a_region_has_a_balancer_while_the_elected_proxy_drains(log: LogWorld) -> None:
+    async with balanced(log) as world:
+        await asyncio.sleep(3.0)
+        (elected,) = [a for a, b in world.balances.items() if b.statistics()["elected"]]
+        await world.proxies[elected].membership.set_accepting(False)
+        await asyncio.sleep(3.0)
+        assert sum(one.statistics()["elected"] for one in world.balances.values()) == 1
+
+
 async def test_a_pinned_stream_moves_at_once_and_stays(log: LogWorld) -> None:
     async with balanced(log) as world:
         stream, others = STREAMS[0], [a for a in ADDRESSES if a != default_owner(world, STREAMS[0])]

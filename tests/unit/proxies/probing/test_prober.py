@@ -125,7 +125,7 @@ async def test_a_report_about_a_live_proxy_changes_nothing(log: LogWorld) -> Non
     async with a_region(log, "a:1", "b:1", "c:1") as region:
         for _ in range(20):
             assert await region.ask("a:1", "b:1") == pb.PROXY_HEALTH_ALIVE
-        assert await region.ask("a:1", "nobody:1") == pb.PROXY_HEALTH_LOST
+        assert await region.ask("a:1", "nobody:1") == pb.PROXY_HEALTH_UNKNOWN
         assert await region.ask("a:1", "b:1", is_indirect=True) == pb.PROXY_HEALTH_ALIVE
         region.processes["a:1"].membership.report("b:1")
         await asyncio.sleep(0.1)

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -210,6 +212,32 @@ async def test_proxy_that_lost_its_session_gives_its_streams_up(log: LogWorld) -
     assert (await log.namespace.describe("s")).epoch == 2
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]
+
+
+async def test_registration_that_is_renewed_during_a_takeover_ends_the_takeover(
+    log: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    membership = world.proxies["one:1"].membership
+    open_writer = Namespace.open_writer
+
+    async def open_late(namespace: Namespace, stream: str) -> StreamWriter:
+        lost = membership.session
+        assert lost is not None
+        await lost.close()
+        membership._session_lost(lost)
+        while membership.session is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        return await open_writer(namespace, stream)
+
+    monkeypatch.setattr(Namespace, "open_writer", open_late)
+    result = await world.append("one:1", an_item("s", b"a"))
+    assert isinstance(result, NotOwnerError)
+    monkeypatch.undo()
+    assert (await world.append_ok("one:1", an_item("s", b"b"))).first.lssn >= 1
+    await world.stop()
 
 
 async def test_call_is_not_read_while_too_much_is_outstanding_or_results_are_not_taken(
