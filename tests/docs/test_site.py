@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_site_describes_every_public_name(site: Path) -> None:
     for name in PUBLIC:
         page = (site / f"reference/api/{name.rpartition('.')[2]}.html").read_text()
@@ -40,6 +41,7 @@ def test_site_describes_every_public_name(site: Path) -> None:
         assert not missing, f"{name}: {sorted(missing)}"
 
 
+@pytest.mark.long
 def test_site_loads_nothing_from_other_hosts(site: Path) -> None:
     page = (site / "index.html").read_text()
     loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', page)

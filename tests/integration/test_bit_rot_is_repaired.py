@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.tests.support.fakes import real_text
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster, succeeded
@@ -51,6 +53,7 @@ def summary(bookie: BookieProcess) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_flipped_bits_are_repaired_from_the_other_replicas(tmp_path: Path) -> None:
     text = b"".join(real_text.lines(32_000_000))
     with ProcessCluster(tmp_path / "cluster", ("a", "b", "c"), environ=QUICK) as cluster:

@@ -198,6 +198,7 @@ def set_file_limit(cluster: ProcessCluster, size: int) -> None:
         resource.prlimit(bookie.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
+@pytest.mark.long
 def test_full_disks_refuse_appends_and_recover(tmp_path: Path) -> None:
     environ = {
         "RHUMBLINE_BOOKIE__SPACE_CHECK_MS": "200ms",

@@ -4,6 +4,8 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, rhumbline
 
@@ -40,6 +42,7 @@ class OldData:
         return count
 
 
+@pytest.mark.long
 def test_purged_records_come_back_from_the_archive_with_their_policy(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path / "cluster", ("a",)) as cluster:
         data = OldData(cluster, tmp_path)

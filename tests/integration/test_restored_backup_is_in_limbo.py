@@ -65,6 +65,7 @@ def test_restored_directory_is_in_limbo_and_the_stream_stays_whole(
         assert cluster.run("stream", "read", "s").splitlines() == LINES
 
 
+@pytest.mark.long
 def test_files_that_are_restored_after_a_kill_are_in_limbo(tmp_path: Path) -> None:
     """No end of the log was recorded between the copy and the kill: the files themselves differ."""
     with ProcessCluster(tmp_path / "cluster", ("a", "b", "c")) as cluster:

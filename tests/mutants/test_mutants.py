@@ -129,6 +129,7 @@ def test_score_leaves_out_equivalent_mutants_and_states_an_interval(tmp_path: Pa
     assert again == text
 
 
+@pytest.mark.long
 def test_every_mutant_that_was_judged_equivalent_still_exists() -> None:
     listed = read_equivalents()
     modules = {key[0] for key in listed}

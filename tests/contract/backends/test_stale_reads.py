@@ -30,6 +30,7 @@ def kind(request: pytest.FixtureRequest) -> ServerKind:
     return request.param
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_one_server_of_three_serves_readers_that_arrive_later(kind: ServerKind) -> None:
     """A handle opened before and one opened afterwards read the same; nothing is written."""

@@ -146,7 +146,7 @@ async def append(namespace: Namespace, stream: str, first: int, count: int) -> D
     [
         "sqlite",
         pytest.param("etcd frozen", marks=ETCD),
-        pytest.param("zookeeper frozen", marks=ZOOKEEPER),
+        pytest.param("zookeeper frozen", marks=[ZOOKEEPER, pytest.mark.long]),
     ],
 )
 async def test_streams_of_the_region_are_used_as_if_nothing_happened(

@@ -118,7 +118,9 @@ async def tail(client: Client, stream: str, found: list[bytes]) -> None:
     "kinds",
     [
         ("sqlite", "sqlite"),
-        pytest.param(("zookeeper frozen", "etcd frozen"), marks=[ZOOKEEPER, ETCD]),
+        pytest.param(
+            ("zookeeper frozen", "etcd frozen"), marks=[ZOOKEEPER, ETCD, pytest.mark.long]
+        ),
     ],
     ids=["sqlite", "zookeeper-and-etcd"],
 )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from rhumbline.bench.scan import measure_filters, measure_scans
@@ -10,6 +11,7 @@ from rhumbline.bench.scan_archive import write_archive
 RECORDS = 400_000
 
 
+@pytest.mark.long
 def test_both_readers_agree_and_filters_read_only_the_needed_row_groups(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ class Query:
         return sorted(found)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400 + 350 * KILLS)
 def test_killed_drivers_neither_lose_nor_repeat_records(tmp_path: Path) -> None:
     random = Random(11)
