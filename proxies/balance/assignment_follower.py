@@ -46,6 +46,9 @@ class AssignmentFollower:
         self._assigned: dict[str, Mapping[str, str]] | None = None
         self._tasks = Tasks()
         self._preparing = asyncio.Semaphore(_PREPARED_MAX)
+        self._misplaced: dict[str, tuple[str, str]] = {}
+        """(namespace, stream) of the streams to release, by key."""
+        self._is_handing_over = False
         self._log_limit = LogLimit()
 
     async def run(self) -> None:
@@ -91,9 +94,26 @@ class AssignmentFollower:
             for one in self._writes.served_counts()
             if one.store is self._store
         }
-        for key, address in changed.items():  # one by one, so that each pause is short
-            if address != self._address and key in served:
-                await self._writes.release_misplaced(*served[key])
+        self._misplaced.update(
+            {
+                key: served[key]
+                for key, address in changed.items()
+                if address != self._address and key in served
+            }
+        )
+        if self._misplaced and not self._is_handing_over:
+            self._is_handing_over = True
+            self._tasks.spawn(self._hand_over(), "hand assigned streams over")
+
+    async def _hand_over(self) -> None:
+        """Release the streams one by one, so that each pause is short."""
+        try:
+            while self._misplaced:
+                await self._writes.release_misplaced(
+                    *self._misplaced.pop(next(iter(self._misplaced)))
+                )
+        finally:
+            self._is_handing_over = False
 
     async def _prepare(self, key: str) -> None:
         """Wait for the stream if another proxy owns it; without an owner nobody needs it now."""

@@ -8,9 +8,11 @@ from typing import NamedTuple
 from ...core.protocol.errors import RhumblineError
 from ...core.runtime.event_log import EventLog
 from ...core.runtime.tasks import Tasks
+from ..balance.assignment_store import read_table
 from ..config import ProxyConfig
 from ..membership import WRITE
 from ..proxy_stores import ProxyStore
+from ..routing import stream_key
 from ..write.served_stream import ServedStream
 from ..write.write_proxy import WriteProxy
 from .home_advice import HomeAdvice, advise
@@ -19,6 +21,8 @@ _LOG = EventLog(__name__)
 
 _HOUR_S = 3_600.0
 _CHECKS_PER_WINDOW = 10
+_STREAMS_AT_ONCE = 100
+"""Streams that are examined before the event loop serves others."""
 
 
 class StreamOrigins(NamedTuple):
@@ -77,9 +81,13 @@ class HomeKeeper:
         """Move the homes of streams that are written elsewhere, within the limit per hour."""
         while True:
             await asyncio.sleep(self._config.home_window_ms / 1000 / _CHECKS_PER_WINDOW)
-            for namespace, stream, store, served in self._writes.served_streams():
+            for number, (namespace, stream, store, served) in enumerate(
+                self._writes.served_streams()
+            ):
                 if not self._may_move():
                     break
+                if number % _STREAMS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 with suppress(RhumblineError):  # the next round decides again
                     await self._move_if_advised(namespace, stream, store, served)
 
@@ -92,6 +100,9 @@ class HomeKeeper:
         found = await self.origins(namespace, stream, store, served)
         if not found.advice.region:
             return
+        assignments = await read_table(store.metadata, known_home)
+        if stream_key(namespace, stream) in assignments.table.pinned:
+            return  # a pin holds within its region only (rule PRX-43)
         await store.claims.set_home(namespace, stream, found.advice.region)
         self.moved_count += 1
         self._moved_at.append(self._loop.time())

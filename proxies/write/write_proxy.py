@@ -56,6 +56,8 @@ _RETRY_MS_MIN = 20
 _RETRY_MS_MAX = 500
 """Pauses between attempts to open the writer of a stream, until ``acquire_ms_max``."""
 _HOMES_PER_ROUND = 100
+_STREAMS_AT_ONCE = 100
+"""Streams that are examined before the event loop serves others."""
 _MOVES_PER_ROUND = 16
 
 
@@ -559,7 +561,11 @@ class WriteProxy:
                 next_index + _HOMES_PER_ROUND if next_index + _HOMES_PER_ROUND < len(served) else 0
             )
             moves = 0
-            for stream in served:
+            for number, stream in enumerate(served):
+                if number % _STREAMS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                if stream.state is not OwnershipState.SERVED:
+                    continue
                 was_misplaced, stream.is_misplaced = stream.is_misplaced, self._is_misplaced(stream)
                 if was_misplaced and stream.is_misplaced and moves < _MOVES_PER_ROUND:
                     moves += 1
