@@ -2,8 +2,10 @@
 
 import asyncio
 
+from rhumbline.proxies.balance.assignment_store import change_table
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.homes.home_keeper import HomeKeeper
+from rhumbline.proxies.routing import stream_key
 from rhumbline.proxies.write.append_item import AppendItem
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -74,5 +76,17 @@ async def test_homes_only_move_if_the_settings_allow_it(log: LogWorld) -> None:
     assert origins.advice.region == "west", origins
     assert origins.rates["west"] > 1.5
     assert keeper.moved_count == 0
+    await keeper.aclose()
+    await world.stop()
+
+
+async def test_a_pinned_stream_keeps_its_home(log: LogWorld) -> None:
+    world, keeper = await started(log, moves_per_hour=5)
+    key = stream_key("test", "s1")
+    await change_table(log.store, "east", lambda table: table.with_pin(key, "east:1"))
+    keeper.start()
+    await write(world, "west", 30)
+    claims = world.proxies["east:1"].claims
+    assert [await claims.home("test", stream) for stream in STREAMS] == ["west", "east", "west"]
     await keeper.aclose()
     await world.stop()
