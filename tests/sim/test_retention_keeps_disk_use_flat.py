@@ -132,7 +132,6 @@ def play(repairs: tuple[str, ...]) -> Hour:
     return hour
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_disk_use_is_flat_for_an_hour_without_an_archiver() -> None:
     hour = play(("east", "west"))
