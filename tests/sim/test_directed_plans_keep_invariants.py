@@ -7,7 +7,7 @@ import pytest
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
-SEEDS = 10
+SEEDS = 6
 SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "cut-off-readers": {"stale reads": 10 * SEEDS, "ends reported": SEEDS},
     "end-queries": {"query_end": 20 * SEEDS, "cut-region": SEEDS},
