@@ -8,6 +8,7 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .attributes.attribute_columns import Strings
 from .errors import CorruptionError
 from .installation import needs_extra
 from .record_set import RecordSet
@@ -22,7 +23,20 @@ _I64 = struct.Struct("<q")
 class _Arrow:
     """The parts of pyarrow that building a batch needs, imported once."""
 
-    __slots__ = ("batch_of", "binary", "buffer", "column", "invalid_error", "int64", "schema")
+    __slots__ = (
+        "batch_of",
+        "binary",
+        "buffer",
+        "column",
+        "headers",
+        "int64",
+        "invalid_error",
+        "nulls",
+        "pair_fields",
+        "schema",
+        "string",
+        "struct_of",
+    )
 
     def __init__(self) -> None:
         with needs_extra("an Arrow batch", "arrow"):
@@ -32,7 +46,11 @@ class _Arrow:
         self.column = pa.Array.from_buffers
         self.batch_of = pa.RecordBatch.from_arrays
         self.invalid_error = pa.ArrowInvalid
-        self.int64, self.binary = pa.int64(), pa.binary()
+        self.nulls = pa.nulls
+        self.struct_of = pa.StructArray.from_arrays
+        self.int64, self.binary, self.string = pa.int64(), pa.binary(), pa.string()
+        self.headers = pa.map_(self.string, self.binary)
+        self.pair_fields = [self.headers.key_field, self.headers.item_field]
         self.schema = pa.schema([("txid", self.int64), ("payload", self.binary)])
 
     def payloads(self, record_set: RecordSet) -> "pa.Array":
@@ -63,6 +81,61 @@ class _Arrow:
         """Return a column of ``count`` equal int64 values."""
         return self.column(self.int64, count, [None, self.buffer(_I64.pack(value) * count)])
 
+    def attributes(self, record_set: RecordSet) -> "list[pa.Array]":
+        """Return the columns ``key``, ``headers`` and ``event_time``, null where a record has none.
+
+        Raises CorruptionError.
+        """
+        found, count = record_set.attributes, record_set.count
+        if found is None:
+            return [
+                self.nulls(count, self.binary),
+                self.nulls(count, self.headers),
+                self.nulls(count, self.int64),
+            ]
+        keys, headers, times = found.key_views(), found.header_views(), found.event_time_views()
+        columns = [
+            self.nulls(count, self.binary)
+            if keys is None
+            else self.column(self.binary, count, [self.bitmap(keys[0]), *self.strings(keys[1])]),
+            self.nulls(count, self.headers) if headers is None else self.pairs(count, *headers),
+            self.nulls(count, self.int64)
+            if times is None
+            else self.column(self.int64, count, [self.bitmap(times[0]), self.aligned(times[1])]),
+        ]
+        try:
+            for column in columns:
+                column.validate(full=True)
+        except self.invalid_error as error:
+            raise CorruptionError(f"record set: {error}") from error
+        return columns
+
+    def pairs(
+        self,
+        count: int,
+        bitmap: memoryview | None,
+        firsts: memoryview,
+        names: Strings,
+        values: Strings,
+    ) -> "pa.Array":
+        """Return the column of headers, not validated."""
+        children = [
+            self.column(self.string, names.count, [None, *self.strings(names)]),
+            self.column(self.binary, values.count, [None, *self.strings(values)]),
+        ]
+        entries = self.struct_of(children, fields=self.pair_fields)
+        return self.column(
+            self.headers, count, [self.bitmap(bitmap), self.aligned(firsts)], children=[entries]
+        )
+
+    def strings(self, strings: Strings) -> "list[pa.Buffer]":
+        """Return the buffers of a block of strings: offsets and bytes."""
+        return [self.aligned(strings.offsets), self.buffer(strings.blob)]
+
+    def bitmap(self, bitmap: memoryview | None) -> "pa.Buffer | None":
+        """Return the buffer of a bitmap, if there is one."""
+        return None if bitmap is None else self.aligned(bitmap)
+
     def aligned(self, view: memoryview) -> "pa.Buffer":
         """Return a buffer over ``view``, or over a copy of it if it is not aligned for Arrow."""
         buffer = self.buffer(view)
@@ -75,25 +148,36 @@ def _arrow() -> _Arrow:
 
 
 def arrow_batch(
-    record_set: RecordSet, *, lssn: int, entry_id: int, with_positions: bool
+    record_set: RecordSet,
+    *,
+    lssn: int,
+    entry_id: int,
+    with_positions: bool,
+    with_attributes: bool = False,
 ) -> "pa.RecordBatch":
     """Return a batch with the columns ``txid`` and ``payload``.
 
-    ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, with the names and
+    ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, ``with_attributes``
+    adds ``key``, ``headers`` and ``event_time`` (null where a record has none), with the names and
     types of the archive. Raises CorruptionError if the offsets do not fit the payload.
     """
     arrow = _arrow()
     columns = [arrow.txids(record_set), arrow.payloads(record_set)]
-    if not with_positions:
+    if not with_positions and not with_attributes:
         return arrow.batch_of(columns, schema=arrow.schema)
-    count = record_set.count
-    columns += (
-        arrow.repeated(lssn, count),
-        arrow.repeated(entry_id, count),
-        arrow.repeated(record_set.created_ms, count),
-        _slots(record_set.slot, count),
-    )
-    names = ["txid", "payload", "lssn", "entry_id", "created_ms", "slot"]
+    names = ["txid", "payload"]
+    if with_positions:
+        count = record_set.count
+        columns += (
+            arrow.repeated(lssn, count),
+            arrow.repeated(entry_id, count),
+            arrow.repeated(record_set.created_ms, count),
+            _slots(record_set.slot, count),
+        )
+        names += ("lssn", "entry_id", "created_ms", "slot")
+    if with_attributes:
+        columns += arrow.attributes(record_set)
+        names += ("key", "headers", "event_time")
     return arrow.batch_of(columns, names=names)
 
 

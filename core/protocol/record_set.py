@@ -3,9 +3,11 @@
 The layout is little-endian and equals Arrow's, so a decoded set needs no loop over records::
 
     header (96 bytes) | extension area | body (raw, or coded as ``codec`` says)
-    raw body: [txid int64[count]] | offset int32[count + 1] | payload bytes
+    raw body: [txid int64[count]] | [attributes] | offset int32[count + 1] | payload bytes
 
-The txid column is omitted if all txids are equal, which is the usual case. There are two checksums.
+The txid column is omitted if all txids are equal, which is the usual case. The columns of keys,
+headers and event times are there only if a record has one, and a set without them has no byte that
+concerns them (rule STR-40, ``attributes/attribute_columns.py``). There are two checksums.
 ``raw_crc`` covers the raw body and identifies the content (the archive's digest is computed from
 it). ``header_crc`` covers header and extension. They are separate so that the stream's owner can
 stamp txid and position into a set from a remote producer without touching its body (rule STR-12).
@@ -33,6 +35,13 @@ from typing import NamedTuple
 
 import crc32c
 
+from .attributes.attribute_columns import (
+    AttributeBuilder,
+    AttributeColumns,
+    Column,
+    columns_in,
+    end_of,
+)
 from .compression import Codec, compress, decompress
 from .errors import CorruptionError, InvalidArgumentError, RecordTooLargeError
 
@@ -52,6 +61,9 @@ _TWO_OFFSETS = struct.Struct("<2i")
 _NUMBERING = struct.Struct("<8xI52x16sq")  # count, producer, first sequence
 
 _HAS_TXIDS = 1
+_HAS_REQUIRED = 2
+"""The extension area has required tags; each stands for a column of attributes."""
+_FLAGS = _HAS_TXIDS | _HAS_REQUIRED
 
 TXID_FIRST = 1
 TXID_LAST = 2**63 - 2
@@ -108,6 +120,7 @@ class RecordSet:
         "_has_txids",
         "_offsets_at",
         "_payload_at",
+        "attributes",
         "count",
         "created_ms",
         "extension",
@@ -143,7 +156,9 @@ class RecordSet:
     extension: bytes
     """The encoded extension area; see ``decode_extension``."""
     raw: memoryview
-    """The raw body: txid column (if any), offsets, payloads."""
+    """The raw body: txid column and attributes (if any), offsets, payloads."""
+    attributes: AttributeColumns | None
+    """Keys, headers and event times; None if no record has any."""
     raw_crc: int
     """CRC32C of ``raw``: the identity of the content."""
     _has_txids: bool
@@ -198,7 +213,7 @@ class RecordSet:
 
     def txids_view(self) -> memoryview | None:
         """Return the txid column: int64[count], little-endian; None if all are ``first_txid``."""
-        return self.raw[: self._offsets_at] if self._has_txids else None
+        return self.raw[: 8 * self.count] if self._has_txids else None
 
     def _sizes(self) -> list[int]:
         payload_bytes = len(self.raw) - self._payload_at
@@ -235,15 +250,16 @@ def encode_record_set(
     producer: Producer = _ANONYMOUS,
     codec: Codec = Codec.NONE,
     extension: bytes = b"",
+    attributes: AttributeBuilder | None = None,
 ) -> bytes:
     """Encode ``payloads`` (at least one) as a record set.
 
     ``txids`` is needed only if first and last differ; it then holds one for each payload, in an
-    order that the caller has checked. Raises RecordTooLargeError if the raw body exceeds its limit.
+    order that the caller has checked. ``extension`` leaves room for the tags of ``attributes``.
+    Raises RecordTooLargeError if the raw body exceeds its limit.
     """
     count = len(payloads)
     assert count > 0
-    assert len(extension) <= EXTENSION_BYTES_MAX
     parts: list[bytes] = []
     flags = 0
     if first_txid != last_txid:
@@ -253,6 +269,13 @@ def encode_record_set(
         assert txids[-1] == last_txid
         parts.append(struct.pack(f"<{count}q", *txids))
         flags = _HAS_TXIDS
+    if attributes is not None:
+        tags, columns = attributes.encode(count)
+        if tags:
+            flags |= _HAS_REQUIRED
+            extension += tags
+            parts.append(columns)
+    assert len(extension) <= EXTENSION_BYTES_MAX
     try:
         parts.append(struct.pack(f"<{count + 1}i", *accumulate(map(len, payloads), initial=0)))
     except struct.error as error:
@@ -400,11 +423,15 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
         raise CorruptionError("record set: wrong body checksum")
     has_txids = bool(flags & _HAS_TXIDS)
     offsets_at = 8 * count if has_txids else 0
+    columns: dict[int, Column] | None = None
+    if flags & _HAS_REQUIRED:
+        columns = columns_in(extension, offsets_at, raw_bytes)
+        offsets_at = end_of(columns, offsets_at)
     payload_at = offsets_at + 4 * (count + 1)
     if (
         count < 1
         or payload_at > raw_bytes
-        or flags & ~_HAS_TXIDS
+        or flags & ~_FLAGS
         or position < 0
         or producers_entry < NO_SNAPSHOT
         or not (TXID_FIRST <= first_txid <= last_txid if kind == Kind.DATA else first_txid >= 0)
@@ -423,6 +450,7 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
     decoded.producer = producer
     decoded.first_sequence = first_sequence
     decoded.extension = extension
+    decoded.attributes = None if columns is None else AttributeColumns(raw, count, columns)
     decoded.raw_crc = raw_crc
     decoded.raw = raw
     decoded._has_txids = has_txids

@@ -21,6 +21,8 @@ from rhumbline.core.bookie.start_record import encode as encode_start
 from rhumbline.core.log.metadata.stream_metadata import StreamHead
 from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.protocol import record_set
+from rhumbline.core.protocol.attributes.attribute_columns import attribute_builder
+from rhumbline.core.protocol.attributes.attribute_values import Attributes
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
 from rhumbline.core.protocol.metadata_record import encode_metadata_record
@@ -57,6 +59,20 @@ def ledger_record() -> bytes:
 def two_records() -> bytes:
     return record_set.encode_record_set(
         [b"hello", b"world!"], first_txid=1, last_txid=1, created_ms=1_700_000_000_000
+    )
+
+
+def records_with_attributes() -> bytes:
+    rows = [
+        Attributes(b"user-7", {"trace": b"ab"}, 1_699_999_999_000),
+        Attributes(None, None, None),
+    ]
+    return record_set.encode_record_set(
+        [b"hello", b"world!"],
+        first_txid=1,
+        last_txid=1,
+        created_ms=1_700_000_000_000,
+        attributes=attribute_builder(rows),
     )
 
 
@@ -98,6 +114,7 @@ HEX = {
         "commit-group": commit_group(),
         "ledger-record": ledger_record(),
         "record-set": two_records(),
+        "record-set-attributes": records_with_attributes(),
         "ledger-metadata": metadata_of_ledger(),
     },
     WIRE: {

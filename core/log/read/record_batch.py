@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from ...protocol.attributes.attribute_values import NO_HEADERS, Headers
 from ...protocol.dlsn import Dlsn, dlsn_in
 from ...protocol.record_arrow import arrow_batch
 from ...protocol.record_set import NO_PRODUCER, RecordSet
@@ -46,6 +47,24 @@ class Record:
         if batch.start_sequence_id is None:
             return None
         return batch.start_sequence_id + batch.record_set.position + self._index
+
+    @property
+    def key(self) -> bytes | None:
+        """The key, or None if the record has none. Raises CorruptionError."""
+        attributes = self._batch.record_set.attributes
+        return None if attributes is None else attributes.keys()[self._index]
+
+    @property
+    def headers(self) -> Headers:
+        """The headers: bytes by name, perhaps none. Raises CorruptionError."""
+        attributes = self._batch.record_set.attributes
+        return NO_HEADERS if attributes is None else attributes.headers()[self._index]
+
+    @property
+    def event_time(self) -> int | None:
+        """The event time in ms since the Unix epoch, or None. Raises CorruptionError."""
+        attributes = self._batch.record_set.attributes
+        return None if attributes is None else attributes.event_times()[self._index]
 
     @property
     def created_ms(self) -> int:
@@ -142,6 +161,27 @@ class RecordBatch:
         """Return all txids. Raises CorruptionError."""
         return self.record_set.txids()[self.first_index :]
 
+    def keys(self) -> Sequence[bytes | None]:
+        """Return the key of each record, None for a record without one. Raises CorruptionError."""
+        attributes = self.record_set.attributes
+        if attributes is None:
+            return [None] * len(self)
+        return attributes.keys()[self.first_index :]
+
+    def headers(self) -> Sequence[Headers]:
+        """Return the headers of each record, which may be empty. Raises CorruptionError."""
+        attributes = self.record_set.attributes
+        if attributes is None:
+            return [NO_HEADERS] * len(self)
+        return attributes.headers()[self.first_index :]
+
+    def event_times(self) -> Sequence[int | None]:
+        """Return the event time of each record in ms, or None. Raises CorruptionError."""
+        attributes = self.record_set.attributes
+        if attributes is None:
+            return [None] * len(self)
+        return attributes.event_times()[self.first_index :]
+
     def records(self) -> list[Record]:
         """Return all records. Raises CorruptionError."""
         record_set = self.record_set
@@ -156,19 +196,23 @@ class RecordBatch:
         )
         return records[self.first_index :] if self.first_index else records
 
-    def to_arrow(self, *, with_positions: bool = False) -> "pa.RecordBatch":
+    def to_arrow(
+        self, *, with_positions: bool = False, with_attributes: bool = False
+    ) -> "pa.RecordBatch":
         """Return columns ``txid`` and ``payload`` as views of the entry's bytes, without copying.
 
         The views keep the whole read response in memory that contained the entry: up to
         ``read_batch_bytes_max`` of the ledger client.
 
         ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, named and typed
-        as in the archive. Requires pyarrow. Raises CorruptionError.
+        as in the archive. ``with_attributes`` adds ``key``, ``headers`` and ``event_time`` (ms),
+        null where a record has none. Requires pyarrow. Raises CorruptionError.
         """
         batch = arrow_batch(
             self.record_set,
             lssn=self.lssn,
             entry_id=self.entry_id,
             with_positions=with_positions,
+            with_attributes=with_attributes,
         )
         return batch.slice(self.first_index) if self.first_index else batch

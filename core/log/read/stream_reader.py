@@ -15,6 +15,7 @@ from ...protocol.errors import (
     ClosedError,
     CorruptionError,
     EndOfStreamError,
+    ForeignDataError,
     GapError,
     InvalidPositionError,
     ReaderStalledError,
@@ -209,7 +210,7 @@ class StreamReader(ClosesAtExit):
                     return
         except InvalidPositionError as error:
             self._failure = error
-        except (CorruptionError, GapError) as error:
+        except (CorruptionError, ForeignDataError, GapError) as error:
             error.add_note(f"stream {self.stream}, segment {chunk.lssn}, entry {entry.entry_id}")
             self._failure = error
 

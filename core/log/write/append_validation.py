@@ -1,9 +1,10 @@
 """Checks of the records that applications append, and their split into batches (rule STR-14)."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from ...protocol.attributes.attribute_values import Attributes
 from ...protocol.errors import InvalidArgumentError, RecordTooLargeError, TxidOutOfOrderError
 from ...protocol.record_set import (
     ENTRY_BYTES_MAX,
@@ -78,6 +79,28 @@ def check_txids(stream: str, txids: Sequence[object], count: int, before: int) -
         before = check_txid(stream, txid, before)
 
 
+def check_attributes(
+    count: int, keys: object, headers: object, event_times: object
+) -> list[Attributes] | None:
+    """Return the attributes of ``count`` records, each of them a list or None; None if all are.
+
+    Raises InvalidArgumentError and RecordTooLargeError.
+    """
+    if keys is None and headers is None and event_times is None:
+        return None
+    columns: list[Sequence[object]] = []
+    for name, values in (("keys", keys), ("headers", headers), ("event_times", event_times)):
+        if values is None:
+            columns.append([None] * count)
+            continue
+        check_sequence(name, values)
+        assert isinstance(values, Sequence)
+        if len(values) != count:
+            raise InvalidArgumentError(f"got {len(values)} {name} for {count} records")
+        columns.append(values)
+    return [Attributes(*row) for row in zip(*columns, strict=True)]
+
+
 def check_numbering(producer: object, first_sequence: object) -> None:
     """Raise InvalidArgumentError unless these can name a producer and number its records."""
     if (
@@ -107,23 +130,26 @@ def decode_producer_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
     largest = sets[0].largest_bytes()  # validates the offsets as well
     if largest > record_bytes_max:
         raise too_large(largest, record_bytes_max)
+    if sets[0].attributes is not None:
+        sets[0].attributes.check()
     return sets[0]
 
 
 def split_by_size(
-    payloads: Sequence[bytes], size_max: int, room: int = 0
+    sizes: Iterable[int], size_max: int, room: int = 0
 ) -> Iterator[tuple[int, int, int]]:
-    """Split records into runs of at most ``size_max`` bytes; yield (first, stop, size) of each.
+    """Split records of these sizes into runs of at most ``size_max`` bytes.
 
-    Sizes include the overhead per record. A larger record is a run of its own. ``room`` is the
-    space left in the open batch: the first run is the records that fit there, if any.
+    Yield (first, stop, size) of each run; this size includes the overhead per record. A larger
+    record is a run of its own. ``room`` is the space left in the open batch: the first run is the
+    records that fit there, if any.
     """
-    ends = list(accumulate(map(len, payloads), initial=0))
+    ends = list(accumulate(sizes, initial=0))
 
     def size_up_to(index: int) -> int:
         return ends[index] + index * RECORD_OVERHEAD_BYTES
 
-    count = len(payloads)
+    count = len(ends) - 1
     first = 0
     if count and room >= size_up_to(1):
         first = bisect_right(range(count + 1), room, key=size_up_to) - 1

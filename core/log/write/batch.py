@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...protocol.attributes.attribute_columns import AttributeBuilder
+from ...protocol.attributes.attribute_values import Attributes
 from ...protocol.dlsn import Dlsn, dlsn_in
 from ...protocol.errors import RhumblineError
 from ...protocol.record_set import Kind
@@ -36,6 +38,7 @@ class Batch:
     """Records that become one entry. Only the writer changes a batch."""
 
     __slots__ = (
+        "attributes",
         "bytes",
         "callbacks",
         "count",
@@ -72,6 +75,8 @@ class Batch:
         self.txids: list[int] | None = None
         """The txid of each record, once an application gave a txid; until then all records have
         ``first_txid``."""
+        self.attributes: AttributeBuilder | None = None
+        """Keys, headers and event times, once a record has one."""
         self.created_ms = created_ms
         self.bytes = 0
         """Payload bytes and overhead. Set when the batch is submitted."""
@@ -107,6 +112,12 @@ class Batch:
             self.close_fast_path()
         self.txids.extend(txids)
         self.last_txid = txids[-1]
+
+    def add_attributes(self, index: int, attributes: Attributes) -> None:
+        """Set the attributes of record ``index``, which is above those that were set before."""
+        if self.attributes is None:
+            self.attributes = AttributeBuilder()
+        self.attributes.add(index, attributes)
 
     def reserve(self, size: int) -> bool:
         """Reserve ``size`` bytes. Return False if they do not fit."""

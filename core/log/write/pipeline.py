@@ -250,11 +250,12 @@ class Pipeline:
             created_ms=batch.created_ms,
             codec=self.policy.codec,
             extension=batch.extension(),
+            attributes=batch.attributes,
         )
         batch.count = len(batch.payloads)
         batch.sets = [(entry, batch.count, None)]
         batch.payloads = []  # an Append needs only its index
-        batch.txids = None
+        batch.txids = batch.attributes = None
         return entry
 
     def _stamped_sets(self, batch: Batch) -> bytes:

@@ -14,9 +14,11 @@ Entries are sent by ``pipeline``, and everything less frequent is in ``segment_r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
+from ...protocol.attributes.attribute_columns import attribute_builder
+from ...protocol.attributes.attribute_values import Attributes, Headers
 from ...protocol.errors import (
     ClosedError,
     EndOfStreamError,
@@ -37,6 +39,7 @@ from ..policy import StreamPolicy
 from ..stream_series import StreamCounts
 from .append_validation import (
     as_bytes,
+    check_attributes,
     check_numbering,
     check_sequence,
     check_txid,
@@ -111,11 +114,21 @@ class StreamWriter(ClosesAtExit):
 
     # --- appending ------------------------------------------------------------------------------
 
-    def append(self, payload: bytes, txid: int | None = None) -> Append:
+    def append(
+        self,
+        payload: bytes,
+        txid: int | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        event_time: int | None = None,
+    ) -> Append:
         """Append a record without waiting. Await the returned object for the record's position.
 
         ``txid`` must not be below the last txid. None uses the time of day in ms, or the last txid
-        if that is higher or too low for a time of day; records of one entry may share it.
+        if that is higher or too low for a time of day; records of one entry may share it. ``key``,
+        ``headers`` (bytes by name) and ``event_time`` (ms since the Unix epoch, UTC) are stored
+        with the record.
 
         If the call raises, the record was not appended: RecordTooLargeError, TxidOutOfOrderError,
         InvalidArgumentError, TooManyRequestsError (await ``room()`` or earlier appends),
@@ -124,18 +137,20 @@ class StreamWriter(ClosesAtExit):
         example StreamLostError, the record was not appended.
         """
         batch = self._buffer.open
-        if txid is None and payload.__class__ is bytes:
-            size = len(payload)
-            room = batch.room - size - RECORD_OVERHEAD_BYTES
-            if room >= 0 and size <= self._record_bytes_max:
-                batch.room = room
-                payloads = batch.payloads
-                ticket = Append(batch, len(payloads))
-                payloads.append(payload)
-                return ticket
-        return self._append(payload, txid)
+        if key is None and headers is None and event_time is None:
+            if txid is None and payload.__class__ is bytes:
+                size = len(payload)
+                room = batch.room - size - RECORD_OVERHEAD_BYTES
+                if room >= 0 and size <= self._record_bytes_max:
+                    batch.room = room
+                    payloads = batch.payloads
+                    ticket = Append(batch, len(payloads))
+                    payloads.append(payload)
+                    return ticket
+            return self._append(payload, txid, None)
+        return self._append(payload, txid, Attributes(key, headers, event_time))
 
-    def _append(self, payload: bytes, txid: int | None) -> Append:
+    def _append(self, payload: bytes, txid: int | None, attributes: Attributes | None) -> Append:
         if payload.__class__ is not bytes:
             payload = as_bytes(payload)
         if len(payload) > self._record_bytes_max:
@@ -143,6 +158,8 @@ class StreamWriter(ClosesAtExit):
         if txid is not None:
             check_txid(self.stream, txid, self.last_txid)
         size = len(payload) + RECORD_OVERHEAD_BYTES
+        if attributes is not None:
+            size += attributes.size
         open_batch = self._buffer.open
         if open_batch is NO_BATCH or open_batch.free_bytes() < size:
             self._check_open()
@@ -153,17 +170,25 @@ class StreamWriter(ClosesAtExit):
             batch.add_txids((self._default_txid(),))
         self.last_txid = batch.last_txid
         ticket = Append(batch, len(batch.payloads))
+        if attributes is not None:
+            batch.add_attributes(len(batch.payloads), attributes)
         batch.payloads.append(payload)
         return ticket
 
     def append_many(
-        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+        self,
+        payloads: Sequence[bytes],
+        txids: Sequence[int] | None = None,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
     ) -> AppendMany:
         """Append records in order, with much less overhead per record than ``append``.
 
-        Raises the same errors as ``append``, in which case no record was appended. The records may
-        be split over several entries, so a later failure may leave only the first of them in the
-        stream.
+        Each of the sequences has one value for each payload. Raises the same errors as ``append``,
+        in which case no record was appended. The records may be split over several entries, so a
+        later failure may leave only the first of them in the stream.
         """
         check_sequence("payloads", payloads)
         count = len(payloads)
@@ -174,6 +199,9 @@ class StreamWriter(ClosesAtExit):
         total = sum(map(len, payloads))
         if total > self._record_bytes_max and max(map(len, payloads)) > self._record_bytes_max:
             raise too_large(max(map(len, payloads)), self._record_bytes_max)
+        attributes = check_attributes(count, keys, headers, event_times)
+        if attributes is not None:
+            total += sum(one.size for one in attributes)
         total += count * RECORD_OVERHEAD_BYTES
         if total > self._config.outstanding_bytes_max:
             raise RecordTooLargeError(
@@ -185,15 +213,23 @@ class StreamWriter(ClosesAtExit):
         self._check_open()
         flush_bytes = self._pipeline.policy.flush.bytes_max
         if total <= flush_bytes or count == 1:
-            return AppendMany([self._extend(payloads, txids, total)])
+            return AppendMany([self._extend(payloads, txids, attributes, total)])
         spans = []
-        for first, stop, size in split_by_size(payloads, flush_bytes, self._buffer.record_room()):
+        sizes: Iterable[int] = map(len, payloads)
+        if attributes is not None:
+            sizes = [size + one.size for size, one in zip(sizes, attributes, strict=True)]
+        for first, stop, size in split_by_size(sizes, flush_bytes, self._buffer.record_room()):
             given = None if txids is None else txids[first:stop]
-            spans.append(self._extend(payloads[first:stop], given, size))
+            some = None if attributes is None else attributes[first:stop]
+            spans.append(self._extend(payloads[first:stop], given, some, size))
         return AppendMany(spans)
 
     def _extend(
-        self, payloads: Sequence[bytes], txids: Sequence[int] | None, size: int
+        self,
+        payloads: Sequence[bytes],
+        txids: Sequence[int] | None,
+        attributes: Sequence[Attributes] | None,
+        size: int,
     ) -> tuple[Batch, int, int]:
         """Add records that fit one batch. Return (batch, index of the first record, count)."""
         first_txid = self._default_txid() if txids is None else txids[0]
@@ -203,6 +239,9 @@ class StreamWriter(ClosesAtExit):
             batch.add_txids(txids)
         elif batch.txids is not None:
             batch.add_txids([self._default_txid()] * len(payloads))
+        if attributes is not None:
+            for index, one in enumerate(attributes, start=len(batch.payloads)):
+                batch.add_attributes(index, one)
         batch.payloads.extend(payloads)
         self.last_txid = batch.last_txid
         return span
@@ -258,7 +297,14 @@ class StreamWriter(ClosesAtExit):
         return AppendMany([(batch, slot, record_set.count)])
 
     def append_numbered(
-        self, producer: bytes, first_sequence: int, payloads: Sequence[bytes]
+        self,
+        producer: bytes,
+        first_sequence: int,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
     ) -> AppendMany:
         """Append records that ``producer`` (16 bytes) numbers from ``first_sequence`` on.
 
@@ -269,6 +315,7 @@ class StreamWriter(ClosesAtExit):
         check_sequence("payloads", payloads)
         if not payloads:
             raise InvalidArgumentError("append_numbered needs at least one record")
+        attributes = check_attributes(len(payloads), keys, headers, event_times)
         span = None
         if self._tracer is not None:
             span = self._tracer.sample(TraceStep.APPEND, stream=self.stream)
@@ -280,6 +327,7 @@ class StreamWriter(ClosesAtExit):
             producer=Producer(producer, first_sequence),
             codec=self._pipeline.policy.codec,
             extension=b"" if span is None else trace_extension(span.traceparent),
+            attributes=None if attributes is None else attribute_builder(attributes),
         )
         return self.append_set(encoded) if span is None else self._append_traced(encoded, span)
 

@@ -1,0 +1,1 @@
+"""Attributes of records: optional keys, headers and event times, as columns of a record set."""
