@@ -10,12 +10,14 @@ from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.append_validation import (
     as_bytes,
+    check_attributes,
     check_sequence,
     check_txid,
     check_txids,
     too_large,
 )
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
+from ...core.protocol.attributes.attribute_values import Attributes, Headers
 from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
 from .thin_producer import ThinProducers
 
@@ -51,12 +53,23 @@ class ProxyWriter(ClosesAtExit):
 
     # --- appending ------------------------------------------------------------------------------
 
-    def append(self, payload: bytes, txid: int | None = None) -> Append:
+    def append(
+        self,
+        payload: bytes,
+        txid: int | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        event_time: int | None = None,
+    ) -> Append:
         """Append a record and return immediately; await the result for its position.
 
-        Raises as the core writer does; the proxy assigns txids to records without one. A transient
-        failure is retried until the deadline, and the record is stored at most once.
+        Takes and raises what the core writer does; the proxy assigns txids to records without
+        one. A transient failure is retried until the deadline, and the record is stored at most
+        once.
         """
+        if key is not None or headers is not None or event_time is not None:
+            return self._append(payload, txid, Attributes(key, headers, event_time))
         if txid is None and payload.__class__ is bytes and self._refusal is None:
             batch = self._producer.open
             size = len(payload)
@@ -66,14 +79,22 @@ class ProxyWriter(ClosesAtExit):
                 ticket = Append(batch, len(batch.payloads))
                 batch.payloads.append(payload)
                 return ticket
+        return self._append(payload, txid, None)
+
+    def _append(self, payload: bytes, txid: int | None, attributes: Attributes | None) -> Append:
         payload = self._checked(payload)
         self._check_open()
-        batch = self._batch_for(len(payload) + RECORD_OVERHEAD_BYTES, txid)
-        batch.payloads.append(payload)
+        batch = self._add(payload, txid, attributes)
         return Append(batch, len(batch.payloads) - 1)
 
     def append_many(
-        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+        self,
+        payloads: Sequence[bytes],
+        txids: Sequence[int] | None = None,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
     ) -> AppendMany:
         """Append records in order. All or none are accepted; they may end up in several sets."""
         check_sequence("payloads", payloads)
@@ -82,13 +103,15 @@ class ProxyWriter(ClosesAtExit):
         if txids is not None:
             check_txids(self.stream, txids, len(payloads), self.last_txid)
         checked = [self._checked(payload) for payload in payloads]
+        attributes = check_attributes(len(payloads), keys, headers, event_times)
         self._check_open()
         spans: list[tuple[Batch, int, int]] = []
         for index, payload in enumerate(checked):
-            batch = self._batch_for(
-                len(payload) + RECORD_OVERHEAD_BYTES, None if txids is None else txids[index]
+            batch = self._add(
+                payload,
+                None if txids is None else txids[index],
+                None if attributes is None else attributes[index],
             )
-            batch.payloads.append(payload)
             if spans and spans[-1][0] is batch:
                 spans[-1] = (batch, spans[-1][1], spans[-1][2] + 1)
             else:
@@ -108,12 +131,19 @@ class ProxyWriter(ClosesAtExit):
         batch = self._producer.submit_set(encoded, keeps_txids=keeps_txids)
         return AppendMany([(batch, 0, batch.count)])
 
-    def _batch_for(self, size: int, txid: int | None) -> Batch:
-        """Return the open batch with room and txid reserved; add the payload before any await."""
+    def _add(self, payload: bytes, txid: int | None, attributes: Attributes | None) -> Batch:
+        """Add a checked record to the open batch, and return the batch."""
         if txid is not None:
             self.last_txid = check_txid(self.stream, txid, self.last_txid)
             self._stop_sharing()
-        return self._producer.batch_for(size, txid)
+        size = len(payload) + RECORD_OVERHEAD_BYTES
+        if attributes is not None:
+            size += attributes.size
+        batch = self._producer.batch_for(size, txid)
+        if attributes is not None:
+            batch.add_attributes(len(batch.payloads), attributes)
+        batch.payloads.append(payload)
+        return batch
 
     def _stop_sharing(self) -> None:
         """Switch to a separate producer, ordered after all earlier appends."""

@@ -121,9 +121,11 @@ class ThinProducer:
             producer=Producer(self.identity, sequence),
             codec=self.policy.codec,
             extension=batch.extension(),
+            attributes=batch.attributes,
         )
         batch.count = count
         batch.payloads = []
+        batch.attributes = None
         self._submit(batch, encoded, sequence, keeps_txids=batch.txids is not None)
 
     def submit_set(self, encoded: bytes, *, keeps_txids: bool) -> Batch:

@@ -5,6 +5,8 @@ from typing import Any
 
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.policy import FlushPolicy, StreamPolicy
+from ...core.protocol.attributes.attribute_columns import AttributeBuilder
+from ...core.protocol.attributes.attribute_values import Attributes
 from ...core.protocol.dlsn import dlsn_in
 from ...core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
 from ...core.protocol.quorum import Quorum
@@ -196,6 +198,7 @@ def decode_item(item: pb.AppendItem) -> AppendItem:
             producer=Producer(item.producer or NO_PRODUCER,
                               item.first_sequence if item.producer else NO_SEQUENCE),
             extension=trace_extension(item.traceparent) if item.traceparent else b"",
+            attributes=_decode_attributes(item) if item.attributes else None,
         )  # fmt: skip
     return AppendItem(
         item.namespace,
@@ -204,6 +207,22 @@ def decode_item(item: pb.AppendItem) -> AppendItem:
         keeps_txids=item.keeps_txids,
         tried=tuple(item.tried) if item.restarts else (),
     )
+
+
+def _decode_attributes(item: pb.AppendItem) -> AttributeBuilder:
+    if len(item.attributes) != len(item.payloads):
+        raise InvalidArgumentError(
+            f"got {len(item.attributes)} attributes for {len(item.payloads)} payloads"
+        )
+    builder = AttributeBuilder()
+    for index, found in enumerate(item.attributes):
+        headers = {header.name: header.value for header in found.headers}
+        if len(headers) != len(found.headers):
+            raise InvalidArgumentError(f"payload {index} has two headers of one name")
+        key = found.key if found.HasField("key") else None
+        event_time = found.event_time if found.HasField("event_time") else None
+        builder.add(index, Attributes(key, headers, event_time))
+    return builder
 
 
 def encode_results(answers: list[AppendResult]) -> pb.AppendResponse:

@@ -73,7 +73,7 @@ class AppendRequest(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[AppendItem, _Mapping]]] = ..., client_region: _Optional[str] = ...) -> None: ...
 
 class AppendItem(_message.Message):
-    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried", "traceparent")
+    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried", "traceparent", "attributes")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,7 @@ class AppendItem(_message.Message):
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     TRIED_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     id: int
     namespace: str
     stream: str
@@ -96,7 +97,26 @@ class AppendItem(_message.Message):
     restarts: bool
     tried: _containers.RepeatedScalarFieldContainer[str]
     traceparent: str
-    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    attributes: _containers.RepeatedCompositeFieldContainer[RecordAttributes]
+    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ..., attributes: _Optional[_Iterable[_Union[RecordAttributes, _Mapping]]] = ...) -> None: ...
+
+class RecordAttributes(_message.Message):
+    __slots__ = ("key", "headers", "event_time")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    event_time: int
+    def __init__(self, key: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., event_time: _Optional[int] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: bytes
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("answers",)
