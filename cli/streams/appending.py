@@ -19,6 +19,7 @@ from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..output import TABLE, ProgressBar, print_message, print_record
 from ..output_schema import integer, maybe, record, text
+from .record_documents import InputRecord, parse_documents
 from .record_files import read_records
 
 APPENDED = record(
@@ -34,6 +35,7 @@ APPENDED = record(
 """The schema of ``stream append``."""
 
 _TICKETS_MAX = 256
+_LINE_BYTES_MAX = 8 << 20  # of JSON, in which a byte of a record takes up to six
 _PROGRESS_SECONDS = 0.2
 
 
@@ -51,22 +53,57 @@ class _Appender:
     """Appends batches, keeps them in flight and counts their acknowledgements in order."""
 
     def __init__(
-        self, writer: StreamWriter, *, txid: int | None, verbose: bool, input_bytes: int | None
+        self,
+        writer: StreamWriter,
+        *,
+        txid: int | None,
+        verbose: bool,
+        input_bytes: int | None,
+        common: InputRecord | None = None,
     ) -> None:
+        """``common`` holds the attributes of every record."""
         self.tally = _Tally()
         self._writer = writer
         self._txids = None if txid is None else count(txid)
+        self._common = InputRecord(b"") if common is None else common
         self._verbose = verbose
         self._input_bytes = input_bytes
         self._tickets: deque[tuple[AppendMany, int]] = deque()
         self._progress = ProgressBar()
         self._shown_at = 0.0
 
-    async def append(self, records: list[bytes]) -> None:
+    async def append(self, payloads: list[bytes]) -> None:
         """Append a batch; wait while too many batches are in flight."""
-        txids = None if self._txids is None else [next(self._txids) for _ in records]
-        ticket = self._writer.append_many(records, txids)
-        self._tickets.append((ticket, sum(map(len, records))))
+        common = self._common
+        if common == InputRecord(b""):
+            await self._submit(
+                self._writer.append_many(payloads, self._next_txids(payloads)), payloads
+            )
+        else:
+            await self.append_records([common._replace(payload=payload) for payload in payloads])
+
+    async def append_records(self, records: list[InputRecord]) -> None:
+        """Append records with attributes of their own, which replace the common ones."""
+        if not records:
+            return
+        common = self._common
+        payloads = [one.payload for one in records]
+        ticket = self._writer.append_many(
+            payloads,
+            self._next_txids(payloads),
+            keys=[common.key if one.key is None else one.key for one in records],
+            headers=[{**(common.headers or {}), **(one.headers or {})} for one in records],
+            event_times=[
+                common.event_time if one.event_time is None else one.event_time for one in records
+            ],
+        )
+        await self._submit(ticket, payloads)
+
+    def _next_txids(self, payloads: list[bytes]) -> list[int] | None:
+        return None if self._txids is None else [next(self._txids) for _ in payloads]
+
+    async def _submit(self, ticket: AppendMany, payloads: list[bytes]) -> None:
+        self._tickets.append((ticket, sum(map(len, payloads))))
         await self._writer.room()
         while self._tickets and (self._tickets[0][0].is_done or len(self._tickets) > _TICKETS_MAX):
             await self._settle_oldest()
@@ -110,10 +147,14 @@ async def append_records(
     length_prefixed: bool,
     txid: int | None,
     verbose: bool,
+    is_json: bool = False,
+    common: InputRecord | None = None,
 ) -> None:
     """Append all records and report how many were acknowledged, also after a failure.
 
-    Raises the error that stopped it, after the report.
+    ``common`` holds the attributes of every record. With ``is_json`` the lines are JSON objects,
+    as ``stream read --format json`` prints them. Raises the error that stopped it, after the
+    report.
     """
     policy = (await namespace.describe(stream)).policy
     source = _open(file)
@@ -126,14 +167,18 @@ async def append_records(
                 txid=txid,
                 verbose=verbose and output == TABLE,
                 input_bytes=_size_of(source),
+                common=common,
             )
             try:
                 async for records in read_records(
                     source,
                     is_length_prefixed=length_prefixed,
-                    size_max=policy.record_bytes_max,
+                    size_max=_LINE_BYTES_MAX if is_json else policy.record_bytes_max,
                 ):
-                    await appender.append(records)
+                    if is_json:
+                        await appender.append_records(parse_documents(records))
+                    else:
+                        await appender.append(records)
             finally:
                 await appender.finish()
     except (RhumblineError, asyncio.CancelledError):

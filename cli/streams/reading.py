@@ -14,19 +14,8 @@ from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError
 from ...core.protocol.record_set import TXID_FIRST, TXID_LAST
 from ...core.protocol.start import EARLIEST, LATEST, AtTxid, Start
 from ..output import TABLE, DocumentWriter, ProgressBar, print_message
-from ..output_schema import integer, record, text
-from .record_files import as_document, record_format
-
-RECORD = record(
-    {
-        "dlsn": text("Position of the record."),
-        "txid": integer("Txid of the record."),
-        "payload": text("The payload, if it is valid UTF-8."),
-        "payload_hex": text("Otherwise the payload, in hexadecimal digits."),
-    },
-    optional=("payload", "payload_hex"),
-)
-"""The schema of a record that ``stream read`` or ``stream tail`` prints."""
+from .record_documents import as_document
+from .record_files import record_format
 
 
 def parse_start(text: str) -> Start | Dlsn:

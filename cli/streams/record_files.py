@@ -9,10 +9,11 @@ import json
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ...core.log.read.record_batch import Record
 from ...core.protocol.errors import InvalidArgumentError
+from .record_documents import as_document, attributes_document
 
 _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 1 << 20
@@ -107,16 +108,11 @@ def _as_line(record: Record) -> bytes:
 
 
 def _verbose(record: Record) -> bytes:
-    return b"%s\t%d\t%s\n" % (str(record.dlsn).encode(), record.txid, record.payload)
-
-
-def as_document(record: Record) -> dict[str, Any]:
-    """Return a record as JSON values; a payload that is not UTF-8 is in hexadecimal digits."""
-    try:
-        content = {"payload": record.payload.decode()}
-    except UnicodeDecodeError:
-        content = {"payload_hex": record.payload.hex()}
-    return {"dlsn": str(record.dlsn), "txid": record.txid, **content}
+    shown = b"%s\t%d\t%s" % (str(record.dlsn).encode(), record.txid, record.payload)
+    attributes = attributes_document(record)
+    if attributes:
+        shown += b"\t" + json.dumps(attributes, ensure_ascii=False).encode()
+    return shown + b"\n"
 
 
 def _as_json(record: Record) -> bytes:

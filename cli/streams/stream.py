@@ -21,7 +21,8 @@ from .appending import APPENDED, append_records
 from .describing import DESCRIPTION, describe_stream, for_people
 from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
-from .reading import RECORD, parse_start, read_stream
+from .reading import parse_start, read_stream
+from .record_documents import RECORD, common_attributes
 from .record_files import FORMATS
 from .recovering import RECOVERED, recover_stream
 from .rolling import roll, seal, unseal
@@ -131,17 +132,34 @@ async def describe(session: CommandSession, name: str) -> None:
 @click.option(
     "--length-prefixed", is_flag=True, help="Each record follows its length in 4 bytes, big-endian."
 )
+@click.option(
+    "--json",
+    "is_json",
+    is_flag=True,
+    help="Each line is a JSON object, as `stream read --format json` prints it.",
+)
 @click.option("--txid", type=int, help="Txid of the first record; the others follow in steps of 1.")
+@click.option("--key", help="Key of all records.")
+@click.option(
+    "--header", "headers", multiple=True, help="Header NAME=VALUE of all records; repeatable."
+)
+@click.option(
+    "--event-time", help="Event time of all records: ISO 8601, or milliseconds since 1970."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print the DLSN of each record.")
 @via_option
 @prints(APPENDED)
 @session_options
 @runs
 async def append(
-    session: CommandSession, name: str, file: Path | None, length_prefixed: bool, txid: int | None,
+    session: CommandSession, name: str, file: Path | None, length_prefixed: bool, is_json: bool,
+    txid: int | None, key: str | None, headers: tuple[str, ...], event_time: str | None,
     verbose: bool, via: str | None
 ) -> None:  # fmt: skip
     """Append the lines of standard input as records, and wait for their acknowledgement."""
+    if is_json and length_prefixed:
+        raise click.UsageError("--json and --length-prefixed exclude each other")
+    common = common_attributes(key, headers, event_time)
     async with namespace_via(session, via) as namespace:
         await append_records(
             namespace,
@@ -151,6 +169,8 @@ async def append(
             length_prefixed=length_prefixed,
             txid=txid,
             verbose=verbose,
+            is_json=is_json,
+            common=common,
         )
 
 
@@ -166,7 +186,12 @@ async def append(
 @click.option("--limit", type=click.IntRange(min=1), help="Print at most this many records.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True,
               help="Format of the records.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="Print DLSN and txid before each record.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print DLSN and txid before each record, attributes behind.",
+)
 @click.option("--wait", "waits", is_flag=True,
               help="Wait until --limit records were printed.")  # fmt: skip
 @timeout_option
@@ -210,7 +235,12 @@ async def read(
               help="Number of records to print.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True,
               help="Format of the records.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="Print DLSN and txid before each record.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print DLSN and txid before each record, attributes behind.",
+)
 @via_option
 @prints(rows(RECORD))
 @session_options

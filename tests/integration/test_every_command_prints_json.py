@@ -100,7 +100,7 @@ repair inspect s
 repair fix s
 segment ls s
 stream create t
-stream append t --file {root}/lines
+stream append t --file {root}/lines --key k --header a=1 --event-time 2026-01-31T12:00Z
 stream read t
 stream tail t
 stream describe s
