@@ -224,6 +224,7 @@ class ArchivedLedger:
                         position=position,
                         created_ms=archived.created_ms,
                         producer=_producer(archived),
+                        attributes=archived.attributes,
                     )
                 )
                 position, txid = position + end - start, archived.txids[-1]

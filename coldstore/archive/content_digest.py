@@ -11,6 +11,8 @@ import struct
 
 import crc32c
 
+from ...core.protocol.attributes.attribute_columns import AttributeBuilder
+
 _LINE = struct.Struct("<qiI")
 
 
@@ -31,15 +33,19 @@ class ContentDigest:
         return self._sha.hexdigest()
 
 
-def raw_crc_of(txids: list[int], payloads: list[bytes]) -> int:
+def raw_crc_of(
+    txids: list[int], payloads: list[bytes], attributes: AttributeBuilder | None = None
+) -> int:
     """Return the CRC32C of the uncompressed body that a record set of these records has.
 
-    The body consists of txids, offsets and payloads. As in the record set itself, the txid column
-    is absent when all txids are equal.
+    The body consists of txids, attributes, offsets and payloads. As in the record set itself, the
+    txid column is absent when all txids are equal, and so are attributes that no record has.
     """
     count = len(payloads)
     assert count == len(txids) > 0
     crc = crc32c.crc32c(struct.pack(f"<{count}q", *txids)) if txids[0] != txids[-1] else 0
+    if attributes is not None:
+        crc = crc32c.crc32c(attributes.encode(count)[1], crc)
     offsets = [0]
     for payload in payloads:
         offsets.append(offsets[-1] + len(payload))

@@ -19,6 +19,8 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError
 FORMAT = 2
 _WITHOUT_FOOTER_DIGESTS = 1
 """The format before ``Part.footer_sha256`` was added. It can still be read."""
+_WITH_ATTRIBUTES = 3
+"""The format of a manifest with a part that has attributes. Others keep format 2."""
 MANIFEST_BYTES_MAX = 4 << 20
 
 CHAIN_START = ""
@@ -31,6 +33,7 @@ class Part:
 
     ``footer_sha256`` covers the Parquet footer, its length and the magic number, so that readers of
     byte ranges verify the footer before they parse it. It is empty in a manifest of format 1.
+    ``has_attributes`` says whether the part has the columns of keys, headers and event times.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Part:
     size_bytes: int
     sha256: str
     footer_sha256: str = ""
+    has_attributes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +117,26 @@ class Manifest:
             del fields["doubt"]
         if self.policy is None:
             del fields["policy"]
-        return json.dumps({"format": FORMAT, **fields}, indent=1).encode()
+        for part in fields["parts"]:
+            if not part["has_attributes"]:
+                del part["has_attributes"]
+        has_attributes = any(part.has_attributes for part in self.parts)
+        form = _WITH_ATTRIBUTES if has_attributes else FORMAT
+        return json.dumps({"format": form, **fields}, indent=1).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Manifest":
         """Decode a manifest file. Raises CorruptionError; ForeignDataError for another format."""
         try:
             fields: dict[str, Any] = json.loads(data)
-            if (found := fields.pop("format")) not in (FORMAT, _WITHOUT_FOOTER_DIGESTS):
+            known = (_WITHOUT_FOOTER_DIGESTS, FORMAT, _WITH_ATTRIBUTES)
+            if (found := fields.pop("format")) not in known:
                 raise ForeignDataError(
                     f"archive manifest has format {found!r}, this version reads formats "
-                    f"{_WITHOUT_FOOTER_DIGESTS} to {FORMAT}: use a newer version"
+                    f"{_WITHOUT_FOOTER_DIGESTS} to {_WITH_ATTRIBUTES}: use a newer version"
                 )
             parts = tuple(Part(**part) for part in fields.pop("parts"))
-            if found == FORMAT and not all(part.footer_sha256 for part in parts):
+            if found != _WITHOUT_FOOTER_DIGESTS and not all(part.footer_sha256 for part in parts):
                 raise CorruptionError("not an archive manifest: a part has no footer_sha256")
             return cls(**fields, parts=parts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:

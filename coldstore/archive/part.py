@@ -17,11 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...core.protocol.attributes.attribute_columns import AttributeBuilder, attribute_builder
+from ...core.protocol.attributes.attribute_values import Attributes
 from ...core.protocol.errors import CorruptionError
 from ...core.protocol.record_set import NO_PRODUCER, RecordSet
 from .manifest import Part
 from .part_file import footer_of
-from .schema import SCHEMA, parquet_writer_options
+from .schema import (
+    ATTRIBUTES,
+    SCHEMA,
+    SCHEMA_WITH_ATTRIBUTES,
+    parquet_writer_options,
+    part_schema,
+)
 
 ROW_GROUP_BYTES = 16 << 20
 """A row group ends at the first entry boundary at which its payloads reach this size."""
@@ -41,16 +49,24 @@ class _Columns:
     producer: list[bytes | None] = field(default_factory=list)
     sequence: list[int | None] = field(default_factory=list)
     payload: list[bytes] = field(default_factory=list)
+    key: list[bytes | None] = field(default_factory=list)
+    event_time: list[int | None] = field(default_factory=list)
+    headers: list[list[tuple[str, bytes]] | None] = field(default_factory=list)
     payload_bytes: int = 0
 
 
 class PartWriter:
-    """Builds the bytes of one part file from entries that are added in order."""
+    """Builds the bytes of one part file from entries that are added in order.
 
-    def __init__(self, lssn: int) -> None:
+    Entries with attributes are added only to a part that has the columns for them.
+    """
+
+    def __init__(self, lssn: int, *, has_attributes: bool = False) -> None:
+        self.has_attributes = has_attributes
         self._lssn = lssn
         self._sink = pa.BufferOutputStream()
-        self._writer: Any = pq.ParquetWriter(self._sink, SCHEMA, **parquet_writer_options())
+        self._schema = part_schema(has_attributes=has_attributes)
+        self._writer: Any = pq.ParquetWriter(self._sink, self._schema, **parquet_writer_options())
         self._columns = _Columns()
         self.first_entry_id: int | None = None
         self.last_entry_id = -1
@@ -92,10 +108,25 @@ class PartWriter:
                 range(record_set.first_sequence, record_set.first_sequence + count)
             )
         columns.payload.extend(payloads)
+        self._add_attributes(record_set)
         size = len(record_set.payload_view())
         columns.payload_bytes += size
         self.payload_bytes += size
         self.record_count += count
+
+    def _add_attributes(self, record_set: RecordSet) -> None:
+        columns, found = self._columns, record_set.attributes
+        if not self.has_attributes:
+            assert found is None, "the part has no columns for attributes"
+        elif found is None:
+            none = [None] * record_set.count
+            columns.key.extend(none)
+            columns.event_time.extend(none)
+            columns.headers.extend(none)
+        else:
+            columns.key.extend(found.keys())
+            columns.event_time.extend(found.event_times())
+            columns.headers.extend(list(one.items()) or None for one in found.headers())
 
     def _end_row_group(self) -> None:
         columns = self._columns
@@ -119,7 +150,12 @@ class PartWriter:
             pa.array(columns.sequence, pa.int64()),
             payload,
         ]
-        table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+        if self.has_attributes:
+            values = (columns.key, columns.event_time, columns.headers)
+            arrays += [
+                pa.array(one, kind.type) for one, kind in zip(values, ATTRIBUTES, strict=True)
+            ]
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
         self._writer.write_table(table, row_group_size=count)
         self._columns = _Columns()
 
@@ -144,6 +180,7 @@ class PartWriter:
             len(data),
             hashlib.sha256(data).hexdigest(),
             hashlib.sha256(footer_of(data)).hexdigest(),
+            self.has_attributes,
         )
 
 
@@ -162,13 +199,14 @@ class ArchivedSet:
     producer: bytes | None
     first_sequence: int | None
     payloads: list[bytes]
+    attributes: AttributeBuilder | None
 
 
 def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
     """Yield the record sets of a part file, in order. Raises CorruptionError if it is damaged."""
     try:
         file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        if not file.schema_arrow.equals(SCHEMA):
+        if not any(file.schema_arrow.equals(known) for known in (SCHEMA, SCHEMA_WITH_ATTRIBUTES)):
             raise CorruptionError(
                 f"archive of segment {lssn}: a part has the columns {file.schema_arrow.names}, not "
                 f"{SCHEMA.names} with their types"
@@ -215,4 +253,18 @@ def record_set_of_rows(table: "pa.Table", start: int, end: int, lssn: int) -> Ar
         rows.column("producer")[0].as_py(),
         rows.column("sequence")[0].as_py(),
         rows.column("payload").to_pylist(),
+        _attributes_of(rows),
+    )
+
+
+def _attributes_of(rows: "pa.Table") -> AttributeBuilder | None:
+    if "key" not in rows.column_names:
+        return None
+    columns = [rows.column(name) for name in ("key", "headers", "event_time")]
+    if all(column.null_count == rows.num_rows for column in columns):
+        return None
+    keys, headers, times = (column.to_pylist() for column in columns)
+    return attribute_builder(
+        Attributes(key, None if pairs is None else dict(pairs), time)
+        for key, pairs, time in zip(keys, headers, times, strict=True)
     )

@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 from ...core.protocol.errors import CorruptionError
 from ...core.runtime.cold_store import ColdStore
 from .manifest import Part
-from .schema import SCHEMA
+from .schema import ATTRIBUTES, SCHEMA, part_schema
 
 _TAIL_BYTES = 64 * 1024
 """Size of the first read at the end of the file, which usually contains the whole footer."""
 _END_BYTES = 8
 """Size of the last bytes of the file: the length of the footer and the magic number."""
+_TYPES = {field.name: field.type for field in ATTRIBUTES}
 _GAP_BYTES_MAX = 64 * 1024
 """Ranges with at most this gap between them are read together."""
 
@@ -47,6 +48,7 @@ class PartFile:
         self._cold = cold
         self._key = key
         self._size_bytes = part.size_bytes
+        self._schema = part_schema(has_attributes=part.has_attributes)
         self._footer = footer
         self.bytes_read = 0
         self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
@@ -62,9 +64,10 @@ class PartFile:
             footer: Any = pq.read_metadata(pa.BufferReader(tail))
         except (pa.ArrowException, OSError) as error:
             raise CorruptionError(f"{key}: {error}") from error
-        if not footer.schema.to_arrow_schema().equals(SCHEMA):
+        schema = part_schema(has_attributes=part.has_attributes)
+        if not footer.schema.to_arrow_schema().equals(schema):
             raise CorruptionError(
-                f"{key}: the columns are {footer.schema.names}, not {SCHEMA.names} with their types"
+                f"{key}: the columns are {footer.schema.names}, not {schema.names} with their types"
             )
         file = cls(cold, key, part, footer)
         file.bytes_read = fetched
@@ -75,8 +78,23 @@ class PartFile:
             )
         return file
 
-    async def read(self, group: int, columns: Sequence[str] = SCHEMA.names) -> "pa.Table":
-        """Read columns of a row group. Raises NoSuchObjectError and CorruptionError."""
+    async def read(self, group: int, columns: Sequence[str] | None = None) -> "pa.Table":
+        """Read columns of a row group, by default all that the part has.
+
+        Columns of attributes that the part does not have are null. Raises NoSuchObjectError and
+        CorruptionError.
+        """
+        if columns is None:
+            return await self._read(group, self._schema.names)
+        stored = [name for name in columns if name in self._schema.names]
+        table = await self._read(group, stored or ["entry_id"])
+        arrays = [
+            table.column(name) if name in stored else pa.nulls(table.num_rows, _TYPES[name])
+            for name in columns
+        ]
+        return pa.Table.from_arrays(arrays, names=list(columns))
+
+    async def _read(self, group: int, columns: Sequence[str]) -> "pa.Table":
         ranges = self._ranges(group, columns)
         gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
         pieces: dict[int, bytes] = {}
@@ -107,7 +125,8 @@ class PartFile:
 
     def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
         found = self._footer.row_group(group)
-        chunks = [found.column(SCHEMA.names.index(name)) for name in columns]
+        leaves = [found.column(number) for number in range(found.num_columns)]
+        chunks = [leaf for leaf in leaves if leaf.path_in_schema.split(".")[0] in columns]
         spans = sorted(_byte_range(chunk) for chunk in chunks)
         ranges: list[tuple[int, int]] = []
         for begin, end in spans:

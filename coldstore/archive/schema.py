@@ -1,7 +1,8 @@
 """The columns of an archive's part files and their Parquet settings. Needs only pyarrow.
 
 ``record_set`` is the number of the data record set within its entry, from 0. ``producer`` and
-``sequence`` are null for records that their producer did not number.
+``sequence`` are null for records that their producer did not number. A part has the columns of
+attributes only if the manifest says so; they are null where a record has none.
 """
 
 from typing import Any
@@ -22,8 +23,22 @@ SCHEMA = pa.schema(
     ]
 )
 
+ATTRIBUTES = (
+    pa.field("key", pa.binary()),
+    pa.field("event_time", pa.int64()),
+    pa.field("headers", pa.map_(pa.string(), pa.binary())),  # last: two columns in Parquet
+)
+"""The columns that only parts with attributes have."""
+
+SCHEMA_WITH_ATTRIBUTES = pa.schema([*SCHEMA, *ATTRIBUTES])
+
 _REPEATING = ["lssn", "entry_id", "record_set", "created_ms", "producer"]
 _ORDERED = ["lssn", "entry_id", "slot", "txid", "created_ms"]
+
+
+def part_schema(*, has_attributes: bool) -> pa.Schema:
+    """Return the columns of a part."""
+    return SCHEMA_WITH_ATTRIBUTES if has_attributes else SCHEMA
 
 
 def parquet_writer_options() -> dict[str, Any]:

@@ -213,7 +213,13 @@ class SegmentArchiver:
     ) -> AsyncIterator[PartWriter]:
         """Read the whole ledger of the segment and yield a filled writer for each part."""
         writer = PartWriter(segment.lssn)
+        has_attributes = False
         async for entry_id, record_sets in self._entries(segment):
+            if not has_attributes and any(one.attributes is not None for one in record_sets):
+                has_attributes = True  # from here on, all parts have the columns
+                if writer.record_count:
+                    yield writer
+                writer = PartWriter(segment.lssn, has_attributes=True)
             for record_set in record_sets:
                 if not record_set.is_control:
                     digest.add(entry_id, record_set.slot, record_set.raw_crc)
@@ -221,7 +227,7 @@ class SegmentArchiver:
             writer.add(entry_id, record_sets)
             if writer.payload_bytes >= PART_PAYLOAD_BYTES:
                 yield writer
-                writer = PartWriter(segment.lssn)
+                writer = PartWriter(segment.lssn, has_attributes=has_attributes)
         if writer.record_count:
             yield writer
 

@@ -29,7 +29,7 @@ async def verify_segment(
                 f"{folder}/{part.name}: the SHA-256 differs from that in the manifest"
             )
         for record_set in read_part(data, manifest.lssn):
-            raw_crc = raw_crc_of(record_set.txids, record_set.payloads)
+            raw_crc = raw_crc_of(record_set.txids, record_set.payloads, record_set.attributes)
             digest.add(record_set.entry_id, record_set.slot, raw_crc)
     if digest.hex() != manifest.content_digest:
         raise CorruptionError(

@@ -43,7 +43,7 @@ def replay(spark: SparkSession, job: ReplayJob) -> None:
         .option("subscribe", job.source)
         .option("startingOffsets", job.starting)
         .option("endingOffsets", job.ending)
-        .option("columns", "txid,payload")
+        .option("columns", "txid,payload,key,headers,event_time")
         .load()
     )
     writing = (

@@ -5,7 +5,21 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-ALL_COLUMNS = ("stream", "lssn", "entry_id", "slot", "dlsn", "txid", "created", "payload")
+ALL_COLUMNS = (
+    "stream",
+    "lssn",
+    "entry_id",
+    "slot",
+    "dlsn",
+    "txid",
+    "created",
+    "payload",
+    "key",
+    "headers",
+    "event_time",
+)
+ATTRIBUTES = frozenset(("key", "headers", "event_time"))
+"""The columns that are null for records without the attribute."""
 
 SPARK_TYPES = {
     "stream": "string",
@@ -16,6 +30,9 @@ SPARK_TYPES = {
     "txid": "bigint",
     "created": "timestamp",
     "payload": "binary",
+    "key": "binary",
+    "headers": "map<string, binary>",
+    "event_time": "timestamp",
 }
 _ARROW_TYPES = {
     "stream": pa.string(),
@@ -26,12 +43,16 @@ _ARROW_TYPES = {
     "txid": pa.int64(),
     "created": pa.timestamp("us", tz="UTC"),
     "payload": pa.binary(),
+    "key": pa.binary(),
+    "headers": pa.map_(pa.string(), pa.binary()),
+    "event_time": pa.timestamp("us", tz="UTC"),
 }
 _SOURCE_COLUMNS = {
     "stream": (),
     "dlsn": ("lssn", "entry_id", "slot"),
     "created": ("created_ms",),
 }
+_TIMES = {"created": "created_ms", "event_time": "event_time"}
 BATCH_ROWS_MAX = 50_000
 """Maximum number of rows of an Arrow batch that is passed to Spark."""
 
@@ -62,10 +83,9 @@ def arrow_batches(
 def _column(batch: "pa.RecordBatch", name: str, stream: str) -> "pa.Array":
     if name == "stream":
         return pa.repeat(pa.scalar(stream, pa.string()), batch.num_rows)
-    if name == "created":
-        return pc.cast(
-            pc.cast(batch.column("created_ms"), pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[name]
-        )
+    if name in _TIMES:
+        milliseconds = batch.column(_TIMES[name])
+        return pc.cast(pc.cast(milliseconds, pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[name])
     if name == "dlsn":
         parts = [pc.cast(batch.column(part), pa.string()) for part in _SOURCE_COLUMNS["dlsn"]]
         return pc.binary_join_element_wise(*parts, ":")

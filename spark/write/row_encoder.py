@@ -7,11 +7,14 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice, pairwise
-from typing import Protocol
+from itertools import islice, pairwise, repeat
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ...core.protocol.attributes.attribute_columns import attribute_builder
+from ...core.protocol.attributes.attribute_values import Attributes
 from ...core.protocol.errors import DuplicateRecordError, TxidOutOfOrderError
 from ...core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
 
@@ -19,6 +22,7 @@ _SET_BYTES = 256 << 10
 _SET_RECORDS = 2000
 _PENDING_MAX = 128
 """Maximum number of appends that wait for acknowledgement at any time."""
+_NO_ATTRIBUTES = Attributes(None, None, None)
 
 
 class RowWriter(Protocol):
@@ -66,7 +70,8 @@ def encode_numbered_sets(
     Raises TxidOutOfOrderError if txids are kept and decrease.
     """
     sequence = skip
-    for payloads, txids in _groups(islice(_rows(batches, keeps_txids), skip, None)):
+    for rows in _groups(islice(_rows(batches, keeps_txids), skip, None)):
+        payloads, txids, attributes = zip(*rows, strict=True)
         if any(a > b for a, b in pairwise(txids)):
             raise TxidOutOfOrderError(
                 "keepTxids: the txids of the rows decrease; sort the rows in a single partition"
@@ -78,28 +83,61 @@ def encode_numbered_sets(
             txids=txids,
             created_ms=time.time_ns() // 1_000_000,
             producer=Producer(producer, sequence),
+            attributes=attribute_builder(attributes),
         )
         sequence += len(payloads)
 
 
-def _rows(batches: Iterable[pa.RecordBatch], keeps_txids: bool) -> Iterator[tuple[bytes, int]]:
+class _Row(NamedTuple):
+    """A record that is to be written."""
+
+    payload: bytes
+    txid: int
+    attributes: Attributes
+
+
+def _rows(batches: Iterable[pa.RecordBatch], keeps_txids: bool) -> Iterator[_Row]:
     for batch in batches:
         payloads = batch.column("payload").cast(pa.binary()).to_pylist()
         txids = batch.column("txid").to_pylist() if keeps_txids else [TXID_FIRST] * len(payloads)
-        yield from zip(payloads, txids, strict=True)
+        attributes = _attributes(batch)
+        yield from map(_Row, (payload or b"" for payload in payloads), txids, attributes)
 
 
-def _groups(rows: Iterator[tuple[bytes, int]]) -> Iterator[tuple[list[bytes], list[int]]]:
+def _attributes(batch: pa.RecordBatch) -> Iterable[Attributes]:
+    """Return the attributes of each row, from the columns that there are."""
+    names = batch.schema.names
+    if not {"key", "headers", "event_time"}.intersection(names):
+        return repeat(_NO_ATTRIBUTES)
+    none: list[None] = [None] * batch.num_rows
+    keys: Iterable[object] = none
+    headers: Iterable[object] = none
+    times: Iterable[object] = none
+    if "key" in names:
+        keys = batch.column("key").cast(pa.binary()).to_pylist()
+    if "headers" in names:
+        pairs = batch.column("headers").to_pylist()
+        headers = [None if one is None else dict(one) for one in pairs]
+    if "event_time" in names:
+        times = _milliseconds(batch.column("event_time")).to_pylist()
+    return map(Attributes, keys, headers, times)
+
+
+def _milliseconds(times: "pa.Array") -> "pa.Array":
+    if pa.types.is_timestamp(times.type):
+        times = pc.floor_temporal(times, unit="millisecond").cast(pa.timestamp("ms"), safe=False)
+    return times.cast(pa.int64())
+
+
+def _groups(rows: Iterator[_Row]) -> Iterator[list[_Row]]:
     """Group rows by count and size alone. A null payload becomes an empty record."""
-    payloads: list[bytes] = []
-    txids: list[int] = []
+    group: list[_Row] = []
     size = 0
-    for payload, txid in rows:
-        payloads.append(payload or b"")
-        txids.append(txid)
-        size += len(payloads[-1])
-        if size >= _SET_BYTES or len(payloads) == _SET_RECORDS:
-            yield payloads, txids
-            payloads, txids, size = [], [], 0
-    if payloads:
-        yield payloads, txids
+    for row in rows:
+        group.append(row)
+        size += len(row.payload) + row.attributes.size
+        if size >= _SET_BYTES or len(group) == _SET_RECORDS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -3,10 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from ...core.protocol.errors import ConfigurationError
 from ...proxies.proxy_uri import is_proxy_uri
+
+_HEADERS = MapType(StringType(), BinaryType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,19 @@ def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOp
         (
             not options.keeps_txids or isinstance(columns.get("txid"), LongType),
             "keepTxids: the rows have no column txid of type bigint",
+        ),
+        (
+            isinstance(columns.get("key", BinaryType()), BinaryType | StringType),
+            "the column key is not of type binary or string",
+        ),
+        (
+            columns.get("headers", _HEADERS)
+            in (_HEADERS, MapType(StringType(), BinaryType(), False)),
+            "the column headers is not of type map<string, binary>",
+        ),
+        (
+            isinstance(columns.get("event_time", LongType()), LongType | TimestampType),
+            "the column event_time is not of type timestamp, or bigint for milliseconds",
         ),
     ]
     faults = [text for holds, text in checks if not holds]

@@ -67,7 +67,13 @@ async def fill_stream(world: LogWorld, segments: int = 4, records: int = 30) -> 
     for number in range(segments):
         writer = await world.writer("s", policy)
         for n in range(records):
-            writer.append(b"%d/%d" % (number, n), txid=1 + number * records + n // 2)
+            payload, txid = b"%d/%d" % (number, n), 1 + number * records + n // 2
+            if number % 2 == 0 or n < records // 2:
+                writer.append(payload, txid)
+            else:  # from the middle of every second segment on
+                key = b"k%d" % n if n % 3 else None
+                headers = {"n": b"%d" % n} if n % 2 else None
+                writer.append(payload, txid, key=key, headers=headers, event_time=n)
             if n % 7 == 0:
                 await writer.flush()
         await writer.close()
@@ -86,4 +92,10 @@ async def read_records(world: LogWorld, start: Start = EARLIEST, stream: str = "
 
 def comparable(records: list[Record]) -> list[tuple[object, ...]]:
     """Return the fields that must be equal for the ledger and the archive."""
-    return [(r.dlsn, r.sequence_id, r.txid, r.payload, r.created_ms, r.producer) for r in records]
+    return [
+        (
+            *(r.dlsn, r.sequence_id, r.txid, r.payload, r.created_ms, r.producer),
+            *(r.key, dict(r.headers), r.event_time),
+        )
+        for r in records
+    ]

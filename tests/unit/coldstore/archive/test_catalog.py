@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
     archive_on_disk(tmp_path)
     (tmp_path / DAMAGED).write_bytes(b"{")
     foreign = tmp_path / FOREIGN
-    foreign.write_bytes(foreign.read_bytes().replace(b'"format": 2', b'"format": 99'))
+    foreign.write_bytes(foreign.read_bytes().replace(b'"format": 3', b'"format": 99'))
     (tmp_path / UNNUMBERED).parent.mkdir()
     (tmp_path / UNNUMBERED).write_bytes(b"{}")
     return tmp_path

@@ -1,5 +1,7 @@
 """Parts hold every record exactly, and rows give the same content digest as the log."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,8 @@ from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive.content_digest import ContentDigest, raw_crc_of
 from rhumbline.coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from rhumbline.coldstore.archive.part import PartWriter, read_part
+from rhumbline.core.protocol.attributes.attribute_columns import attribute_builder
+from rhumbline.core.protocol.attributes.attribute_values import Attributes
 from rhumbline.core.protocol.compression import Codec
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
 from rhumbline.core.protocol.record_set import (
@@ -18,6 +22,16 @@ from rhumbline.core.protocol.record_set import (
     decode_entry,
     encode_control,
     encode_record_set,
+)
+
+rows = st.lists(
+    st.builds(
+        Attributes,
+        st.none() | st.binary(max_size=5),
+        st.none() | st.dictionaries(st.sampled_from(["a", "b"]), st.binary(max_size=3)),
+        st.none() | st.integers(0, 99),
+    ),
+    max_size=3,
 )
 
 
@@ -39,6 +53,7 @@ def record_sets(draw: st.DrawFn) -> bytes:
         created_ms=draw(st.integers(0, 10**12)),
         codec=draw(st.sampled_from(list(Codec))),
         producer=producer,
+        attributes=draw(st.none() | rows.map(attribute_builder)) if len(payloads) > 2 else None,
     )
 
 
@@ -56,7 +71,10 @@ def test_parts_return_the_written_records_with_the_same_digest(
     before = part_module.ROW_GROUP_BYTES
     part_module.ROW_GROUP_BYTES = group_bytes
     try:
-        writer = PartWriter(lssn=3)
+        has_attributes = any(
+            one.attributes is not None for payload in payloads for one in decode_entry(payload)
+        )
+        writer = PartWriter(lssn=3, has_attributes=has_attributes)
         from_log = ContentDigest()
         expected = []
         for entry_id, payload in enumerate(payloads):
@@ -72,7 +90,8 @@ def test_parts_return_the_written_records_with_the_same_digest(
     from_rows = ContentDigest()
     found = []
     for one_set in read_part(data, 3):
-        from_rows.add(one_set.entry_id, one_set.slot, raw_crc_of(one_set.txids, one_set.payloads))
+        raw_crc = raw_crc_of(one_set.txids, one_set.payloads, one_set.attributes)
+        from_rows.add(one_set.entry_id, one_set.slot, raw_crc)
         found.append((one_set.entry_id, one_set.slot, one_set.txids, one_set.payloads))
     assert found == expected
     assert from_rows.hex() == from_log.hex()
@@ -128,8 +147,18 @@ def test_malformed_manifests_are_corruption(data: bytes) -> None:
 def test_other_formats_are_foreign_and_wrong_totals_are_corruption() -> None:
     text = manifest().encode()
     with pytest.raises(ForeignDataError):
-        Manifest.decode(text.replace(b'"format": 2', b'"format": 3'))
+        Manifest.decode(text.replace(b'"format": 2', b'"format": 4'))
     with pytest.raises(CorruptionError, match="no footer_sha256"):
         Manifest.decode(text.replace(b'"footer_sha256": "cd"', b'"footer_sha256": ""'))
     with pytest.raises(CorruptionError, match="10 records, not 9"):
         Manifest.decode(text.replace(b'"record_count": 10,', b'"record_count": 9,', 1))
+
+
+def test_only_manifests_of_parts_with_attributes_have_the_newer_format() -> None:
+    plain = manifest()
+    assert b'"format": 2' in plain.encode()
+    assert b"has_attributes" not in plain.encode()
+    with_attributes = replace(plain, parts=(replace(plain.parts[0], has_attributes=True),))
+    assert b'"format": 3' in with_attributes.encode()
+    assert Manifest.decode(with_attributes.encode()) == with_attributes
+    assert Manifest.decode(plain.encode()) == plain

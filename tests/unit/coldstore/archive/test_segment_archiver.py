@@ -6,7 +6,8 @@ import pytest
 
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import read_manifest
-from rhumbline.coldstore.archive.manifest import manifest_key
+from rhumbline.coldstore.archive.manifest import manifest_key, segment_folder
+from rhumbline.coldstore.archive.part_file import PartFile
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.coldstore.archive.verify import verify_segment
 from rhumbline.core.log.metadata.stream_store import StreamStore
@@ -189,3 +190,27 @@ async def test_a_large_segment_has_several_parts(world: LogWorld) -> None:
         await verify_segment(cold, manifest)
     finally:
         archive_module.PART_PAYLOAD_BYTES = before
+
+
+async def test_only_parts_behind_the_first_attribute_have_columns_for_them(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    await writer.append(b"plain")
+    await writer.append(b"keyed", key=b"k", headers={"h": b"v"}, event_time=5)
+    await writer.append(b"plain again")
+    await writer.close()
+    cold = MemoryColdStore()
+    archiver = SegmentArchiver(
+        world.runtime, cold, world.ledgers.client(), StreamStore(world.store, "test")
+    )
+    manifest = await archiver.archive("s", 1)
+    assert [part.has_attributes for part in manifest.parts] == [False, True]
+    await verify_segment(cold, manifest)
+    tables = []
+    for part in manifest.parts:
+        key = f"{segment_folder('test', 's', 1)}/{part.name}"
+        file = await PartFile.open(cold, key, part)
+        tables.append(await file.read(0, ["key", "headers", "event_time"]))
+    assert [table.to_pydict() for table in tables] == [
+        {"key": [None], "headers": [None], "event_time": [None]},
+        {"key": [b"k", None], "headers": [[("h", b"v")], None], "event_time": [5, None]},
+    ]
