@@ -19,8 +19,8 @@ from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..output import TABLE, ProgressBar, print_message, print_record
 from ..output_schema import integer, maybe, record, text
-from .record_documents import InputRecord, parse_documents
-from .record_files import read_records
+from .records.record_documents import InputRecord, parse_documents
+from .records.record_files import read_records
 
 APPENDED = record(
     {

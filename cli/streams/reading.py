@@ -14,8 +14,8 @@ from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError
 from ...core.protocol.record_set import TXID_FIRST, TXID_LAST
 from ...core.protocol.start import EARLIEST, LATEST, AtTxid, Start
 from ..output import TABLE, DocumentWriter, ProgressBar, print_message
-from .record_documents import as_document
-from .record_files import record_format
+from .records.record_documents import as_document
+from .records.record_files import record_format
 
 
 def parse_start(text: str) -> Start | Dlsn:

@@ -22,8 +22,8 @@ from .describing import DESCRIPTION, describe_stream, for_people
 from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import parse_start, read_stream
-from .record_documents import RECORD, common_attributes
-from .record_files import FORMATS
+from .records.record_documents import RECORD, common_attributes
+from .records.record_files import FORMATS
 from .recovering import RECOVERED, recover_stream
 from .rolling import roll, seal, unseal
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from ...core.log.read.record_batch import Record
-from ...core.protocol.attributes.attribute_values import Attributes
-from ...core.protocol.errors import InvalidArgumentError
-from ..output_schema import integer, record, table, text, time_at
+from ....core.log.read.record_batch import Record
+from ....core.protocol.attributes.attribute_values import Attributes
+from ....core.protocol.errors import InvalidArgumentError
+from ...output_schema import integer, record, table, text, time_at
 
 _VALUE = text("Value.")
 RECORD = record(

@@ -11,8 +11,8 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 
-from ...core.log.read.record_batch import Record
-from ...core.protocol.errors import InvalidArgumentError
+from ....core.log.read.record_batch import Record
+from ....core.protocol.errors import InvalidArgumentError
 from .record_documents import as_document, attributes_document
 
 _LENGTH = struct.Struct(">I")

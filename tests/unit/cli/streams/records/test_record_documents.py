@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rhumbline.cli.streams.record_documents import (
+from rhumbline.cli.streams.records.record_documents import (
     InputRecord,
     as_document,
     common_attributes,
@@ -12,7 +12,7 @@ from rhumbline.cli.streams.record_documents import (
     parse_documents,
     parse_event_time,
 )
-from rhumbline.cli.streams.record_files import record_format
+from rhumbline.cli.streams.records.record_files import record_format
 from rhumbline.core.log.read.record_batch import Record, RecordBatch
 from rhumbline.core.protocol.attributes.attribute_columns import attribute_builder
 from rhumbline.core.protocol.attributes.attribute_values import (

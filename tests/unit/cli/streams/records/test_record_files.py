@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from rhumbline.cli.streams import record_files
-from rhumbline.cli.streams.record_files import read_records
+from rhumbline.cli.streams.records import record_files
+from rhumbline.cli.streams.records.record_files import read_records
 from rhumbline.core.protocol.errors import InvalidArgumentError
 
 
