@@ -19,9 +19,10 @@ class ProxyConfig:
         check=check_addresses,
     )
     session_ttl_ms: int = setting(
-        1_000,
+        3_000,
         "TTL of the proxy's session in the metadata store. When the proxy has been out of contact "
-        "for this long, other proxies may take over its streams.",
+        "for this long, other proxies may take over its streams. Probes find a lost proxy earlier; "
+        "the TTL counts when a whole region is lost, and for a proxy that is short of CPU.",
         low=1,
     )
     probe_ms: int = setting(

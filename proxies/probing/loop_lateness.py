@@ -11,8 +11,9 @@ _RECENT_S = 2.0
 _MINUTE_S = 60.0
 """Time for which a late tick is remembered."""
 _TICKS_KEPT = 1_000
-_USUAL_RANK = 3
-"""Rank of the usual lateness among the late ticks of a minute: a single stop is not usual."""
+_USUAL_RANK = 10
+"""Rank of the usual lateness among the late ticks of a minute. A process that is short of CPU is
+late many times in a minute; one that was hung, or moved to another host, is late a few times."""
 
 
 class LoopLateness:
@@ -45,6 +46,11 @@ class LoopLateness:
 
     @property
     def usual_s(self) -> float:
-        """The third largest lateness of the last minute; 0 if fewer ticks were late."""
+        """The tenth largest lateness of the last minute; 0 if fewer ticks were late."""
         ordered = sorted((late_s for _, late_s in self._late_ticks), reverse=True)
         return ordered[_USUAL_RANK - 1] if len(ordered) >= _USUAL_RANK else 0.0
+
+    @property
+    def expected_s(self) -> float:
+        """The time for which this process may stand still again: the worst or the usual one."""
+        return max(self.worst_s, self.usual_s)

@@ -14,7 +14,8 @@ PROBES_MIN = 3
 SLOWEST_FACTOR = 2.0
 """A peer is silent at least this many times as long as its slowest response of a minute took."""
 LATENESS_FACTOR = 4.0
-"""Each millisecond by which this process was late prolongs the tolerated silence by as many."""
+"""Each millisecond by which this process or the peer was late prolongs the tolerated silence by as
+many: of a process that is short of CPU, one delay in thousands is several times the usual one."""
 _REPORT_VALID_S = 1.0
 
 
@@ -51,11 +52,12 @@ class Observer(NamedTuple):
 def tolerated_silence_s(peer: PeerEvidence, observer: Observer) -> float:
     """Return how long the peer may be silent.
 
-    The time grows with the slowest response that it gave lately, because a process that is short of
-    CPU is slow before it is silent, and with the lateness of the observer.
+    A process that is short of CPU is slow before it is silent. The time therefore grows with the
+    lateness of both event loops, and with the slowest response that the peer gave lately.
     """
+    lateness_s = observer.lateness_s + peer.lateness_s
     return max(
-        observer.silence_s + LATENESS_FACTOR * observer.lateness_s,
+        observer.silence_s + LATENESS_FACTOR * lateness_s,
         SLOWEST_FACTOR * peer.slowest_s,
     )
 

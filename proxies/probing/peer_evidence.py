@@ -20,7 +20,8 @@ class PeerEvidence:
     """
 
     __slots__ = ("_durations_s", "_known_since_s", "_named_at_s", "heard_at_s", "is_gone",
-                 "is_stopping", "reported_at_s", "unanswered", "witnesses")  # fmt: skip
+                 "is_stopping", "lateness_s", "reported_at_s", "unanswered",
+                 "witnesses")  # fmt: skip
 
     def __init__(self, now_s: float) -> None:
         self.heard_at_s = now_s
@@ -30,6 +31,8 @@ class PeerEvidence:
         """True if the peer's host refused a connection: no process listens at the address."""
         self.is_stopping = False
         """True if the peer said that it hands its streams over and stops."""
+        self.lateness_s = 0.0
+        """Lateness of the peer's own event loop, as its last response said."""
         self.witnesses: set[str] = set()
         """Other proxies that got no response from the peer since it was last heard here."""
         self.reported_at_s: float | None = None
@@ -53,6 +56,7 @@ class PeerEvidence:
         member_ids: Iterable[str],
         *,
         is_stopping: bool,
+        lateness_s: float = 0.0,
     ) -> frozenset[str]:
         """Record the response to a probe that was sent at ``sent_s``, by the event loop's clock.
 
@@ -67,6 +71,7 @@ class PeerEvidence:
         elif not self._named_at_s:
             self._known_since_s = received_s
         self.is_stopping = is_stopping
+        self.lateness_s = lateness_s
         named = dict.fromkeys(member_ids, received_s)
         ended = [
             id_ for id_, at_s in self._named_at_s.items() if at_s < sent_s and id_ not in named

@@ -27,7 +27,13 @@ from ..rpc import rhumbline_pb2 as pb
 from ..rpc.rpc_transport import RpcTransport
 from .loop_lateness import LoopLateness
 from .loss_budget import LossBudget
-from .loss_verdict import LossVerdict, Observer, judge_peer, tolerated_silence_s
+from .loss_verdict import (
+    LATENESS_FACTOR,
+    LossVerdict,
+    Observer,
+    judge_peer,
+    tolerated_silence_s,
+)
 from .peer_evidence import PeerEvidence
 from .watchers import watched_by, watchers_of
 
@@ -37,6 +43,10 @@ _TICKS_PER_PROBE = 4
 _IN_FLIGHT_MAX = 8
 """Unanswered probes of one peer; more are not sent."""
 _HELPERS_ASKED = 2
+_OBSERVATION_S = 2.0
+"""Maximum time of an indirect probe."""
+_LATENESS_MS_MAX = 60_000
+"""Maximum lateness of its own that a peer is believed."""
 _REPORT_PAUSE_S = 0.02
 """Minimum time between two probes that reports cause."""
 _CHECK_S = 1.0
@@ -211,6 +221,7 @@ class Prober:
             self._loop.time(),
             response.member_ids,
             is_stopping=response.is_stopping,
+            lateness_s=min(max(0, response.lateness_ms), _LATENESS_MS_MAX) / 1000,
         )
         peer.is_withheld = False
         peer.notify()
@@ -258,7 +269,7 @@ class Prober:
         observer = Observer(
             now_s=now_s,
             silence_s=self._silence_s,
-            lateness_s=max(self._lateness.worst_s, self._lateness.usual_s),
+            lateness_s=self._lateness.expected_s,
             has_session=any(store.membership.session is not None for store in self._stores.all),
             peers=len(self._peers),
             silent_peers=0,
@@ -358,7 +369,7 @@ class Prober:
         heard_at_s = peer.evidence.heard_at_s
         request = pb.ProbeProxyRequest(address=peer.address, is_indirect=True)
         try:
-            response = await self._call(helper, request, self._timeout_s)
+            response = await self._call(helper, request, _OBSERVATION_S)
         except RhumblineError:
             return  # a helper that does not respond is no witness
         if peer.evidence.heard_at_s != heard_at_s:
@@ -378,6 +389,7 @@ class Prober:
                 health=pb.PROXY_HEALTH_ALIVE,
                 member_ids=[m.own_member.id for m in memberships if m.session is not None],
                 is_stopping=self.is_stopping,
+                lateness_ms=round(self._lateness.expected_s * 1000),
             )
         if request.is_indirect:
             health = await self._observe(request.address)
@@ -392,12 +404,13 @@ class Prober:
         return pb.ProbeProxyResponse(health=health)
 
     async def _observe(self, address: str) -> pb.ProxyHealth:
-        """Probe an address once for another proxy."""
-        patience_s = self._silence_s / 3
+        """Probe an address once for another proxy, and wait longer if this process is late."""
+        wait_s = self._silence_s / 3
+        timeout_s = min(wait_s + LATENESS_FACTOR * self._lateness.expected_s, _OBSERVATION_S / 2)
         try:
-            await self._call(address, pb.ProbeProxyRequest(), patience_s)
+            await self._call(address, pb.ProbeProxyRequest(), timeout_s)
         except (UnavailableError, DeadlineExceededError):
-            is_late = self._lateness.worst_s > patience_s / 2
+            is_late = self._lateness.worst_s > wait_s / 2
             return pb.PROXY_HEALTH_UNKNOWN if is_late else pb.PROXY_HEALTH_SILENT
         except RhumblineError:
             pass

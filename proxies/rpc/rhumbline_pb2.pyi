@@ -475,14 +475,16 @@ class ProbeProxyRequest(_message.Message):
     def __init__(self, address: _Optional[str] = ..., is_indirect: _Optional[bool] = ..., is_forwarded: _Optional[bool] = ...) -> None: ...
 
 class ProbeProxyResponse(_message.Message):
-    __slots__ = ("health", "member_ids", "is_stopping")
+    __slots__ = ("health", "member_ids", "is_stopping", "lateness_ms")
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_IDS_FIELD_NUMBER: _ClassVar[int]
     IS_STOPPING_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_MS_FIELD_NUMBER: _ClassVar[int]
     health: ProxyHealth
     member_ids: _containers.RepeatedScalarFieldContainer[str]
     is_stopping: bool
-    def __init__(self, health: _Optional[_Union[ProxyHealth, str]] = ..., member_ids: _Optional[_Iterable[str]] = ..., is_stopping: _Optional[bool] = ...) -> None: ...
+    lateness_ms: int
+    def __init__(self, health: _Optional[_Union[ProxyHealth, str]] = ..., member_ids: _Optional[_Iterable[str]] = ..., is_stopping: _Optional[bool] = ..., lateness_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeNamespaceRequest(_message.Message):
     __slots__ = ("namespace",)

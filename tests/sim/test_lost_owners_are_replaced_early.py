@@ -130,6 +130,22 @@ class ProxiesStarve(Script):
             host.resume()
 
 
+class OneProxyStarves(Script):
+    """Pauses the owner often for a short time, and then for a longer one, as a busy host does."""
+
+    async def __call__(self, run: ProxyRun, outcome: Outcome) -> None:
+        random = run.world.random_of("one starves")
+        await until(lambda: len(run.owners()) == 1)
+        (owner,) = run.owners()
+        for pause_s in (*[0.25] * 12, 0.9):
+            await asyncio.sleep(random.uniform(0.1, 0.3))
+            owner.pause()
+            await asyncio.sleep(pause_s)
+            owner.resume()
+        await asyncio.sleep(SETTLE_S)
+        assert run.owners() == [owner]
+
+
 class PairsAreCut(Script):
     """Cuts the link between two proxies of a region, which everybody else reaches."""
 
@@ -167,6 +183,14 @@ def test_starved_proxies_keep_their_streams() -> None:
     assert outcome.decided["lost_silent"] + outcome.decided["lost_gone"] == 0
 
 
+def test_one_starved_proxy_keeps_its_streams() -> None:
+    """Its watchers have all the CPU that they need, so only the proxy can say that it is late."""
+    outcome = play("one starves", OneProxyStarves())
+    print(dict(outcome.decided))
+    assert outcome.decided["suspected"] > 0
+    assert outcome.decided["lost_silent"] + outcome.decided["lost_gone"] == 0
+
+
 def test_a_cut_between_two_proxies_replaces_neither() -> None:
     outcome = play("cut", PairsAreCut())
     print(dict(outcome.decided))
@@ -187,6 +211,15 @@ def test_starved_runs_find_a_watcher_that_trusts_its_clock(
     monkeypatch.setattr(LoopLateness, "tick", count_everything)
     monkeypatch.setattr(loss_verdict, "SLOWEST_FACTOR", 0.0)
     assert play("starved", ProxiesStarve()).decided["lost_silent"] > 0
+
+
+def test_starved_runs_find_a_proxy_that_hides_its_lateness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planted bug: the watchers do not hear that the proxy is short of CPU."""
+    monkeypatch.setattr(LoopLateness, "expected_s", 0.0)
+    with pytest.raises(AssertionError):
+        play("one starves", OneProxyStarves())
 
 
 def test_cuts_find_a_watcher_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,16 +32,20 @@ def test_lateness_is_forgotten_after_two_seconds() -> None:
 
 
 def test_lateness_that_happens_again_and_again_is_usual_for_a_minute() -> None:
-    """A single stop of the process is not."""
+    """A few stops of the process are not."""
     lateness = LoopLateness(0.0)
     now_s = 0.0
-    for late_s in (2.0, 0.075, 0.05):
+    for late_s in (2.0, 1.0, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.075, 0.05):
         assert lateness.usual_s == 0
         now_s += 5.0
         lateness.tick(now_s - late_s - 0.025, 5.0)
         lateness.tick(now_s, 0.025)
     assert lateness.usual_s == pytest.approx(0.05)
-    while now_s < 66:
+    assert lateness.expected_s == pytest.approx(0.05)
+    lateness.tick(now_s + 0.325, 0.025)
+    assert lateness.expected_s == pytest.approx(0.3)
+    now_s += 0.325
+    while now_s < 115:
         now_s += 0.025
         lateness.tick(now_s, 0.025)
     assert lateness.usual_s == 0

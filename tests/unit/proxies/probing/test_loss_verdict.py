@@ -68,6 +68,15 @@ def test_lateness_of_the_observer_prolongs_the_tolerated_silence() -> None:
     assert judge_peer(silent(0.71, "w"), late) is LossVerdict.LOST
 
 
+def test_a_peer_that_was_late_lately_may_be_silent_for_longer() -> None:
+    peer = silent(0.7, "w")
+    peer.lateness_s = 0.1
+    assert judge_peer(peer, OBSERVER) is LossVerdict.SUSPECTED
+    assert judge_peer(peer, OBSERVER._replace(now_s=10.1)) is LossVerdict.LOST
+    both = OBSERVER._replace(lateness_s=0.1, now_s=10.3)
+    assert judge_peer(peer, both) is LossVerdict.SUSPECTED
+
+
 def test_an_observer_that_may_be_the_cause_accuses_nobody() -> None:
     peer = silent(0.5, "w")
     assert judge_peer(peer, OBSERVER._replace(has_session=False)) is LossVerdict.WITHHELD

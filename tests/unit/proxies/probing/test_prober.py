@@ -101,6 +101,21 @@ async def test_hung_proxy_is_removed_after_the_tolerated_silence(log: LogWorld) 
         assert len(lines.fields("proxy declared lost")) <= 2
 
 
+async def test_proxy_says_how_late_it_was_and_may_be_silent_for_longer(log: LogWorld) -> None:
+    async with a_region(log, "a:1", "b:1", "c:1") as region:
+        victim = region.processes["c:1"].prober
+        for _ in range(10):
+            victim._lateness.tick(asyncio.get_running_loop().time() + 0.225, 0.025)
+        response = await victim.respond(pb.ProbeProxyRequest())
+        assert response.lateness_ms >= 190
+        await asyncio.sleep(0.15)
+        region.hang("c:1")
+        await asyncio.sleep(0.7)
+        assert victim._stores.first.membership.removed_count == 0
+        await asyncio.sleep(1)
+        assert victim._stores.first.membership.removed_count >= 1
+
+
 async def test_response_of_a_witness_ends_the_suspicion(log: LogWorld) -> None:
     async with a_region(log, "a:1", "b:1", "c:1") as region:
         region.processes["a:1"].calls.hung.add("b:1")  # only the path from a to b is broken
