@@ -6,7 +6,7 @@ second, whatever their size.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from google.protobuf.message import Message
 
@@ -29,6 +29,7 @@ from ..write.append_item import Appended
 from .discovery.list_refresher import ListRefresher
 from .discovery.proxy_directory import ProxyDirectory
 from .producer_sender import OutgoingSet
+from .silent_reads import FindIfLost, SilentReads
 
 _MESSAGE_BYTES = 1 << 20
 _TICK_SECONDS = 0.05
@@ -43,8 +44,6 @@ process for a minute."""
 _OWNERS_MAX = 100_000
 
 OnResult = Callable[[Appended | RhumblineError], None]
-FindIfLost = Callable[[str], Awaitable[bool]]
-"""Returns whether another proxy says that the one at an address is lost."""
 Report = Callable[[str, RhumblineError | None], None]
 
 
@@ -237,6 +236,8 @@ class Channels:
         self._owners: dict[tuple[str, str], str] = {}
         self._question_count = 0
         self._is_closed = False
+        self.silent_reads = SilentReads(self.find_if_lost, self.tasks)
+        """The read calls of the client, which end when their proxy is lost."""
         if refresher is not None:
             self.tasks.spawn(refresher.run(), "list of proxies")
 

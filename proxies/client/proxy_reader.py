@@ -7,6 +7,8 @@ import asyncio
 from random import Random
 from typing import NamedTuple
 
+from google.protobuf.message import Message
+
 from ...core.log.read.entry_source import Chunk
 from ...core.protocol.dlsn import dlsn_in
 from ...core.protocol.errors import (
@@ -27,11 +29,11 @@ from ..rpc.grpc_status import decode_position, is_retryable
 from ..rpc.messages import encode_start
 from ..rpc.rpc_transport import RpcCall
 from .channels import Channels
+from .silent_reads import HEARTBEAT_MS, ReadRhythm
 
 CREDIT_BYTES = 4 << 20
-HEARTBEAT_MS = 1_000
 _SILENCE_SECONDS_MAX = 3.5
-"""Maximum silence of a proxy that was asked to send heartbeats."""
+"""Maximum silence of a proxy that was asked to send heartbeats, if no other proxy knows better."""
 _OPEN_SECONDS_MAX = 10
 _PAUSE_MS_MIN = 80
 _PAUSE_MS_MAX = 500
@@ -67,6 +69,11 @@ class ProxySource:
         self._unavailable_s = unavailable_ms_max / 1000
         self._loop = asyncio.get_running_loop()
         self._call: RpcCall | None = None
+        self._watched = ""  # the address whose silence is watched for this reader
+        self._rhythm: ReadRhythm | None = None
+        self._is_lost = False
+        self.waiting_since_s: float | None = None
+        """See ``WaitingRead``."""
         self._unread_bytes = 0  # received and not yet granted again
         self._address = ""
         self._tried: dict[str, None] = {}
@@ -104,8 +111,15 @@ class ProxySource:
     async def aclose(self) -> None:
         """End the call. Safe to repeat."""
         call, self._call = self._call, None
+        self._unwatch()
         if call is not None:
             call.cancel()
+
+    def proxy_lost(self) -> None:
+        """See ``WaitingRead``."""
+        self._is_lost = True
+        if self._call is not None:
+            self._call.cancel()
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -141,7 +155,7 @@ class ProxySource:
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS_MAX):
                     await self._grant(call)
-                    response = await call.read()
+                    response = await self._read(call)
             except TimeoutError:
                 call.cancel()
                 self._on_broken_call(
@@ -149,7 +163,7 @@ class ProxySource:
                 )
                 continue
             except RhumblineError as error:
-                self._on_broken_call(error)
+                self._on_broken_call(error, is_silent=self._is_lost)
                 continue
             if response is None:
                 self._on_broken_call(_ended())
@@ -168,6 +182,7 @@ class ProxySource:
         the end late, and by then the proxy may be running again.
         """
         self._call = None
+        self._unwatch()
         if not is_retryable(error):
             raise error
         is_redirect = isinstance(error, NotOwnerError) and bool(error.owner)
@@ -175,6 +190,28 @@ class ProxySource:
             self._failures = 1
         else:
             self._switch_address(error)
+
+    async def _read(self, call: RpcCall) -> Message | None:
+        """Return the next response; raises UnavailableError also if the proxy was declared lost."""
+        self.waiting_since_s = self._loop.time()
+        try:
+            response = await call.read()
+        finally:
+            self.waiting_since_s = None
+        if response is not None and self._rhythm is not None:
+            self._rhythm.heard(self._loop.time())
+        return response
+
+    def _watch(self) -> None:
+        self._unwatch()
+        self._is_lost = False
+        self._watched = self._address
+        self._rhythm = self._channels.silent_reads.add(self._address, self)
+
+    def _unwatch(self) -> None:
+        if self._rhythm is not None:
+            self._rhythm = None
+            self._channels.silent_reads.discard(self._watched, self)
 
     async def _grant(self, call: RpcCall) -> None:
         if self._unread_bytes >= CREDIT_BYTES // 2:
@@ -209,10 +246,13 @@ class ProxySource:
             self._address = channels.owner(self._key) or self._candidates()[0]
         del request.tried[:]
         request.tried.extend(channels.names_of(self._tried))
-        call = channels.begin(self._address, methods.READ)
+        call = self._call = channels.begin(self._address, methods.READ)
+        self._watch()
         try:
             start = await self._start_of(call, request)
         except BaseException:
+            self._unwatch()
+            self._call = None
             call.cancel()
             raise
         self._unread_bytes = 0
@@ -224,7 +264,7 @@ class ProxySource:
         try:
             async with asyncio.timeout(_OPEN_SECONDS_MAX):
                 await call.write(request)
-                response = await call.read()
+                response = await self._read(call)
         except TimeoutError as failure:
             raise UnavailableError(f"{self._address} does not respond") from failure
         if response is None:
