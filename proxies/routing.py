@@ -30,7 +30,8 @@ class Routing:
         """Return the first member for ``key`` whose address is not in ``without``, or None.
 
         The home region comes first, then the other regions: a stream whose home region is lost is
-        served from another region and returns when its home region is back. An assignment is valid
+        served from another region and returns when its home region is back. With ``home`` "" the
+        stream has none, and all regions are ordered by the hash. An assignment is valid
         within its region, while the assigned member accepts streams.
         """
         for region in self._regions(key, home):

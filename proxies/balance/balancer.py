@@ -20,6 +20,7 @@ from .assignment_store import BalanceNodes, read_reports, read_table, write_tabl
 from .balance_plan import STRAINED_QUEUE_MS, BalanceLimits, imbalance
 from .balance_rounds import BalanceRounds
 from .believed_reports import BelievedReports
+from .deleted_streams import STREAMS_MAX, forget_all_deleted
 from .load_meter import ProcessLoad, StreamLoad
 from .load_report import LoadReport, hottest, rounded
 
@@ -29,6 +30,9 @@ _RENEWAL_ROUNDS = 4
 """A report that has not changed is published again once in this many rounds."""
 
 _STALE_ROUNDS = 3 * _RENEWAL_ROUNDS
+
+_SWEEP_ROUNDS = 12
+"""Once in this many rounds some assignments are examined whose streams may have been deleted."""
 
 
 def limits_of(config: ProxyConfig) -> BalanceLimits:
@@ -53,6 +57,8 @@ class RegionBalancer:
         self._believed = BelievedReports(_STALE_ROUNDS * config.balance_ms / 1000)
         self._rounds = BalanceRounds(limits_of(config))
         self._round = 0
+        self._swept = 0
+        """Number of assignments whose streams were examined since the first one."""
         self._published: tuple[LoadReport, int] | None = None
         self._loop = asyncio.get_running_loop()
         self._log_limit = LogLimit()
@@ -132,6 +138,10 @@ class RegionBalancer:
         if reports:
             self.imbalance = imbalance(report.load for report in reports)
         stored = await read_table(self._store.metadata, self._region)
+        if self._round % _SWEEP_ROUNDS == 0 and await self._forget_deleted(
+            list(stored.table.addresses())
+        ):
+            stored = await read_table(self._store.metadata, self._region)
         changed, moves = self._rounds.decide(
             reports,
             stored.table,
@@ -156,6 +166,14 @@ class RegionBalancer:
                 target=moves[0].target,
                 imbalance=round(self.imbalance, 2),
             )
+
+    async def _forget_deleted(self, keys: Sequence[str]) -> int:
+        """Remove assignments of deleted streams; each time some others are examined."""
+        first = self._swept % max(1, len(keys))
+        self._swept = first + STREAMS_MAX
+        return await forget_all_deleted(
+            self._store.metadata, self._region, keys[first : first + STREAMS_MAX]
+        )
 
 
 def _without_times(report: LoadReport) -> LoadReport:

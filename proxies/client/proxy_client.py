@@ -332,7 +332,11 @@ class ProxyNamespace:
         answer = await self._client.call(
             methods.DESCRIBE_STREAM, request, pb.DescribeStreamResponse
         )
-        self._client.channels.directory.set_home((self.name, name), answer.home_region)
+        key, channels = (self.name, name), self._client.channels
+        if not answer.HasField("metadata_age_ms"):  # otherwise the home is not known either
+            channels.directory.set_home(key, answer.home_region)
+        if answer.preferred_owner and channels.owner(key) is None:
+            channels.set_owner(key, answer.preferred_owner)
         return decode_description(answer)
 
     async def open_writer(self, name: str) -> ProxyWriter:

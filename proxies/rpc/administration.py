@@ -1,9 +1,16 @@
 """The administrative calls: any proxy serves them from metadata (rule PRX-23)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
-from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError, NotOwnerError
+from ...core.protocol.errors import (
+    InvalidArgumentError,
+    NoSuchObjectError,
+    NotOwnerError,
+    RhumblineError,
+)
+from ..balance.deleted_streams import forget_deleted
 from ..homes.home_keeper import HomeKeeper
 from ..membership import WRITE
 from ..proxy_stores import ProxyStores
@@ -50,8 +57,11 @@ class Administration:
 
     async def delete_stream(self, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
         """Delete a stream. Raises NoSuchStreamError."""
-        await self._namespaces(request.namespace).delete_stream(request.stream)
+        namespace = self._namespaces(request.namespace)
+        await namespace.delete_stream(request.stream)
         await self._claims_in(request.namespace).delete_home(request.namespace, request.stream)
+        with suppress(RhumblineError):  # the balancer removes what is left
+            await forget_deleted(namespace.store, request.namespace, request.stream)
         return pb.DeleteStreamResponse()
 
     async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
@@ -68,7 +78,20 @@ class Administration:
         if description.metadata_age_ms is not None:
             return encode_description(description, "")  # the home region is not known either
         home = await self._claims_in(request.namespace).home(request.namespace, request.stream)
-        return encode_description(description, home)
+        best = await self._preferred(request.namespace, request.stream, home)
+        return encode_description(description, home, best)
+
+    async def _preferred(self, namespace: str, stream: str, home: str) -> str:
+        """Return the address of the proxy that should serve a stream; "" if it is not known here.
+
+        Raises MetadataUnavailableError.
+        """
+        try:
+            store = await self._stores.of(namespace)
+        except NotOwnerError as elsewhere:  # it is in a store in which this proxy is not registered
+            return elsewhere.owner
+        best = store.routing.preferred(stream_key(namespace, stream), home)
+        return "" if best is None else best.address
 
     async def truncate_stream(self, request: pb.TruncateStreamRequest) -> pb.TruncateStreamResponse:
         """Truncate a stream. Raises NoSuchStreamError, InvalidArgumentError."""

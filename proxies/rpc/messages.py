@@ -84,7 +84,9 @@ _SEGMENT_FIELDS = (
 )
 
 
-def encode_description(description: StreamDescription, home: str) -> pb.DescribeStreamResponse:
+def encode_description(
+    description: StreamDescription, home: str, preferred_owner: str = ""
+) -> pb.DescribeStreamResponse:
     """Encode the description of a stream as a message."""
     return pb.DescribeStreamResponse(
         stream=description.name,
@@ -98,6 +100,7 @@ def encode_description(description: StreamDescription, home: str) -> pb.Describe
             for segment in description.segments
         ],
         home_region=home,
+        preferred_owner=preferred_owner,
         metadata_age_ms=description.metadata_age_ms,
     )
 

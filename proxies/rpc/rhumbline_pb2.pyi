@@ -295,7 +295,7 @@ class DescribeStreamRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class DescribeStreamResponse(_message.Message):
-    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region", "metadata_age_ms")
+    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region", "metadata_age_ms", "preferred_owner")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +305,7 @@ class DescribeStreamResponse(_message.Message):
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     HOME_REGION_FIELD_NUMBER: _ClassVar[int]
     METADATA_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_OWNER_FIELD_NUMBER: _ClassVar[int]
     stream: str
     created_ms: int
     policy: Policy
@@ -314,7 +315,8 @@ class DescribeStreamResponse(_message.Message):
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
     home_region: str
     metadata_age_ms: int
-    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ..., metadata_age_ms: _Optional[int] = ...) -> None: ...
+    preferred_owner: str
+    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ..., metadata_age_ms: _Optional[int] = ..., preferred_owner: _Optional[str] = ...) -> None: ...
 
 class Segment(_message.Message):
     __slots__ = ("lssn", "ledger_id", "created_ms", "is_completed", "completed_ms", "last_entry_id", "record_count", "length_bytes", "last_txid", "start_sequence_id", "ends_stream", "epoch", "doubt")

@@ -94,7 +94,8 @@ class _Stream:
         """Set when the takeover has ended."""
         self.failure: RhumblineError | None = None
         """The reason why the takeover failed."""
-        self.home = ""
+        self.home: str | None = None
+        """The home region; "": it has none; None: it was not read yet."""
         self.is_misplaced = False
         """True if another proxy should have served the stream at the last check."""
         self.is_prepared = False
@@ -532,7 +533,7 @@ class WriteProxy:
         store = stream.store or self._stores.first
         best = store.routing.preferred(
             stream_key(stream.namespace, stream.name),
-            stream.home or store.membership.own_member.region,
+            store.membership.own_member.region if stream.home is None else stream.home,
             without=(self._address,),
         )
         return NotOwnerError(
@@ -573,6 +574,7 @@ class WriteProxy:
 
     def _is_misplaced(self, stream: _Stream) -> bool:
         assert stream.store is not None
+        assert stream.home is not None
         if stream.store.membership.session is None:
             return False  # the member list is outdated
         key = stream_key(stream.namespace, stream.name)

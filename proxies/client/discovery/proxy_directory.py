@@ -91,12 +91,11 @@ class ProxyDirectory:
         self.on_doubt()
 
     def set_home(self, key: tuple[str, str], region: str) -> None:
-        """Note the home region of a stream (namespace, name)."""
+        """Note the home region of a stream (namespace, name); "": it has none (rule PRX-3)."""
         self._homes.pop(key, None)
-        if region:
-            self._homes[key] = region
-            if len(self._homes) > _HOMES_MAX:
-                del self._homes[next(iter(self._homes))]
+        self._homes[key] = region
+        if len(self._homes) > _HOMES_MAX:
+            del self._homes[next(iter(self._homes))]
 
     def connect_address(self, name: str) -> str:
         """Return the host:port to which the client connects to reach a proxy."""
@@ -122,7 +121,10 @@ class ProxyDirectory:
         return self._usable([p.member.address for p in sorted(self.listed, key=rank)])
 
     def writers_of(self, namespace: str, stream: str) -> tuple[str, ...]:
-        """Return all proxies, the likeliest owner of the stream first."""
+        """Return all proxies, the likeliest owner of the stream first.
+
+        A stream whose home was not noted is taken for one of the client's region.
+        """
         home = self._homes.get((namespace, stream), self.region)
         return self._usable(self._writers.ordered(stream_key(namespace, stream), home))
 

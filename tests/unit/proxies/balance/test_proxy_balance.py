@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rhumbline.backends.memory import MemoryStore
-from rhumbline.proxies.balance.assignment_store import change_table, read_reports
+from rhumbline.proxies.balance.assignment_store import change_table, read_reports, read_table
+from rhumbline.proxies.balance.assignments import AssignmentTable
 from rhumbline.proxies.balance.proxy_balance import ProxyBalance
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.routing import stream_key
@@ -135,6 +136,19 @@ async def test_a_pinned_stream_moves_at_once_and_stays(log: LogWorld) -> None:
         assert world.owners()[stream] == others[0], "it stays where it is"
         assert world.longest_pause_s[stream] < 0.2
     assert [payload for _, payload in await world.contents(stream)] == world.acked[stream]
+
+
+async def test_the_pin_of_a_stream_that_was_deleted_without_a_proxy_is_removed(
+    log: LogWorld,
+) -> None:
+    async with balanced(log):
+        keys = [stream_key("test", stream) for stream in STREAMS[:2]]
+        pinned = AssignmentTable({}, dict.fromkeys(keys, "one:1"))
+        await change_table(log.store, "east", lambda _: pinned)
+        await log.namespace.delete_stream(STREAMS[0])
+        await asyncio.sleep(14.0)
+        stored = await read_table(log.store, "east")
+        assert stored.table.pinned == {keys[1]: "one:1"}
 
 
 async def test_the_next_proxy_is_elected_when_the_balancer_is_lost(log: LogWorld) -> None:

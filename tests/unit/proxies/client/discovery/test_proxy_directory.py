@@ -12,6 +12,7 @@ from rhumbline.proxies.client.discovery.proxy_directory import ProxyDirectory
 from rhumbline.proxies.membership import READ, WRITE
 from rhumbline.proxies.registration import ProxyMember
 from rhumbline.proxies.rendezvous import preference
+from rhumbline.proxies.routing import Routing
 from rhumbline.proxies.rpc.proxy_listing import ListedProxy
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -60,6 +61,18 @@ async def test_miss_goes_to_the_proxy_that_all_proxies_prefer() -> None:
         assert known.writers_of("n", name)[:3] == tuple(preference(key, EAST))
         assert known.writers_of("n", name)[3:5] == tuple(preference(key, WEST))
         assert known.readers_of("n", name)[:2] == tuple(preference(key, WEST))
+
+
+async def test_stream_without_a_home_region_has_the_order_of_the_proxies() -> None:
+    """It was taken for one of the client's region, and the first call was redirected."""
+    known = directory("a:1", region="west")
+    known.set_listed(ALL, "east")
+    members = [proxy.member for proxy in ALL]
+    for number in range(20):
+        known.set_home(("n", f"s{number}"), "")
+        best = Routing(members).preferred(f"n/s{number}", "")
+        assert best is not None
+        assert known.writers_of("n", f"s{number}")[0] == best.address
 
 
 async def test_only_proxies_of_the_role_that_accept_are_likely() -> None:
