@@ -58,6 +58,7 @@ from .world.sim_world import SimHost, SimWorld
 
 if TYPE_CHECKING:
     from .operator import Operator
+    from .proxies.proxy_controls import ProxyControls
 
 NAMESPACE, STREAM = "sim", "stream"
 PORT = 3181
@@ -164,6 +165,8 @@ class SimCluster:
         """The periods in which the stream was sealed."""
         self.operator: Operator | None = None
         """Gives commands, in plans that have an operator."""
+        self.proxies: ProxyControls | None = None
+        """Gives commands to proxies, in plans that have proxies."""
         self.writers_are_idle = False
         """True if writers keep their sessions and append nothing."""
         self.bookie_hosts: list[SimHost] = []

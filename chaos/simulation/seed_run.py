@@ -93,8 +93,8 @@ class RunPlan:
     appends_max: int
     repairs: tuple[str, ...] = ()
     """Regions in which a repair service runs."""
-    run: "type[SeedRun] | None" = None
-    """The class that executes the plan; None: ``SeedRun``."""
+    run: "Callable[[SimWorld, RunPlan], SeedRun] | None" = None
+    """Makes the run that executes the plan; None: ``SeedRun``."""
 
     def without(self, fault: Fault) -> "RunPlan":
         """Return the plan without ``fault``."""

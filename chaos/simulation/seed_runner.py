@@ -17,6 +17,7 @@ from .plans.end_queries import end_queries
 from .plans.lying_disk import lying_disk
 from .plans.ownerless import ownerless
 from .plans.policies import policies
+from .plans.proxies import proxies
 from .plans.races import changes, races
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
@@ -51,6 +52,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "mixed": mixed,
     "ownerless": ownerless,
     "policies": policies,
+    "proxies": proxies,
     "r-changes": r_changes,
     "races": races,
     "rebalances": rebalances,
@@ -76,6 +78,7 @@ SHARES: dict[str, float] = {
     "end-queries": 1,
     "ownerless": 0.5,
     "policies": 1,
+    "proxies": 1,
     "r-changes": 1,
     "races": 1,
     "rebalances": 0.5,

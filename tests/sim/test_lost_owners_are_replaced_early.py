@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from rhumbline.chaos.simulation.cluster import until
+from rhumbline.chaos.simulation.proxies.proxy_run import ProxyRun
 from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.workload.workload import WriterHabits
 from rhumbline.chaos.simulation.world.sim_world import SimHost, SimTopology, SimWorld
@@ -21,7 +22,6 @@ from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.probing import loss_verdict
 from rhumbline.proxies.probing.loop_lateness import LoopLateness
 from rhumbline.proxies.probing.prober import Prober
-from rhumbline.tests.support.simulation.proxy_run import ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 

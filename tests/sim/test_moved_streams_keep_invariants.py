@@ -14,6 +14,7 @@ import pytest
 
 from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.simulation.cluster import NAMESPACE, STREAM, until
+from rhumbline.chaos.simulation.proxies.proxy_run import PROXY_PORT, ProxyRun
 from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
 from rhumbline.core.protocol.errors import RhumblineError
@@ -22,7 +23,6 @@ from rhumbline.proxies.balance.assignments import AssignmentTable
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.routing import stream_key
 from rhumbline.proxies.write.claims import Claims
-from rhumbline.tests.support.simulation.proxy_run import PROXY_PORT, ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 

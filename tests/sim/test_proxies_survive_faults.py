@@ -16,6 +16,7 @@ from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.checker.judge import judge
 from rhumbline.chaos.simulation.cluster import Fault
 from rhumbline.chaos.simulation.faults.faults import begin
+from rhumbline.chaos.simulation.proxies.proxy_run import ProxyRun
 from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.workload.workload import WriterHabits
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
@@ -23,9 +24,9 @@ from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.tests.support.simulation.proxy_run import ProxyRun, WanMeter
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
+from rhumbline.tests.support.simulation.wan_meter import WanMeter
 
 SEEDS = 3
 LASTS_MS = 9_000

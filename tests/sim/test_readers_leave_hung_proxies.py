@@ -7,10 +7,10 @@ import pytest
 
 from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.simulation.cluster import until
+from rhumbline.chaos.simulation.proxies.proxy_run import ProxyRun
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 from rhumbline.proxies.client.silent_reads import SilentReads
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.tests.support.simulation.proxy_run import ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
+from rhumbline.chaos.simulation.proxies.proxy_run import ProxyRun
 from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
-from rhumbline.tests.support.simulation.proxy_run import ProxyRun
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 

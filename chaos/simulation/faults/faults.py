@@ -571,6 +571,20 @@ def _drain_member(cluster: SimCluster, fault: Fault) -> None:
         cluster.operator.drain(victim, fault.lasts_ms)
 
 
+@_kind("stop-proxy")
+def _stop_proxy(cluster: SimCluster, fault: Fault) -> None:
+    """Stop a proxy gracefully (SIGTERM), and start it again after the duration."""
+    assert cluster.proxies is not None, "the plan has no proxies"
+    cluster.proxies.stop(_host(cluster, fault), fault.lasts_ms)
+
+
+@_kind("move-stream")
+def _move_stream(cluster: SimCluster, fault: Fault) -> None:
+    """Pin the stream to a write proxy, and set its home region to that of the proxy."""
+    assert cluster.proxies is not None, "the plan has no proxies"
+    cluster.proxies.move_to(_host(cluster, fault))
+
+
 # --- the metadata store -------------------------------------------------------------------------
 
 

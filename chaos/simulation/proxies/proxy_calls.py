@@ -11,16 +11,16 @@ from typing import Any, Self
 
 from google.protobuf.message import Message
 
-from rhumbline.core.protocol.errors import (
+from ....core.protocol.errors import (
     DeadlineExceededError,
     InvariantBrokenError,
     RhumblineError,
     UnavailableError,
 )
-from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.proxies.rpc.grpc_status import decode_details, encode_details
-from rhumbline.proxies.rpc.methods import METHODS, Method
-from rhumbline.proxies.rpc.proxy_service import ProxyService
+from ....core.runtime.tasks import Tasks
+from ....proxies.rpc.grpc_status import decode_details, encode_details
+from ....proxies.rpc.methods import METHODS, Method
+from ....proxies.rpc.proxy_service import ProxyService
 
 _LENGTH = 4
 _BEGIN, _MESSAGE, _END, _ERROR = range(4)
@@ -136,10 +136,12 @@ class SimCall:
         self._end.lose()
 
     async def write(self, message: Message) -> None:
+        """See ``RpcCall.write``."""
         await self._is_connected.wait()
         await self._end.send(_MESSAGE, message.SerializeToString())
 
     async def read(self) -> Message | None:
+        """See ``RpcCall.read``."""
         await self._is_connected.wait()
         frame = None if self._is_over else await self._end.take()
         if not self._is_over:
@@ -156,6 +158,7 @@ class SimCall:
         return None
 
     def cancel(self) -> None:
+        """See ``RpcCall.cancel``."""
         self._over(UnavailableError("the call was cancelled"))
 
 
@@ -168,12 +171,14 @@ class SimCalls:
         self._tasks = Tasks()
 
     def begin(self, address: str, method: Method) -> SimCall:
+        """See ``RpcTransport.begin``."""
         self.begun_at.append(asyncio.get_running_loop().time())
         return SimCall(address, method, self._tasks)
 
     async def call_unary(
         self, address: str, method: Method, request: Message, timeout_s: float
     ) -> Message:
+        """See ``RpcTransport.call_unary``."""
         call = self.begin(address, method)
         try:
             async with asyncio.timeout(timeout_s):
@@ -187,6 +192,7 @@ class SimCalls:
         return answer
 
     async def aclose(self) -> None:
+        """See ``RpcTransport.aclose``."""
         await self._tasks.aclose()
 
 

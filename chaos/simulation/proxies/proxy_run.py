@@ -8,36 +8,35 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
-from rhumbline.chaos.checker.history import TOKEN, AppendOutcome, History, RecordedRead
-from rhumbline.chaos.simulation.cluster import NAMESPACE, PORT, STREAM, SimClient, SimCluster, until
-from rhumbline.chaos.simulation.seed_run import RESUME_S_MAX, LivenessError, RunPlan, SeedRun
-from rhumbline.chaos.simulation.workload.workload import (
+from ....core.log.write.stream_writer import StreamWriter
+from ....core.protocol.dlsn import Dlsn
+from ....core.protocol.errors import RhumblineError, TooManyRequestsError
+from ....core.protocol.record_set import decode_entry
+from ....core.protocol.start import EARLIEST, LATEST, Start
+from ....core.runtime.tasks import Tasks
+from ....proxies.client.proxy_client import ProxyClient
+from ....proxies.config import ProxyConfig
+from ....proxies.membership import READ, WRITE
+from ....proxies.proxy_uri import SCHEME
+from ....proxies.read.block_cache import BLOCK_OVERHEAD_BYTES
+from ....proxies.read.entry_block import EntryBlock
+from ....proxies.read.read_proxy import ReadProxy
+from ....proxies.rpc import rhumbline_pb2 as pb
+from ....proxies.rpc.proxy_service import ProxyService
+from ...checker.history import AppendOutcome, History, RecordedRead
+from ..cluster import NAMESPACE, STREAM, SimClient, SimCluster, until
+from ..seed_run import RESUME_S_MAX, LivenessError, RunPlan, SeedRun
+from ..workload.workload import (
     NO_WRITER,
     Applications,
     WriterHabits,
     describe_error,
     process_of,
 )
-from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
-from rhumbline.chaos.simulation.world.transport import SimTransport
-from rhumbline.core.log.write.stream_writer import StreamWriter
-from rhumbline.core.protocol.dlsn import Dlsn
-from rhumbline.core.protocol.errors import RhumblineError, TooManyRequestsError
-from rhumbline.core.protocol.record_set import decode_entry
-from rhumbline.core.protocol.start import EARLIEST, LATEST, Start
-from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.proxies.client.proxy_client import ProxyClient
-from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.membership import READ, WRITE
-from rhumbline.proxies.proxy_uri import SCHEME
-from rhumbline.proxies.read.block_cache import BLOCK_OVERHEAD_BYTES
-from rhumbline.proxies.read.entry_block import EntryBlock
-from rhumbline.proxies.read.read_proxy import ReadProxy
-from rhumbline.proxies.rpc import rhumbline_pb2 as pb
-from rhumbline.proxies.rpc.proxy_service import ProxyService
-from rhumbline.tests.support.simulation.proxy_calls import SimCalls, serve_calls
+from ..world.sim_world import SimHost, SimWorld
+from .proxy_calls import SimCalls, serve_calls
+from .proxy_controls import PROXY_PORT
 
-PROXY_PORT = 4281
 PRODUCERS = 3
 ALL_HOSTS = "all hosts"
 _GRACE_S = 0.5
@@ -83,10 +82,12 @@ class ThinApplications(Applications):
         """The calls of the current or last process of each host."""
 
     async def run(self, host: SimHost) -> None:
+        """Produce, and read if the host has readers."""
         async with self._client(host) as client:
             await self._work(host, client)
 
     async def run_and_tail(self, host: SimHost) -> None:
+        """Produce and read, and tail the stream without a proxy."""
         async with self.cluster.client(host) as core, self._client(host) as client:
             tasks = Tasks()
             tasks.spawn(self._tail(host, core), "tail")
@@ -408,22 +409,3 @@ def _records(block: EntryBlock) -> Iterator[tuple[tuple[int, int, int], bytes]]:
             if not record_set.is_control:
                 for slot, payload in enumerate(record_set.payloads(), record_set.slot):
                     yield (block.start[0], block.start[1] + number, slot), bytes(payload)
-
-
-class WanMeter:
-    """Counts how often bookies of other regions sent each record to a region's read proxies."""
-
-    def __init__(self, run: ProxyRun) -> None:
-        self.crossings: Counter[tuple[str, bytes]] = Counter()
-        """(region, token of a record) to the number of transfers."""
-        self._readers = {host.name for host in run.read_hosts}
-        network = run.world.network
-        self._others = network.on_sent
-        network.on_sent = self._sent
-
-    def _sent(self, end: SimTransport, data: bytes) -> None:
-        if self._others is not None:
-            self._others(end, data)
-        to = end.peer.node
-        if end.port == PORT and to.name in self._readers and to.region != end.node.region:
-            self.crossings.update((to.region, token) for token in TOKEN.findall(data))

@@ -1,0 +1,1 @@
+"""Proxies and thin clients in the simulated world: production code except for gRPC."""
