@@ -91,7 +91,7 @@ class AssignmentFollower:
                 self._tasks.spawn(self._prepare(key), f"prepare {key}")
         served = {
             stream_key(one.namespace, one.name): (one.namespace, one.name)
-            for one in self._writes.served_counts()
+            for one in self._writes.served_streams()
             if one.store is self._store
         }
         self._misplaced.update(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..proxy_stores import ProxyStore
 from ..routing import stream_key
-from ..write.write_proxy import ServedCounts
+from ..write.owned_stream import StreamInService
 from .load_report import SET_BYTES, BusyStream
 
 CpuSeconds = Callable[[], float]
@@ -94,7 +94,7 @@ class LoadMeter:
         self._sampled_at, self._cpu_s, self._queue_s = now, cpu_s, 0.0
         return found
 
-    def sample_streams(self, served: Sequence[ServedCounts]) -> list[StreamLoad]:
+    def sample_streams(self, served: Sequence[StreamInService]) -> list[StreamLoad]:
         """Return the average load of each stream that is served now."""
         now = self._loop.time()
         rates: dict[str, _StreamRates] = {}
@@ -110,15 +110,15 @@ class LoadMeter:
         return found
 
     def _sample(
-        self, key: str, known: _StreamRates, counts: ServedCounts, now: float
+        self, key: str, known: _StreamRates, counts: StreamInService, now: float
     ) -> StreamLoad:
         seconds = max(now - known.at, 1e-3)
-        records = (counts.record_count - known.record_count) / seconds
-        sets = (counts.set_count - known.set_count) / seconds
-        size = (counts.byte_count - known.byte_count) / seconds
+        records = (counts.served.record_count - known.record_count) / seconds
+        sets = (counts.served.set_count - known.set_count) / seconds
+        size = (counts.served.byte_count - known.byte_count) / seconds
         known.at = now
-        known.record_count, known.set_count = counts.record_count, counts.set_count
-        known.byte_count = counts.byte_count
+        known.record_count, known.set_count = counts.served.record_count, counts.served.set_count
+        known.byte_count = counts.served.byte_count
         load = known.load.add(sets + size / SET_BYTES, seconds)
         held_ms = int(1000 * (now - counts.taken_at))
         return StreamLoad(

@@ -47,7 +47,7 @@ class ProxyBalance:
         while True:
             await asyncio.sleep(self._config.balance_ms / 1000)
             self._process = self._meter.sample_process()
-            streams = self._meter.sample_streams(self._writes.served_counts())
+            streams = self._meter.sample_streams(self._writes.served_streams())
             self._load = sum(stream.hot.load for stream in streams)
             for balancer in self._balancers:
                 await balancer.take_round(self._process, streams)

@@ -11,9 +11,8 @@ from ...core.runtime.tasks import Tasks
 from ..balance.assignment_store import read_table
 from ..config import ProxyConfig
 from ..membership import WRITE
-from ..proxy_stores import ProxyStore
 from ..routing import stream_key
-from ..write.served_stream import ServedStream
+from ..write.owned_stream import StreamInService
 from ..write.write_proxy import WriteProxy
 from .home_advice import HomeAdvice, advise
 
@@ -55,15 +54,13 @@ class HomeKeeper:
         """Stop. Safe to repeat."""
         await self._tasks.aclose()
 
-    async def origins(
-        self, namespace: str, stream: str, store: ProxyStore, served: ServedStream
-    ) -> StreamOrigins:
+    async def origins(self, stream: StreamInService) -> StreamOrigins:
         """Return from where a served stream is written. Raises MetadataUnavailableError."""
-        home = await store.claims.home(namespace, stream)
-        return self._origins(home, store, served)
+        home = await stream.store.claims.home(stream.namespace, stream.name)
+        return self._origins(home, stream)
 
-    def _origins(self, home: str, store: ProxyStore, served: ServedStream) -> StreamOrigins:
-        now = self._loop.time()
+    def _origins(self, home: str, stream: StreamInService) -> StreamOrigins:
+        now, store, served = self._loop.time(), stream.store, stream.served
         rates = served.origins.per_second(now)
         observed_ms = served.origins.observed_ms(now)
         members = store.membership.members(WRITE)
@@ -81,35 +78,32 @@ class HomeKeeper:
         """Move the homes of streams that are written elsewhere, within the limit per hour."""
         while True:
             await asyncio.sleep(self._config.home_window_ms / 1000 / _CHECKS_PER_WINDOW)
-            for number, (namespace, stream, store, served) in enumerate(
-                self._writes.served_streams()
-            ):
+            for number, stream in enumerate(self._writes.served_streams()):
                 if not self._may_move():
                     break
                 if number % _STREAMS_AT_ONCE == 0:
                     await asyncio.sleep(0)
                 with suppress(RhumblineError):  # the next round decides again
-                    await self._move_if_advised(namespace, stream, store, served)
+                    await self._move_if_advised(stream)
 
-    async def _move_if_advised(
-        self, namespace: str, stream: str, store: ProxyStore, served: ServedStream
-    ) -> None:
+    async def _move_if_advised(self, stream: StreamInService) -> None:
+        store = stream.store
         known_home = store.membership.own_member.region
-        if not self._origins(known_home, store, served).advice.region:
+        if not self._origins(known_home, stream).advice.region:
             return  # without a read of the metadata, which is the usual case
-        found = await self.origins(namespace, stream, store, served)
+        found = await self.origins(stream)
         if not found.advice.region:
             return
         assignments = await read_table(store.metadata, known_home)
-        if stream_key(namespace, stream) in assignments.table.pinned:
+        if stream_key(stream.namespace, stream.name) in assignments.table.pinned:
             return  # a pin holds within its region only (rule PRX-43)
-        await store.claims.set_home(namespace, stream, found.advice.region)
+        await store.claims.set_home(stream.namespace, stream.name, found.advice.region)
         self.moved_count += 1
         self._moved_at.append(self._loop.time())
         _LOG.info(
             "home moved",
-            namespace=namespace,
-            stream=stream,
+            namespace=stream.namespace,
+            stream=stream.name,
             home=found.home,
             region=found.advice.region,
             reason=found.advice.reason,

@@ -207,7 +207,7 @@ class Administration:
             raise NoSuchObjectError(
                 f"no proxy owns stream {request.stream}: nothing was appended through one lately"
             )
-        origins = await self._homes.origins(request.namespace, request.stream, *found)
+        origins = await self._homes.origins(found)
         own_member = self._membership.own_member
         return pb.DescribeHomeResponse(
             home_region=origins.home,

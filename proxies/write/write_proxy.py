@@ -16,111 +16,32 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
     EndOfStreamError,
-    NamespaceMovingError,
     NotOwnerError,
     OverRateError,
     RhumblineError,
     SessionLostError,
-    StreamLostError,
     StreamSealedError,
     TooManyRequestsError,
     UnavailableError,
 )
 from ...core.runtime.event_log import EventLog, LogLimit
-from ...core.runtime.primitives.backoff import Backoff
-from ...core.runtime.primitives.wakeup import Wakeup
-from ...core.runtime.state_machine import StateMachine
 from ...core.runtime.tasks import Tasks, run_all, wait_until_done
 from ..config import ProxyConfig
-from ..homes.region_rates import RegionRates
 from ..proxy_stores import ProxyStore, ProxyStores
 from ..registration import ProxyMember
 from ..routing import stream_key
 from .append_item import AppendItem, OnAppended
-from .claims import OwnershipClaim
-from .ownership import OWNERSHIP, OwnershipEvent, OwnershipState
+from .misplaced_streams import MisplacedStreams
+from .owned_stream import OwnedStream, StreamInService
+from .ownership import OwnershipEvent, OwnershipState
 from .rate_limits import RecordLimits
-from .sequence_index import SequenceIndex
-from .served_stream import ServedStream
+from .stream_takeover import StreamTakeover
 
 _LOG = EventLog(__name__)
-
-_CLAIM_POLL_MS = 100
-"""Interval between reads of a claim that should disappear, in addition to the watch on it."""
-_RETRY_MS_MIN = 20
-_RETRY_MS_MAX = 500
-"""Pauses between attempts to open the writer of a stream, until ``acquire_ms_max``."""
-_HOMES_PER_ROUND = 100
-_STREAMS_AT_ONCE = 100
-"""Streams that are examined before the event loop serves others."""
-_MOVES_PER_ROUND = 16
-
-
-class ServedCounts(NamedTuple):
-    """The counters of a served stream, since the proxy took it over."""
-
-    namespace: str
-    name: str
-    store: ProxyStore
-    taken_at: float
-    """Time of the loop in seconds."""
-    record_count: int
-    set_count: int
-    byte_count: int
-
-
-class _Stream:
-    """A stream at this proxy, with the items that wait while it is being taken over."""
-
-    __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "is_prepared", "name",
-                 "namespace", "ownership", "rival_address", "served", "store", "taken_at", "tried",
-                 "waiting", "waiting_bytes")  # fmt: skip
-
-    def __init__(self, namespace: str, name: str) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.ownership = StateMachine(
-            OWNERSHIP,
-            stream_key(namespace, name),
-            now=asyncio.get_running_loop().time,
-            check=self._check,
-        )
-        self.changed = asyncio.Event()
-        """Set when the takeover has ended."""
-        self.failure: RhumblineError | None = None
-        """The reason why the takeover failed."""
-        self.home: str | None = None
-        """The home region; "": it has none; None: it was not read yet."""
-        self.is_misplaced = False
-        """True if another proxy should have served the stream at the last check."""
-        self.is_prepared = False
-        """True if the takeover waits for an owner that is to release it, and that no client has
-        reported."""
-        self.store: ProxyStore | None = None
-        """The metadata store of its namespace; None until it is found."""
-        self.claim: OwnershipClaim | None = None
-        self.rival_address = ""
-        """Address of the proxy whose claim the takeover waits for, although clients reported that
-        proxy as unreachable."""
-        self.served: ServedStream | None = None
-        self.taken_at = 0.0
-        self.waiting: list[tuple[AppendItem, OnAppended]] = []
-        self.waiting_bytes = 0
-        self.tried: dict[str, None] = {}
-
-    @property
-    def state(self) -> OwnershipState:
-        """The state of the ownership."""
-        return self.ownership.state
-
-    def _check(self) -> None:
-        assert self.state is OwnershipState.TAKING or not self.waiting, "sets wait in vain"
-        assert self.state is not OwnershipState.SERVED or self.served is not None, "no writer"
 
 
 class WriteProxy:
@@ -135,15 +56,14 @@ class WriteProxy:
     ) -> None:
         """``random`` is for the jitter of pauses."""
         self.is_stopping = False
-        self._random = random
-        self._namespaces = namespaces
+        self._takeover = StreamTakeover(namespaces, stores, config, random)
         self._stores = stores
         self._address = stores.first.membership.own_member.address
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._log_limit = LogLimit()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, OwnedStream] = {}
         self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
         self._taking = asyncio.Semaphore(config.acquires_max)
         self._counts = {  # records and sets: of the streams that were given up
@@ -159,7 +79,7 @@ class WriteProxy:
         for store in stores.all:
             store.membership.on_lost.append(partial(self._session_lost, store))
         if config.balance_ms:
-            self._tasks.spawn(self._balance(), "balance")
+            self._tasks.spawn(self._release_misplaced(), "release misplaced streams")
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -186,7 +106,7 @@ class WriteProxy:
         else:
             self._enqueue(stream, item, on_result)
 
-    def _enqueue(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
+    def _enqueue(self, stream: OwnedStream, item: AppendItem, on_result: OnAppended) -> None:
         size = len(item.record_set)
         if stream.state is OwnershipState.RELEASING:
             on_result(self._redirect_error(stream))
@@ -198,8 +118,8 @@ class WriteProxy:
             stream.tried.update(dict.fromkeys(item.tried))
             stream.is_prepared = stream.is_prepared and not item.tried
 
-    def _begin_takeover(self, item: AppendItem, on_result: OnAppended) -> _Stream | None:
-        stream = _Stream(item.namespace, item.stream)
+    def _begin_takeover(self, item: AppendItem, on_result: OnAppended) -> OwnedStream | None:
+        stream = OwnedStream(item.namespace, item.stream)
         if self.is_stopping:
             on_result(self._redirect_error(stream))
             return None
@@ -229,51 +149,23 @@ class WriteProxy:
         found = self._streams.get(stream_key(namespace, stream))
         return found is not None and found.state is OwnershipState.SERVED
 
-    def served_streams(self) -> list[tuple[str, str, ProxyStore, ServedStream]]:
-        """Return (namespace, stream, store, served) of each stream that is served now."""
-        return [
-            (stream.namespace, stream.name, stream.store, stream.served)
-            for stream in self._streams.values()
-            if stream.state is OwnershipState.SERVED
-            and stream.store is not None
-            and stream.served is not None
-        ]
+    def served_streams(self) -> list[StreamInService]:
+        """Return the streams that are served now."""
+        return [found for one in self._streams.values() if (found := one.in_service) is not None]
 
-    def find_served(self, namespace: str, stream: str) -> tuple[ProxyStore, ServedStream] | None:
-        """Return the store of a stream that is served now, and the stream; else None."""
+    def find_served(self, namespace: str, stream: str) -> StreamInService | None:
+        """Return a stream if it is served now; else None."""
         found = self._streams.get(stream_key(namespace, stream))
-        if found is None or found.state is not OwnershipState.SERVED:
-            return None
-        assert found.store is not None
-        assert found.served is not None
-        return found.store, found.served
-
-    def served_counts(self) -> list[ServedCounts]:
-        """Return the counters of the streams that are served now."""
-        return [
-            ServedCounts(
-                stream.namespace,
-                stream.name,
-                stream.store,
-                stream.taken_at,
-                stream.served.record_count,
-                stream.served.set_count,
-                stream.served.byte_count,
-            )
-            for stream in self._streams.values()
-            if stream.state is OwnershipState.SERVED
-            and stream.served is not None
-            and stream.store is not None
-        ]
+        return None if found is None else found.in_service
 
     # --- taking ---------------------------------------------------------------------------------
 
-    async def _take_over(self, stream: _Stream) -> None:
+    async def _take_over(self, stream: OwnedStream) -> None:
         failure: RhumblineError | None = None
         began_s = self._loop.time()
         try:
             async with self._taking, asyncio.timeout(self._config.acquire_ms_max / 1000):
-                await self._try_take_over(stream)
+                await self._takeover.take(stream, lambda: self._on_over(stream))
         except TimeoutError:
             failure = UnavailableError(f"stream {stream.name} could not be taken over in time")
             if stream.rival_address:  # its session is alive, so it may be reachable again
@@ -295,7 +187,7 @@ class WriteProxy:
             stream.ownership.take(OwnershipEvent.TAKE)
             stream.taken_at = self._loop.time()
             took_ms = round((self._loop.time() - began_s) * 1000)
-            _LOG.info("ownership taken", **self._ids(stream), took_ms=took_ms)
+            _LOG.info("ownership taken", **stream.ids, proxy=self._address, took_ms=took_ms)
         else:
             stream.failure = failure
             self._forget(stream, OwnershipEvent.FAIL, str(failure))
@@ -307,11 +199,7 @@ class WriteProxy:
             else:
                 self._resubmit(stream, item, on_result)
 
-    def _ids(self, stream: _Stream) -> dict[str, str]:
-        """Return the fields of log lines about a stream."""
-        return {"namespace": stream.namespace, "stream": stream.name, "proxy": self._address}
-
-    def _log_failed_takeover(self, stream: _Stream, failure: RhumblineError) -> None:
+    def _log_failed_takeover(self, stream: OwnedStream, failure: RhumblineError) -> None:
         if isinstance(failure, NotOwnerError | EndOfStreamError | StreamSealedError):
             return  # the client is redirected, or told that the stream ended or is sealed
         dropped = self._log_limit.admit(self._loop.time(), stream.name)
@@ -319,91 +207,17 @@ class WriteProxy:
             _LOG.warning(
                 "ownership not taken",
                 machine=stream.ownership,
-                **self._ids(stream),
+                **stream.ids,
+                proxy=self._address,
                 error=failure,
                 dropped=dropped or None,
             )
 
-    def _resubmit(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
+    def _resubmit(self, stream: OwnedStream, item: AppendItem, on_result: OnAppended) -> None:
         if stream.served is None or stream.served.is_over:
             on_result(self._redirect_error(stream))
         else:
             stream.served.submit(item, on_result)
-
-    async def _try_take_over(self, stream: _Stream) -> None:
-        """Claim the stream and open its writer. Raises NotOwnerError if another proxy should serve
-        it."""
-        store = stream.store = await self._stores.of(stream.namespace)
-        stream.home = await store.claims.home(stream.namespace, stream.name)
-        claim = stream.claim = await self._acquire_claim(stream, store, stream.home)
-        namespace = self._namespaces(stream.namespace)
-        backoff = Backoff(self._random, _RETRY_MS_MIN, _RETRY_MS_MAX)
-        while True:
-            try:
-                writer = await namespace.open_writer(stream.name)
-                break
-            except StreamLostError as error:
-                raise NotOwnerError(
-                    f"another proxy took stream {stream.name} over: {error}"
-                ) from error
-            except RhumblineError as error:
-                if not error.retryable or isinstance(error, NamespaceMovingError):
-                    raise  # the claim may have to be in another store
-            await backoff.pause()
-        if store.membership.session is None or store.membership.own_member.id != claim.member_id:
-            await writer.abort()
-            raise NotOwnerError(f"the claim on stream {stream.name} was lost")
-        limits = RecordLimits(self._config.stream_records_per_s, self._config.stream_bytes_per_s)
-        stream.served = ServedStream(
-            writer,
-            SequenceIndex(namespace, stream.name),
-            limits,
-            lambda: self._on_over(stream),
-            RegionRates(self._config.home_window_ms, self._loop.time()),
-        )
-
-    async def _acquire_claim(self, stream: _Stream, store: ProxyStore, home: str) -> OwnershipClaim:
-        """Return this proxy's claim. Waits for the end of a claim whose owner the clients cannot
-        reach."""
-        key = stream_key(stream.namespace, stream.name)
-        changed = Wakeup()
-        claims, membership = store.claims, store.membership
-        watch = claims.watch(stream.namespace, stream.name, changed.wake)
-        membership.on_members.append(changed.wake)
-        try:
-            while True:
-                own_member, session = membership.own_member, membership.session
-                if session is None:
-                    raise UnavailableError("this proxy has no session in the metadata store")
-                found = await claims.owner(stream.namespace, stream.name)
-                if found is not None and not await membership.is_registered(found.member_id):
-                    await claims.release(stream.namespace, stream.name, found)  # rule PRX-34
-                    found = None
-                if found is None:
-                    self._check_preferred(stream, store, key, home)
-                    found = await claims.acquire(stream.namespace, stream.name, own_member, session)
-                if found.member_id == own_member.id:
-                    stream.rival_address = ""
-                    return found
-                if found.address not in stream.tried and found.address != own_member.address:
-                    raise NotOwnerError(
-                        f"stream {stream.name} is owned by {found.address}", found.address
-                    )
-                stream.rival_address = found.address if found.address != own_member.address else ""
-                if stream.rival_address and not stream.is_prepared:
-                    membership.report(stream.rival_address)
-                await changed.wait(_CLAIM_POLL_MS / 1000)
-        finally:
-            watch.close()
-            membership.on_members.remove(changed.wake)
-
-    def _check_preferred(self, stream: _Stream, store: ProxyStore, key: str, home: str) -> None:
-        without = [address for address in stream.tried if address != self._address]
-        best = store.routing.preferred(key, home, without=without)
-        if best is not None and best.address != self._address:
-            raise NotOwnerError(
-                f"stream {stream.name} should be served by {best.address}", best.address
-            )
 
     async def prepare(self, namespace: str, stream: str, owner_address: str) -> bool:
         """Take a stream over as soon as its present owner has released it (rule PRX-42).
@@ -415,7 +229,7 @@ class WriteProxy:
         if key not in self._streams and not self.is_stopping:
             if self.stream_count >= self._config.streams_max:
                 return False
-            found = self._streams[key] = _Stream(namespace, stream)
+            found = self._streams[key] = OwnedStream(namespace, stream)
             found.tried[owner_address] = None
             found.is_prepared = True
             await wait_until_done(self._tasks.spawn(self._take_over(found), f"prepare {stream}"))
@@ -431,7 +245,7 @@ class WriteProxy:
         found = self._streams.get(stream_key(namespace, stream))
         if found is None or found.state is not OwnershipState.SERVED:
             return False
-        if not self._is_misplaced(found):
+        if not found.is_elsewhere:
             return False
         was_served = await self.release(namespace, stream)
         self._counts["moved"] += was_served
@@ -459,9 +273,9 @@ class WriteProxy:
         try:
             if found is None:
                 if self.is_stopping:
-                    raise self._redirect_error(_Stream(namespace, stream))
+                    raise self._redirect_error(OwnedStream(namespace, stream))
                 self._check_room()
-                found = self._streams[key] = _Stream(namespace, stream)
+                found = self._streams[key] = OwnedStream(namespace, stream)
                 found.tried.update(dict.fromkeys(tried))
                 self._tasks.spawn(self._take_over(found), f"take {stream}")
             while found.state is OwnershipState.TAKING:
@@ -476,7 +290,7 @@ class WriteProxy:
         except EndOfStreamError:
             return
 
-    async def _give_up(self, stream: _Stream, close: Callable[[], Awaitable[None]]) -> None:
+    async def _give_up(self, stream: OwnedStream, close: Callable[[], Awaitable[None]]) -> None:
         """Close and release a stream. Releases it even if ``close`` raises, and then raises that
         error."""
         served = stream.served
@@ -491,25 +305,27 @@ class WriteProxy:
         finally:
             await served.abort()
             self._forget(stream, OwnershipEvent.END)
-            _LOG.info("ownership released", **self._ids(stream))
+            _LOG.info("ownership released", **stream.ids, proxy=self._address)
             await self._release_claim(stream)
 
-    def _on_over(self, stream: _Stream) -> None:
+    def _on_over(self, stream: OwnedStream) -> None:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""
         if stream.state is OwnershipState.SERVED:
             stream.ownership.take(OwnershipEvent.LOSE)
-            _LOG.warning("ownership lost", machine=stream.ownership, **self._ids(stream))
+            _LOG.warning(
+                "ownership lost", machine=stream.ownership, **stream.ids, proxy=self._address
+            )
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
                 self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")
 
-    async def _remove_lost_stream(self, stream: _Stream) -> None:
+    async def _remove_lost_stream(self, stream: OwnedStream) -> None:
         assert stream.served is not None
         await stream.served.abort()
         self._forget(stream, OwnershipEvent.END)
         await self._release_claim(stream)
 
-    def _forget(self, stream: _Stream, event: OwnershipEvent, detail: str = "") -> None:
+    def _forget(self, stream: OwnedStream, event: OwnershipEvent, detail: str = "") -> None:
         """Remove a stream, unless ``aclose`` has removed it meanwhile."""
         if self._streams.pop(stream_key(stream.namespace, stream.name), None) is not None:
             stream.ownership.take(event, detail)
@@ -517,7 +333,7 @@ class WriteProxy:
                 self._counts["records"] += stream.served.record_count
                 self._counts["sets"] += stream.served.set_count
 
-    async def _release_claim(self, stream: _Stream) -> None:
+    async def _release_claim(self, stream: OwnedStream) -> None:
         claim, stream.claim = stream.claim, None
         if claim is None or stream.store is None:
             return
@@ -526,7 +342,7 @@ class WriteProxy:
         except RhumblineError:
             return  # it is deleted with the session at the latest
 
-    def _redirect_error(self, stream: _Stream) -> NotOwnerError:
+    def _redirect_error(self, stream: OwnedStream) -> NotOwnerError:
         """Return the error that sends a client to the next preferred proxy, or to any if none is
         known."""
         self._counts["redirected"] += 1
@@ -541,45 +357,15 @@ class WriteProxy:
             best.address if best is not None else "",
         )
 
-    # --- balance --------------------------------------------------------------------------------
+    async def _release_misplaced(self) -> None:
+        async def release(stream: OwnedStream) -> None:
+            self._counts["moved"] += await self.release(stream.namespace, stream.name)
 
-    async def _balance(self) -> None:
-        """Release streams that another proxy should have served at two checks in a row, a few at a
-        time.
-
-        The home region may have returned or changed, a proxy may have joined, or this proxy accepts
-        no more streams.
-        """
-        next_index = 0
+        misplaced = MisplacedStreams(release)
         while True:
             await asyncio.sleep(self._config.balance_ms / 1000)
             served = [s for s in self._streams.values() if s.state is OwnershipState.SERVED]
-            for stream in served[next_index : next_index + _HOMES_PER_ROUND]:
-                assert stream.store is not None
-                with suppress(RhumblineError):  # the next round reads it again
-                    stream.home = await stream.store.claims.home(stream.namespace, stream.name)
-            next_index = (
-                next_index + _HOMES_PER_ROUND if next_index + _HOMES_PER_ROUND < len(served) else 0
-            )
-            moves = 0
-            for number, stream in enumerate(served):
-                if number % _STREAMS_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                if stream.state is not OwnershipState.SERVED:
-                    continue
-                was_misplaced, stream.is_misplaced = stream.is_misplaced, self._is_misplaced(stream)
-                if was_misplaced and stream.is_misplaced and moves < _MOVES_PER_ROUND:
-                    moves += 1
-                    self._counts["moved"] += await self.release(stream.namespace, stream.name)
-
-    def _is_misplaced(self, stream: _Stream) -> bool:
-        assert stream.store is not None
-        assert stream.home is not None
-        if stream.store.membership.session is None:
-            return False  # the member list is outdated
-        key = stream_key(stream.namespace, stream.name)
-        best = stream.store.routing.preferred(key, stream.home)
-        return best is not None and best.address != self._address
+            await misplaced.take_round(served)
 
     # --- membership and closing ------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ import pytest
 
 from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.simulation.cluster import NAMESPACE, STREAM, until
-from rhumbline.chaos.simulation.proxies.proxy_run import PROXY_PORT, ProxyRun
+from rhumbline.chaos.simulation.proxies.proxy_controls import PROXY_PORT
+from rhumbline.chaos.simulation.proxies.proxy_run import ProxyRun
 from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
 from rhumbline.core.protocol.errors import RhumblineError

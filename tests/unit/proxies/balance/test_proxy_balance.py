@@ -54,7 +54,7 @@ class BalancedWorld(ProxyWorld):
         return {
             counts.name: address
             for address, proxy in self.proxies.items()
-            for counts in proxy.writes.served_counts()
+            for counts in proxy.writes.served_streams()
         }
 
 

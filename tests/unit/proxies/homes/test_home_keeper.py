@@ -71,7 +71,7 @@ async def test_homes_only_move_if_the_settings_allow_it(log: LogWorld) -> None:
     await write(world, "west", 20)
     found = world.proxies["east:1"].writes.find_served("test", "s0")
     assert found is not None
-    origins = await keeper.origins("test", "s0", *found)
+    origins = await keeper.origins(found)
     assert origins.home == "east"
     assert origins.advice.region == "west", origins
     assert origins.rates["west"] > 1.5
