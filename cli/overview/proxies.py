@@ -32,6 +32,7 @@ PROXY_ROW: dict[str, Schema] = {
     "cpu_share": maybe(number("CPU time of its process now; 1 is one core.")),
     "queue_ms": maybe(integer("Longest recent delay of its event loop.")),
     "status_address": maybe(text("host:port of its status server.")),
+    "version": maybe(text("Version of its program; null: it does not say.")),
 }
 """The schema of a row of ``read_proxies``."""
 
@@ -47,6 +48,7 @@ async def read_proxies(store: MetadataStore, role: str | None = None) -> list[di
             row = found.setdefault(member.address, {"roles": "", "region": member.region})
             row["roles"] = f"{row['roles']} {one}".strip()
             row["accepts_streams"] = member.is_accepting
+            row["version"] = member.version
     chosen = {
         address: row for address, row in found.items() if role is None or role in row["roles"]
     }
@@ -85,4 +87,5 @@ def _row(
         "cpu_share": measured.get("cpu"),
         "queue_ms": measured.get("queue_ms"),
         "status_address": status_address or None,
+        "version": row["version"] or None,
     }

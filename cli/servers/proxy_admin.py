@@ -1,4 +1,4 @@
-"""``rhumbline proxy``: ls, drain, undrain, release, home."""
+"""``rhumbline proxy``: ls, drain, undrain, release."""
 
 from typing import Any
 
@@ -13,7 +13,6 @@ from ..output_schema import done, flag, integer, prints, record, rows, text
 from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
 from ..waiting import list_when, wait_count_options
 from .proxy_balancing import COMMANDS
-from .stream_home import set_home
 
 THIS_PROXY = DiscoveryConfig(refresh_ms=0)
 """For calls to one proxy and no other."""
@@ -122,30 +121,6 @@ async def release(session: CommandSession, stream: str) -> None:
         {"stream": stream, "address": claim.address, "was_owned": response.was_owned},
         session.output,
         f"{claim.address} {message} {stream}",
-    )
-
-
-@proxy.command()
-@click.argument("stream")
-@click.argument("home_region")
-@prints(
-    done({"stream": text("Name of the stream."), "home_region": text("The region it is set to.")})
-)
-@session_options
-@runs
-async def home(session: CommandSession, stream: str, home_region: str) -> None:
-    """Set the region whose write proxies should serve a stream.
-
-    An owner elsewhere releases the stream at its second check from then (proxy.balance_ms), if a
-    proxy of the region accepts streams.
-    """
-    async with session.client(moves_data=False) as client:
-        await client.namespace().describe(stream)
-        await set_home(client, stream, home_region)
-    print_done(
-        {"stream": stream, "home_region": home_region},
-        session.output,
-        f"the home region of stream {stream} is {home_region}",
     )
 
 

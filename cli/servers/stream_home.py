@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...client.connect import Client, connect_proxies
+from ...client.connect import connect_proxies
 from ...core.protocol.errors import InvalidArgumentError
 from ...proxies.client.discovery.config import DiscoveryConfig
 from ...proxies.write.claims import Claims
@@ -59,14 +59,16 @@ async def home(session: CommandSession, name: str, home_region: str | None, sugg
     """Show the home region of a stream, or set it to HOME_REGION.
 
     The write proxies of the home region serve the stream. A client of another region pays one more
-    round trip between the regions for each append.
+    round trip between the regions for each append. An owner elsewhere releases the stream at its
+    second check from then (proxy.balance_ms), if a proxy of the home region accepts streams.
     """
     if home_region is not None and suggest:
         raise InvalidArgumentError("HOME_REGION and --suggest are mutually exclusive")
     async with session.client(moves_data=False) as client:
         await client.namespace().describe(name)
         if home_region is not None:
-            await set_home(client, name, home_region)
+            namespace = client.namespace()
+            await Claims(namespace.store).set_home(namespace.name, name, home_region)
         shown: dict[str, Any] = {
             "stream": name,
             **_placed(await read_ownership(client, name)),
@@ -83,12 +85,6 @@ async def home(session: CommandSession, name: str, home_region: str | None, sugg
     if suggest:
         shown |= await _suggestion(session, name, shown["owner"])
     print_record(_for_people(shown) if session.output == TABLE else shown, session.output)
-
-
-async def set_home(client: Client, stream: str, home_region: str) -> None:
-    """Set the home region of a stream of the client's namespace. Raises MetadataError."""
-    namespace = client.namespace()
-    await Claims(namespace.store).set_home(namespace.name, stream, home_region)
 
 
 def _placed(ownership: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from ...client.units import show_ms
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import MetadataUnavailableError
+from ...proxies.balance.assignment_store import assignment_regions, read_table
 from ...proxies.membership import WRITE, list_members
+from ...proxies.registration import ProxyMember
+from ...proxies.routing import Routing, stream_key
 from ...proxies.write.claims import Claims
 from ..output import iso_time
 from ..output_schema import flag, integer, listing, maybe, record, table, text, time_at
@@ -26,6 +29,15 @@ DESCRIPTION = record(
         "owner": maybe(text("Address of the write proxy that serves it; null if none does.")),
         "owner_region": maybe(text("Region of that proxy.")),
         "home_region": maybe(text("Region whose proxies should serve it.")),
+        "preferred_owner": maybe(
+            text("Address of the write proxy that should serve it; null if none accepts streams.")
+        ),
+        "is_pinned": flag("True if an operator pinned it to that proxy."),
+        "viewer_region": maybe(text("Region of this client, for the round trips below.")),
+        "owner_round_trips": maybe(
+            integer("Round trips between regions from a client here to the owner, per append.")
+        ),
+        "commit_round_trips": integer("Round trips between regions from owner to bookies."),
         "truncated_segments": integer("Segments that are truncated and not purged yet."),
         "purge_begins_at": maybe(time_at("When truncated segments may be purged.")),
         "segments": integer("Log segments, truncated ones included."),
@@ -63,7 +75,7 @@ async def describe_stream(client: Client, name: str) -> tuple[dict[str, Any], St
         "end": None if end.position is None else str(end.position),
         "is_ended": known.is_ended,
         "is_sealed": known.is_sealed,
-        **await read_ownership(client, name),
+        **await read_route(client, name, known.policy),
         "truncated_segments": sum(segment.lssn < known.start.lssn for segment in known.segments),
         "purge_begins_at": iso_time(known.grace_ends_ms),
         "segments": len(known.segments),
@@ -110,6 +122,42 @@ def _open_segments(
         for segment in known.segments
         if not segment.is_completed
     ]
+
+
+async def read_route(client: Client, name: str, policy: StreamPolicy) -> dict[str, Any]:
+    """Return the ownership of a stream, and what an append through its owner costs from here.
+
+    Without an owner the costs are those of the proxy that should serve the stream.
+    """
+    ownership = await read_ownership(client, name)
+    best, is_pinned = await _preferred(client, name, ownership["home_region"] or "")
+    served_in = ownership["owner_region"] or (None if best is None else best.region)
+    here = client.region or None
+    return {
+        **ownership,
+        "preferred_owner": None if best is None else best.address,
+        "is_pinned": is_pinned,
+        "viewer_region": here,
+        "owner_round_trips": int(here != served_in) if here and served_in else None,
+        "commit_round_trips": int(policy.quorum.min_regions > 1),
+    }
+
+
+async def _preferred(client: Client, name: str, home: str) -> tuple[ProxyMember | None, bool]:
+    """Return the proxy that should serve a stream, and whether it is pinned there."""
+    namespace = client.namespace()
+    key = stream_key(namespace.name, name)
+    try:
+        members = await list_members(namespace.store, WRITE)
+        regions = await assignment_regions(namespace.store)
+        tables = {region: (await read_table(namespace.store, region)).table for region in regions}
+    except MetadataUnavailableError:
+        return None, False
+    assigned = {region: table.addresses() for region, table in tables.items()}
+    best = Routing(members, assigned).preferred(key, home)
+    if best is None or best.region not in tables:
+        return best, False
+    return best, tables[best.region].pinned.get(key) == best.address
 
 
 async def read_ownership(client: Client, name: str) -> dict[str, Any]:

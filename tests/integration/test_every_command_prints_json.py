@@ -78,7 +78,6 @@ node undrain new
 plan
 proxy assignments
 proxy balance --plan
-proxy home s here
 proxy ls
 rebalance plan
 rebalance start

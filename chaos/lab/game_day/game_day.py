@@ -131,7 +131,7 @@ class GameDay:
                 ("stream", "create", OLD_STREAM, "--quorum", "2/2/2/1", "--regions", REGIONS[0]),
             ]
         )
-        await on_call.must_all(("proxy", "home", *home) for home in STREAMS.items())
+        await on_call.must_all(("stream", "home", *home) for home in STREAMS.items())
         self._idle_owner.process.launch()
         self.prometheus.start(self._rules, cluster.targets())
         await asyncio.to_thread(self._load.start)

@@ -18,6 +18,7 @@ from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import EndOfStreamError, NoSuchStreamError, StreamExistsError
+from rhumbline.core.protocol.installation import installed_version
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc import rhumbline_pb2_grpc
@@ -180,12 +181,13 @@ def test_operators_list_release_and_drain_proxies(
     shown = listed()
     assert (shown["address"], shown["roles"]) == (proxy.address, "write read")
     assert (shown["region"], shown["mode"], shown["accepts_streams"]) == ("a", "accepting", True)
+    assert shown["version"] == installed_version()
     cluster.run("stream", "create", "moved")
     succeeded("stream", "append", "moved", "--via", f"grpc://{proxy.address}", stdin=b"x\n")
     cluster.run("proxy", "release", "moved")
     code, text = refusal("proxy", "release", "moved", *cluster.options())
     assert (code, "no proxy owns stream moved" in text) == (4, True)
-    cluster.run("proxy", "home", "moved", "b")
+    cluster.run("stream", "home", "moved", "b")
     cluster.run("proxy", "drain", proxy.address)
     assert listed()["accepts_streams"] is False
     cluster.run("proxy", "undrain", proxy.address)
