@@ -34,7 +34,7 @@ from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
 from ..proxies.client.discovery.config import DiscoveryConfig
-from ..proxies.proxy_uri import is_proxy_uri
+from ..proxies.proxy_uri import SRV_SCHEME, is_proxy_uri
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
@@ -370,7 +370,9 @@ def connect_proxies(
         reader=reader,
         discovery=discovery,
         region=region or "",
-        resolver=DnsNames(runtime.random, discovery.dns_server),
+        resolver=DnsNames(
+            runtime.random, discovery.dns_server, finds_services=uri.startswith(SRV_SCHEME)
+        ),
     )
 
 

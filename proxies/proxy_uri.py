@@ -1,6 +1,7 @@
 """Addresses and URIs of proxies, without gRPC."""
 
 import re
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from ..core.protocol.bookie_id import check_region
@@ -9,6 +10,7 @@ from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 SCHEME = "grpc://"
 SRV_SCHEME = "grpc+srv://"
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.\-]+):(\d{1,5})")
+_PORT_MAX = 65_535
 _SERVICE = re.compile(r"[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)+\.?")
 
 
@@ -72,8 +74,23 @@ def parse_advertised(given: tuple[str, ...]) -> tuple[str, tuple[tuple[str, str]
 
 def check_server(address: str) -> None:
     """Check the host:port of a server; empty: none. Raises InvalidArgumentError."""
-    if address and not _ADDRESS.fullmatch(address):
+    if not address:
+        return
+    if not _ADDRESS.fullmatch(address):
         raise InvalidArgumentError(f"{address!r} is not host:port")
+    host, port = split_address(address)
+    if not 0 < port <= _PORT_MAX:
+        raise InvalidArgumentError(f"{address!r}: port {port} is not between 1 and {_PORT_MAX}")
+    if "[" in address and not _is_ipv6(host):
+        raise InvalidArgumentError(f"{address!r}: {host} is not an IPv6 address")
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def split_address(address: str) -> tuple[str, int]:

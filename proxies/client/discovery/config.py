@@ -30,8 +30,9 @@ class DiscoveryConfig:
     eject_ms_max: int = setting(60_000, "Maximum of that time.", low=1)
     dns_server: str = setting(
         "",
-        "host:port of the DNS server to ask, e.g. 127.0.0.1:8600 for a local Consul. Empty: the "
-        "system's. This setting, and lookups of SRV records, require rhumbline[dns].",
+        "host:port of the DNS server to call, e.g. 127.0.0.1:8600 for a local Consul; the host may "
+        "be a name, which the system resolves. Empty: the system's. This setting, and lookups of SRV "
+        "records, require rhumbline[dns].",
         check=check_server,
     )
 

@@ -21,14 +21,19 @@ _SECONDS_MAX = 3.0
 class DnsNames:
     """A ``SeedResolver`` that asks the system, or one DNS server."""
 
-    def __init__(self, random: Random, dns_server: str = "") -> None:
-        """``dns_server`` is host:port of the server to ask; "": the system's.
+    def __init__(
+        self, random: Random, dns_server: str = "", *, finds_services: bool = False
+    ) -> None:
+        """``dns_server`` is host:port of the server to call; "": the system's.
 
-        Raises ConfigurationError if that needs a package that is not installed.
+        ``finds_services``: SRV records will be looked up. Raises ConfigurationError if that, or
+        ``dns_server``, needs a package that is not installed.
         """
         self._random = random
         self._dns_server = dns_server
-        self._resolver = _open_resolver(dns_server) if dns_server else None
+        self._resolver: Resolver | None = None
+        if dns_server or finds_services:
+            _import_dns()
 
     async def addresses_of(self, name: str) -> Sequence[str]:
         """See ``SeedResolver.addresses_of``."""
@@ -37,11 +42,10 @@ class DnsNames:
 
     async def addresses_of_service(self, name: str) -> Sequence[str]:
         """See ``SeedResolver.addresses_of_service``."""
-        if self._resolver is None:
-            self._resolver = _open_resolver("")
+        resolver = await self._open_resolver()
         servers = [
             SrvServer(record.priority, record.weight, record.target.to_text(), record.port)
-            for record in await _lookup(self._resolver, name, "SRV")
+            for record in await _lookup(resolver, name, "SRV")
         ]
         found: dict[str, None] = {}
         for server in srv_order(servers, self._random):
@@ -52,17 +56,33 @@ class DnsNames:
     async def _hosts(self, host: str) -> list[str]:
         if _is_address(host):
             return [host]
-        if self._dns_server:
-            assert self._resolver is not None
-            records = await _lookup(self._resolver, host, "A")
-            return [record.address for record in records]
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(_SECONDS_MAX):
-                found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError) as error:
-            raise UnavailableError(f"{host} cannot be resolved: {error}") from error
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        if not self._dns_server:
+            return await _system_addresses(host)
+        resolver = await self._open_resolver()
+        found = await asyncio.gather(
+            *(_lookup(resolver, host, kind) for kind in ("A", "AAAA")), return_exceptions=True
+        )
+        hosts: list[str] = []
+        for records in found:
+            if not isinstance(records, BaseException):
+                hosts += [record.address for record in records]
+            elif not isinstance(records, UnavailableError):
+                raise records
+        if not hosts:
+            raise UnavailableError(f"{host}: no A or AAAA records: {found[0]}; {found[1]}")
+        return hosts
+
+    async def _open_resolver(self) -> "Resolver":
+        """Return the resolver; the name of the DNS server is resolved by the system each time that
+        the server has not been found before."""
+        if self._resolver is None:
+            resolver = _new_resolver(is_systems=not self._dns_server)
+            if self._dns_server:
+                host, resolver.port = split_address(self._dns_server)
+                found = [host] if _is_address(host) else await _system_addresses(host)
+                resolver.nameservers = list(found)
+            self._resolver = resolver
+        return self._resolver
 
 
 class SrvServer(NamedTuple):
@@ -84,19 +104,33 @@ def srv_order(servers: Sequence[SrvServer], random: Random) -> list[SrvServer]:
     return sorted(servers, key=rank)
 
 
-def _open_resolver(dns_server: str) -> "Resolver":
+def _import_dns() -> None:
+    """Raise ConfigurationError if the package that resolves SRV records is not installed."""
     with needs_extra("a lookup of SRV records, or with the setting dns_server,", "dns"):
-        from dns.asyncresolver import Resolver
-        from dns.exception import DNSException
+        import dns.asyncresolver  # noqa: F401
+
+
+def _new_resolver(*, is_systems: bool) -> "Resolver":
+    _import_dns()
+    from dns.asyncresolver import Resolver
+    from dns.exception import DNSException
+
     try:
-        resolver = Resolver(configure=not dns_server)
+        resolver = Resolver(configure=is_systems)
     except DNSException as error:
         raise UnavailableError(f"the system's DNS servers are not known: {error}") from error
-    if dns_server:
-        host, resolver.port = split_address(dns_server)
-        resolver.nameservers = [host]
     resolver.lifetime = _SECONDS_MAX
     return resolver
+
+
+async def _system_addresses(host: str) -> list[str]:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_SECONDS_MAX):
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError) as error:
+        raise UnavailableError(f"{host} cannot be resolved: {error}") from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 async def _lookup(resolver: "Resolver", name: str, kind: str) -> list[Any]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from ....core.protocol.errors import RhumblineError, UnavailableError
+from ....core.protocol.errors import RhumblineError
 from ....core.runtime.event_log import EventLog
 from ....core.runtime.primitives.backoff import Backoff
 from ....core.runtime.primitives.wakeup import Wakeup
@@ -56,6 +56,8 @@ class ListRefresher:
         self._doubt = Wakeup()
         self._first = asyncio.Event()
         self._is_outdated = False
+        self._seed_error: RhumblineError | None = None
+        """The reason why the names of the seeds were not resolved, in the last attempt."""
         directory.on_doubt = self._doubt.wake
 
     async def first(self) -> None:
@@ -95,7 +97,11 @@ class ListRefresher:
             if is_current:
                 _LOG.info("proxy list current", proxies=len(self._directory.listed))
             else:
-                _LOG.warning("proxy list outdated", proxies=len(self._directory.listed))
+                _LOG.warning(
+                    "proxy list outdated",
+                    proxies=len(self._directory.listed),
+                    error=self._seed_error,
+                )
         return is_current
 
     def _listed(self) -> Sequence[str]:
@@ -113,8 +119,10 @@ class ListRefresher:
     async def _ask_seeds(self) -> bool:
         try:
             seeds = await resolve_seeds(self._uri, self._resolver)
-        except UnavailableError:
+        except RhumblineError as error:
+            self._seed_error = error
             return False
+        self._seed_error = None
         self._directory.set_seeds(seeds)
         return await self._ask(seeds, _SEEDS_MAX)
 

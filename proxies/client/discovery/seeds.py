@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from ....core.protocol.errors import UnavailableError
+from ....core.protocol.errors import RhumblineError, UnavailableError
 from ...proxy_uri import ProxyUri
 
 
@@ -37,15 +37,15 @@ class NoResolver:
 async def resolve_seeds(uri: ProxyUri, resolver: SeedResolver) -> tuple[str, ...]:
     """Return the addresses of all names that can be resolved.
 
-    Raises UnavailableError if there are none.
+    Raises UnavailableError if there are none, or another error of the resolver.
     """
     resolve = resolver.addresses_of_service if uri.is_srv else resolver.addresses_of
     found: dict[str, None] = {}
-    failure: UnavailableError | None = None
+    failure: RhumblineError | None = None
     for name in uri.names:
         try:
             found.update(dict.fromkeys(await resolve(name)))
-        except UnavailableError as error:
+        except RhumblineError as error:
             failure = error
     if not found:
         raise failure or UnavailableError(f"no address of {', '.join(uri.names)}")

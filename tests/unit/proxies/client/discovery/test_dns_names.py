@@ -8,6 +8,7 @@ import pytest
 
 from rhumbline.core.protocol.errors import ConfigurationError, UnavailableError
 from rhumbline.proxies.client.discovery import dns_names
+from rhumbline.proxies.client.discovery.config import DiscoveryConfig
 from rhumbline.proxies.client.discovery.dns_names import DnsNames, SrvServer, srv_order
 from rhumbline.proxies.client.discovery.seeds import resolve_seeds
 from rhumbline.proxies.proxy_uri import parse_proxies
@@ -42,11 +43,52 @@ async def test_srv_records_give_hosts_and_ports_by_priority() -> None:
         assert set(found[2:]) == {"10.1.0.1:4283", "10.1.0.2:4283"}
 
 
+async def test_names_may_have_ipv6_addresses_only_or_both() -> None:
+    async with dns_server() as server:
+        names = DnsNames(Random(1), server.address)
+        server.records["six.example.com", "AAAA"] = ("2001:db8::1",)
+        server.records["both.example.com", "A"] = ("10.0.0.1",)
+        server.records["both.example.com", "AAAA"] = ("2001:db8::2",)
+        assert await names.addresses_of("six.example.com:1") == ["[2001:db8::1]:1"]
+        assert await names.addresses_of("both.example.com:1") == [
+            "10.0.0.1:1",
+            "[2001:db8::2]:1",
+        ]
+
+
+async def test_dns_server_may_have_a_name() -> None:
+    """Only its address was accepted; a name was a ValueError that ended the discovery."""
+    async with dns_server() as server:
+        port = server.address.rpartition(":")[2]
+        names = DnsNames(Random(1), f"localhost:{port}")
+        server.records["proxies.example.com", "A"] = ("10.0.0.1",)
+        assert await names.addresses_of("proxies.example.com:1") == ["10.0.0.1:1"]
+    names = DnsNames(Random(1), "nobody.invalid:53")
+    with pytest.raises(UnavailableError, match=r"nobody\.invalid cannot be resolved"):
+        await names.addresses_of("proxies.example.com:1")
+
+
+@pytest.mark.parametrize("bad", ["127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000", "[1.2:3]:53"])
+def test_bad_dns_server_is_refused_by_the_setting(bad: str) -> None:
+    with pytest.raises(ConfigurationError, match="dns_server"):
+        DiscoveryConfig(dns_server=bad)
+
+
+def test_missing_package_is_reported_when_the_client_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "dns.asyncresolver", None)
+    with pytest.raises(ConfigurationError, match=r"rhumbline\[dns\]"):
+        DnsNames(Random(1), "127.0.0.1:53")
+    with pytest.raises(ConfigurationError, match=r"rhumbline\[dns\]"):
+        DnsNames(Random(1), finds_services=True)
+
+
 async def test_failed_lookups_are_unavailable_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns_names, "_SECONDS_MAX", 0.2)
     async with dns_server() as server:
         names = DnsNames(Random(1), server.address)
-        with pytest.raises(UnavailableError, match="no A records"):
+        with pytest.raises(UnavailableError, match="no A or AAAA records"):
             await names.addresses_of("nobody.example.com:1")
         server.is_silent = True
         with pytest.raises(UnavailableError, match="no SRV records"):

@@ -8,7 +8,11 @@ from random import Random
 import pytest
 from google.protobuf.message import Message
 
-from rhumbline.core.protocol.errors import DeadlineExceededError, UnavailableError
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    DeadlineExceededError,
+    UnavailableError,
+)
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.client.discovery.config import DiscoveryConfig
 from rhumbline.proxies.client.discovery.list_refresher import ListRefresher
@@ -118,6 +122,29 @@ async def test_names_are_resolved_again_when_no_listed_proxy_responds() -> None:
     assert log.events() == ["proxy list outdated", "proxy list current"]
     assert log.fields("proxy list outdated") == log.fields("proxy list current")
     assert log.fields("proxy list current") == [{"proxies": 2}]
+
+
+async def test_no_error_of_the_resolver_ends_the_refresher() -> None:
+    """An error other than an unresolved name ended it: the list was never read again."""
+
+    class BrokenNames(ChangingNames):
+        is_broken = True
+
+        async def addresses_of(self, name: str) -> Sequence[str]:
+            if self.is_broken:
+                raise ConfigurationError("the package is not installed")
+            return self.addresses
+
+    names = BrokenNames("a:1")
+    with recorded_log("rhumbline.proxies.client.discovery.list_refresher") as log:
+        async with refreshing(ListingProxies("a:1"), names) as (directory, refresher):
+            await refresher.first()
+            await asyncio.sleep(1)
+            assert not listed(directory)
+            names.is_broken = False
+            await asyncio.sleep(20)
+            assert listed(directory) == {"a:1"}
+    assert "not installed" in str(log.fields("proxy list outdated")[0]["error"])
 
 
 async def test_a_failing_proxy_causes_an_early_refresh_and_many_do_not_cause_many() -> None:
