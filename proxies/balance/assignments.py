@@ -43,17 +43,29 @@ class AssignmentTable(NamedTuple):
 
     @classmethod
     def decode(cls, region: str, data: bytes) -> "AssignmentTable":
-        """Decode the value of a region's node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of a region's node, also if a later program has added fields.
+
+        Those are lost when this program changes the table. Raises CorruptionError,
+        ForeignDataError.
+        """
         name = f"assignments of region {region}"
         names = {"addresses": list, "moved": list, "pinned": list}
-        fields = decode_metadata_record(name, data, version=_FORMAT, fields=names)
+        fields = decode_metadata_record(
+            name, data, version=_FORMAT, fields=names, ignores_unknown=True
+        )
+        addresses = fields["addresses"]
+        for address in addresses:
+            if not isinstance(address, str):
+                raise CorruptionError(f"{name}: not an address: {str(address)[:80]}")
 
         def assigned(items: Iterable[object]) -> dict[str, str]:
             found = {}
             for item in items:
                 match item:
-                    case [str(key), int(number)] if 0 <= number < len(fields["addresses"]):
-                        found[key] = str(fields["addresses"][number])
+                    case [str(key), int(number), *_] if not isinstance(
+                        number, bool
+                    ) and 0 <= number < len(addresses):
+                        found[key] = addresses[number]
                     case _:
                         raise CorruptionError(f"{name}: not an assignment: {str(item)[:80]}")
             return found

@@ -6,7 +6,7 @@ that a steady load gives equal reports.
 
 from collections.abc import Sequence
 from heapq import nlargest
-from math import floor, log10
+from math import floor, isfinite, log10
 from typing import Any, NamedTuple
 
 from ...core.protocol.errors import CorruptionError
@@ -70,7 +70,10 @@ class LoadReport(NamedTuple):
 
     @classmethod
     def decode(cls, member_id: str, data: bytes) -> "LoadReport":
-        """Decode the value of a report's node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of a report's node, also if a later program has added fields.
+
+        Raises CorruptionError, ForeignDataError.
+        """
         number = (int, float)
         name = f"load of proxy {member_id}"
         fields = decode_metadata_record(
@@ -89,7 +92,10 @@ class LoadReport(NamedTuple):
                 "queue_ms": int,
                 "hot": list,
             },
+            ignores_unknown=True,
         )
+        for field in ("load", "streams", "records", "bytes", "cpu", "queue_ms"):
+            _check_quantity(name, field, fields[field])
         return cls(
             member_id,
             fields["address"],
@@ -106,9 +112,19 @@ class LoadReport(NamedTuple):
 
 def _hot_stream(name: str, item: Any) -> BusyStream:  # noqa: ANN401 - it is checked here
     match item:
-        case [str(key), int() | float() as load, int(held_ms)]:
+        case [str(key), int() | float() as load, int(held_ms), *_] if not isinstance(
+            load, bool
+        ) and not isinstance(held_ms, bool):
+            _check_quantity(name, "hot", load)
+            _check_quantity(name, "hot", held_ms)
             return BusyStream(key, load, held_ms)
     raise CorruptionError(f"{name}: not a stream: {str(item)[:80]}")
+
+
+def _check_quantity(name: str, field: str, value: float) -> None:
+    """Raise CorruptionError unless a number is finite and not negative; JSON may hold others."""
+    if not (isfinite(value) and value >= 0):
+        raise CorruptionError(f"{name}: {field} is {value}, which is negative or not finite")
 
 
 def hottest(streams: Sequence[BusyStream]) -> tuple[BusyStream, ...]:

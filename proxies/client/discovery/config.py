@@ -31,8 +31,8 @@ class DiscoveryConfig:
     dns_server: str = setting(
         "",
         "host:port of the DNS server to call, e.g. 127.0.0.1:8600 for a local Consul; the host may "
-        "be a name, which the system resolves. Empty: the system's. This setting, and lookups of SRV "
-        "records, require rhumbline[dns].",
+        "be a name, which the system resolves. Empty: the system's. This setting, and lookups of "
+        "SRV records, require rhumbline[dns].",
         check=check_server,
     )
 

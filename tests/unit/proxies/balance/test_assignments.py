@@ -30,7 +30,19 @@ def test_table_is_encoded_and_decoded() -> None:
     assert AssignmentTable.decode("east", EMPTY.encode()) == EMPTY
 
 
-@pytest.mark.parametrize("item", ['["n/s",1]', '["n/s",-1]', '["n/s"]', '"n/s"', "[1,0]"])
+def test_fields_of_a_later_program_are_ignored() -> None:
+    data = b'{"v":1,"addresses":["a:1"],"moved":[["n/s",0,"new"]],"pinned":[],"reasons":[]}'
+    assert AssignmentTable.decode("east", data) == AssignmentTable({"n/s": "a:1"}, {})
+
+
+def test_an_address_that_is_no_string_is_refused() -> None:
+    with pytest.raises(CorruptionError):
+        AssignmentTable.decode("east", b'{"v":1,"addresses":[7],"moved":[],"pinned":[]}')
+
+
+@pytest.mark.parametrize(
+    "item", ['["n/s",false]', '["n/s",1]', '["n/s",-1]', '["n/s"]', '"n/s"', "[1,0]"]
+)
 def test_an_unreadable_table_is_refused(item: str) -> None:
     data = b'{"v":1,"addresses":["a:1"],"moved":[%s],"pinned":[]}' % item.encode()
     with pytest.raises(CorruptionError):

@@ -24,11 +24,37 @@ def test_report_is_encoded_and_decoded() -> None:
     assert REPORT.encode(7) != REPORT.encode(8)
 
 
-@pytest.mark.parametrize("item", [b'["n/s",80.0]', b'["n/s","80",1]', b"7"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        b'["n/s",80.0]',
+        b'["n/s","80",1]',
+        b"7",
+        b'["n/s",true,1]',
+        b'["n/s",1.0,false]',
+        b'["n/s",NaN,1]',
+        b'["n/s",-1.0,1]',
+    ],
+)
 def test_an_unreadable_report_is_refused(item: bytes) -> None:
     data = REPORT.encode(1).replace(b'["n/s",80.0,65000]', item)
     with pytest.raises(CorruptionError):
         LoadReport.decode("id", data)
+
+
+@pytest.mark.parametrize(
+    "field", [b'"load":"120"', b'"load":true', b'"load":Infinity', b'"load":-1.0']
+)
+def test_a_field_of_the_wrong_type_or_range_is_refused(field: bytes) -> None:
+    data = REPORT.encode(1).replace(b'"load":120.0', field)
+    with pytest.raises(CorruptionError):
+        LoadReport.decode("id", data)
+
+
+def test_fields_of_a_later_program_are_ignored() -> None:
+    data = REPORT.encode(1).replace(b'"load"', b'"zone":"a","load"')
+    data = data.replace(b'["n/s",80.0,65000]', b'["n/s",80.0,65000,"new"]')
+    assert LoadReport.decode("id", data) == REPORT
 
 
 def test_report_names_the_hottest_streams_with_rounded_values() -> None:
