@@ -140,6 +140,13 @@ class ProxyConfig:
         "less than this apart share what is read from bookies and archives.",
         low=1,
     )
+    catch_up_fetches_max: int = setting(
+        32,
+        "Maximum number of concurrent fetches for readers that are behind the end of their stream, "
+        "over all streams; more wait in turn. Each may hold some MiB and the time of a bookie or "
+        "an archive. Readers at the end of a stream do not wait.",
+        low=1,
+    )
     readers_max: int = setting(
         10_000, "Maximum number of concurrent read calls; more are refused.", low=1
     )

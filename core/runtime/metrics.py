@@ -473,6 +473,13 @@ CATALOGUE = (
         "Positions at which the proxy reads streams; readers near one position share it.",
     ),
     Metric(
+        "proxy.read.fetches_waiting",
+        MetricType.GAUGE,
+        "{fetch}",
+        "Fetches of readers behind the end of their stream that wait, because "
+        "proxy.catch_up_fetches_max others are in progress.",
+    ),
+    Metric(
         "proxy.read.behind_ms",
         MetricType.GAUGE,
         "s",

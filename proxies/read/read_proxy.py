@@ -3,6 +3,7 @@
 Implements rules PRX-18 and PRX-22.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -63,6 +64,7 @@ class ReadProxy:
         self._cache = BlockCache(config.cache_bytes_max)
         self._streams: dict[StreamKey, SharedStream] = {}
         self._counts = SharingCounts()
+        self._catch_up = asyncio.Semaphore(config.catch_up_fetches_max)
         self._lags = ReaderLags()
         self._routing = self._routes()
         membership.on_members.append(self._members_changed)
@@ -129,7 +131,7 @@ class ReadProxy:
 
         shared = self._streams.get(key)
         if shared is None:
-            shared = SharedStream(key, self._cache, self._counts, reopen, end)
+            shared = SharedStream(key, self._cache, self._counts, reopen, end, self._catch_up)
             self._streams[key] = shared
         shared.learn_end(end)
         shared.readers += 1
@@ -162,6 +164,7 @@ class ReadProxy:
             "runs": sum(shared.run_count for shared in self._streams.values()),
             "behind_ms": self._lags.statistics()["behind_ms"],
             "cached_bytes": self._cache.bytes,
+            "fetches_waiting": counts.fetches_waiting,
             "fetched_entries": counts.fetched_entries,
             "fetched_bytes": counts.fetched_bytes,
             "delivered_bytes": counts.delivered_bytes,

@@ -12,6 +12,7 @@ Invariants:
 2. Each run has at least one cursor; a run without cursors is closed.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from ...core.log.read.entry_source import Chunk, EntryFetcher
@@ -28,7 +29,14 @@ Reopen = Callable[[EntryPosition], Awaitable[EntryFetcher]]
 class SharingCounts:
     """Counters of a read proxy over all streams."""
 
-    __slots__ = ("delivered_bytes", "fetched_bytes", "fetched_entries", "hits", "misses")
+    __slots__ = (
+        "delivered_bytes",
+        "fetched_bytes",
+        "fetched_entries",
+        "fetches_waiting",
+        "hits",
+        "misses",
+    )
 
     def __init__(self) -> None:
         self.fetched_entries = 0
@@ -38,6 +46,8 @@ class SharingCounts:
         """Bytes of entries that readers received."""
         self.hits = 0
         """Number of blocks that readers found in the cache."""
+        self.fetches_waiting = 0
+        """Number of fetches that wait for their turn now."""
         self.misses = 0
         """Number of times that a reader waited for a fetch, alone or with others."""
 
@@ -52,8 +62,12 @@ class SharedStream:
         counts: SharingCounts,
         reopen: Reopen,
         end: EntryPosition,
+        catch_up: asyncio.Semaphore,
     ) -> None:
-        """``end`` is the end of the stream as far as it is known."""
+        """``end`` is the end of the stream as far as it is known.
+
+        ``catch_up`` limits the fetches behind the end, of all streams of the proxy together.
+        """
         self.key = key
         self.readers = 0
         self.counts = counts
@@ -63,6 +77,7 @@ class SharedStream:
         self._cache = cache
         self._blocks = cache.open(key)
         self._reopen = reopen
+        self._catch_up = catch_up
         self._runs: dict[EntryPosition, SharedRun] = {}
         self._closing: dict[SharedRun, None] = {}
         self._tasks = Tasks()
@@ -130,16 +145,35 @@ class SharedStream:
     async def _run_fetch(self, run: SharedRun) -> None:
         outcome: Outcome
         try:
-            if run.source is None:
-                run.source = await self._reopen(run.position)
-            chunk = await run.source.fetch()
+            if self.end > (run.position[0], run.position[1] + 1):
+                source, chunk = await self._fetch_in_turn(run)
+            else:
+                source, chunk = await self._fetch_chunk(run)
             run.fetching = None
-            outcome = self._store(run, run.source, chunk)
+            outcome = self._store(run, source, chunk)
         except Exception as error:  # every waiting reader raises it; the next one begins again
             run.fetching = None
             self._close(run)
             outcome = error
         run.wake(outcome)
+
+    async def _fetch_in_turn(self, run: SharedRun) -> tuple[EntryFetcher, Chunk]:
+        """Fetch when few enough other runs of the proxy are catching up (rule PRX-56)."""
+        self.counts.fetches_waiting += 1
+        try:
+            await self._catch_up.acquire()
+        finally:
+            self.counts.fetches_waiting -= 1
+        try:
+            return await self._fetch_chunk(run)
+        finally:
+            self._catch_up.release()
+
+    async def _fetch_chunk(self, run: SharedRun) -> tuple[EntryFetcher, Chunk]:
+        source = run.source
+        if source is None:
+            source = run.source = await self._reopen(run.position)
+        return source, await source.fetch()
 
     def _store(self, run: SharedRun, source: EntryFetcher, chunk: Chunk) -> list[EntryBlock]:
         """Put the blocks of a chunk into the cache and move the run behind them."""

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
@@ -16,6 +17,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
         "takeovers beside a sleeper": SEEDS / 2 - 1,
         "seals": 0,
     },
+    "proxies": {"stop-proxy": SEEDS / 2, "move-stream": SEEDS, "stream claims": 2 * SEEDS},
     "r-changes": {"change-r": 3 * SEEDS, "ensemble changes": 0},
     "rebalances": {"rebalance": SEEDS, "copies rebalanced": SEEDS},
     "recoveries": {"recovery entry recover": 20 * SEEDS, "recovery fence complete": 2 * SEEDS},
@@ -27,7 +29,16 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-@pytest.fixture(scope="module", params=SEEN_MORE_THAN)
+LONG = ("proxies",)
+"""Plans whose seeds take too long for the short tier."""
+
+
+def _params() -> list[ParameterSet]:
+    marks = {plan: [pytest.mark.long] for plan in LONG}
+    return [pytest.param(plan, marks=marks.get(plan, ())) for plan in SEEN_MORE_THAN]
+
+
+@pytest.fixture(scope="module", params=_params())
 def plan(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

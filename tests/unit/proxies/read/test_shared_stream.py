@@ -98,12 +98,17 @@ class Source:
 class Readers:
     """A shared stream over a log, and its readers."""
 
-    def __init__(self, log: Log, cache_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, log: Log, cache_bytes: int = 1 << 20, catch_up: asyncio.Semaphore | None = None
+    ) -> None:
         self.log = log
         self.counts = SharingCounts()
         self.cache = BlockCache(cache_bytes)
         end = len(log.lengths), log.lengths[-1]
-        self.stream = SharedStream(("test/s", "id"), self.cache, self.counts, log.reopen, end)
+        self.catch_up = catch_up or asyncio.Semaphore(100)
+        self.stream = SharedStream(
+            ("test/s", "id"), self.cache, self.counts, log.reopen, end, self.catch_up
+        )
 
     def cursor(self, position: EntryPosition) -> ReadCursor:
         return ReadCursor(self.stream, self.log.source(position), end=None)
@@ -130,6 +135,44 @@ class Readers:
 def positions(*lengths: int, first: EntryPosition = (1, 0)) -> list[EntryPosition]:
     every = [(n, entry) for n, length in enumerate(lengths, 1) for entry in range(length)]
     return [position for position in every if position >= first]
+
+
+async def test_fetches_behind_the_end_take_turns_over_all_streams() -> None:
+    slots = asyncio.Semaphore(2)
+    streams = [Readers(Log(200, per_fetch=10), catch_up=slots) for _ in range(6)]
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    waiting: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            waiting.append(sum(readers.counts.fetches_waiting for readers in streams))
+            await asyncio.sleep(FETCH_S)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.gather(*(readers.read((1, 0), 200) for readers in streams))
+    watching.cancel()
+    assert loop.time() - began_s >= 6 * 19 / 2 * FETCH_S, "two at a time"
+    assert max(waiting) == 4
+    for readers in streams:
+        assert readers.counts.fetches_waiting == 0
+        await readers.aclose()
+    assert not slots.locked()
+
+
+async def test_readers_at_the_end_do_not_wait_for_those_that_catch_up() -> None:
+    slots = asyncio.Semaphore(0)  # taken by other streams for ever
+    readers = Readers(log := Log(100), catch_up=slots)
+    tail = asyncio.create_task(readers.read((1, 100), 3))
+    behind = asyncio.create_task(readers.read((1, 0), 1))
+    await asyncio.sleep(0.2)
+    log.add(3)
+    assert await asyncio.wait_for(tail, 5) == [(1, 100), (1, 101), (1, 102)]
+    assert not behind.done()
+    behind.cancel()
+    await asyncio.gather(behind, return_exceptions=True)
+    await readers.aclose()
+    assert readers.counts.fetches_waiting == 0
 
 
 @pytest.mark.parametrize("count", [1, 10, 40])
