@@ -35,8 +35,8 @@ _MESSAGE_BYTES = 1 << 20
 _TICK_SECONDS = 0.05
 _PING_SECONDS = 0.125
 _REPORT_SECONDS = 0.25
-"""Silence after a ping until other proxies are asked about the silent one (rule PRX-17)."""
-_ASKED_MAX = 3
+"""Silence after a ping until other proxies are called about the silent one (rule PRX-17)."""
+_OTHERS_MAX = 3
 _ANSWER_SECONDS_MAX = 1.25
 _SILENCE_SECONDS_MAX = 1.5
 """Maximum silence of a proxy while results are due. The keepalive of gRPC did not detect a stopped
@@ -150,7 +150,7 @@ class AppendCall:
     async def _watch_silence(self) -> None:
         """End the call if results are due and the proxy stays silent although it was pinged."""
         loop = asyncio.get_running_loop()
-        asking = Tasks()
+        checking = Tasks()
         try:
             while True:
                 await asyncio.sleep(_TICK_SECONDS if self._waiting else _PING_SECONDS)
@@ -163,11 +163,11 @@ class AppendCall:
                     self._wake.set()
                 if silent_s > _REPORT_SECONDS and loop.time() - self._reported_at > _REPORT_SECONDS:
                     self._reported_at = loop.time()
-                    asking.spawn(self._ask(), f"questions about {self._address}")
+                    checking.spawn(self._check_if_lost(), f"check of {self._address}")
         finally:
-            await asking.aclose()
+            await checking.aclose()
 
-    async def _ask(self) -> None:
+    async def _check_if_lost(self) -> None:
         """End the call if another proxy says that this one is lost."""
         received_at = self._last_received_at
         if await self._find_if_lost(self._address) and self._last_received_at == received_at:
@@ -234,7 +234,7 @@ class Channels:
         self._refresher = refresher
         self._appending: dict[str, AppendCall] = {}
         self._owners: dict[tuple[str, str], str] = {}
-        self._question_count = 0
+        self._check_count = 0
         self._is_closed = False
         self.silent_reads = SilentReads(self.find_if_lost, self.tasks)
         """The read calls of the client, which end when their proxy is lost."""
@@ -331,11 +331,11 @@ class Channels:
     async def find_if_lost(self, address: str) -> bool:
         """Ask another proxy, each time the next of the nearest, whether a silent one is lost."""
         name = self.directory.name_of(address)
-        others = [known for known in self.directory.any_proxies() if known != name][:_ASKED_MAX]
+        others = [known for known in self.directory.any_proxies() if known != name][:_OTHERS_MAX]
         if not others:
             return False
-        self._question_count += 1
-        other = others[self._question_count % len(others)]
+        self._check_count += 1
+        other = others[self._check_count % len(others)]
         request = pb.ProbeProxyRequest(address=name)
         try:
             found = await self.call_unary(other, methods.PROBE_PROXY, request, _ANSWER_SECONDS_MAX)

@@ -199,7 +199,7 @@ class ProxySource:
         finally:
             self.waiting_since_s = None
         if response is not None and self._rhythm is not None:
-            self._rhythm.heard(self._loop.time())
+            self._rhythm.on_response(self._loop.time())
         return response
 
     def _watch(self) -> None:

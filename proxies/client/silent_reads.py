@@ -44,10 +44,10 @@ class WaitingRead(Protocol):
 class ReadRhythm:
     """The responses of one proxy to all read calls of this client. Times are of the loop."""
 
-    __slots__ = ("_gap_s", "check_after_s", "heard_at_s", "pause_s", "reads")
+    __slots__ = ("_gap_s", "check_after_s", "responded_at_s", "pause_s", "reads")
 
     def __init__(self, now_s: float) -> None:
-        self.heard_at_s = now_s
+        self.responded_at_s = now_s
         self.reads: dict[WaitingRead, None] = {}
         self.check_after_s = 0.0
         """Earliest time of the next check."""
@@ -55,10 +55,10 @@ class ReadRhythm:
         """Pause until the check after that; doubled while the proxy is not lost."""
         self._gap_s = HEARTBEAT_MS / 1000
 
-    def heard(self, now_s: float) -> None:
+    def on_response(self, now_s: float) -> None:
         """Note a response of the proxy."""
-        self._gap_s = max(now_s - self.heard_at_s, self._gap_s * _GAP_DECAY)
-        self.heard_at_s = now_s
+        self._gap_s = max(now_s - self.responded_at_s, self._gap_s * _GAP_DECAY)
+        self.responded_at_s = now_s
         self.pause_s = _DOUBT_S_MIN
 
     @property
@@ -70,7 +70,7 @@ class ReadRhythm:
         """Return whether a call has waited for longer than usual, and a check is due."""
         limit_s = now_s - self.doubt_s
         return (
-            self.heard_at_s <= limit_s
+            self.responded_at_s <= limit_s
             and now_s >= self.check_after_s
             and any(
                 read.waiting_since_s is not None and read.waiting_since_s <= limit_s
@@ -123,7 +123,7 @@ class SilentReads:
 
     async def _check(self, address: str, rhythm: ReadRhythm) -> None:
         """End the calls to a proxy if another proxy says that it is lost."""
-        heard_at_s = rhythm.heard_at_s
-        if await self._find_if_lost(address) and rhythm.heard_at_s == heard_at_s:
+        responded_at_s = rhythm.responded_at_s
+        if await self._find_if_lost(address) and rhythm.responded_at_s == responded_at_s:
             for read in list(rhythm.reads):
                 read.proxy_lost()

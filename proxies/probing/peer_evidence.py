@@ -19,14 +19,14 @@ class PeerEvidence:
     unreachable from here only, or run a version without probes.
     """
 
-    __slots__ = ("_durations_s", "_known_since_s", "_named_at_s", "heard_at_s", "is_gone",
+    __slots__ = ("_durations_s", "_known_since_s", "_named_at_s", "alive_at_s", "is_gone",
                  "is_stopping", "lateness_s", "reported_at_s", "unanswered",
                  "witnesses")  # fmt: skip
 
     def __init__(self, now_s: float) -> None:
-        self.heard_at_s = now_s
+        self.alive_at_s = now_s
         self.unanswered = 0
-        """Probes without a response since the peer was last heard."""
+        """Probes without a response since the peer was last found alive."""
         self.is_gone = False
         """True if the peer's host refused a connection: no process listens at the address."""
         self.is_stopping = False
@@ -34,7 +34,7 @@ class PeerEvidence:
         self.lateness_s = 0.0
         """Lateness of the peer's own event loop, as its last response said."""
         self.witnesses: set[str] = set()
-        """Other proxies that got no response from the peer since it was last heard here."""
+        """Other proxies that got no response from the peer since it was last found alive here."""
         self.reported_at_s: float | None = None
         """Time of the last report of a client."""
         self._durations_s: deque[float] = deque(maxlen=_RESPONSES_KEPT)
@@ -65,7 +65,7 @@ class PeerEvidence:
         the address, or to a session that the peer lost, so it serves no stream under them. Two
         probes on their way at the same time prove no order.
         """
-        self.on_heard(now_s)
+        self.on_alive(now_s)
         if sent_s > self._known_since_s:
             self._durations_s.append(received_s - sent_s)
         elif not self._named_at_s:
@@ -91,16 +91,16 @@ class PeerEvidence:
         self._named_at_s.clear()
         self._known_since_s = math.inf
 
-    def on_heard(self, now_s: float) -> None:
-        """Record that the peer is alive, also if only a witness has heard it."""
-        self.heard_at_s = now_s
+    def on_alive(self, now_s: float) -> None:
+        """Record that the peer is alive, also if only a witness got its response."""
+        self.alive_at_s = now_s
         self.unanswered = 0
         self.is_gone = False
         self.witnesses.clear()
 
     def silent_s(self, now_s: float) -> float:
-        """Return the time since the peer was last heard."""
-        return now_s - self.heard_at_s
+        """Return the time since the peer was last found alive."""
+        return now_s - self.alive_at_s
 
     @property
     def slowest_s(self) -> float:

@@ -42,7 +42,7 @@ _LOG = EventLog(__name__)
 _TICKS_PER_PROBE = 4
 _IN_FLIGHT_MAX = 8
 """Unanswered probes of one peer; more are not sent."""
-_HELPERS_ASKED = 2
+_HELPERS_MAX = 2
 _OBSERVATION_S = 2.0
 """Maximum time of an indirect probe."""
 _LATENESS_MS_MAX = 60_000
@@ -58,7 +58,7 @@ _DEPARTED_MAX = 1_000
 class _Peer:
     """A watched proxy and the probes of it."""
 
-    __slots__ = ("address", "asked_at_s", "changed", "evidence", "in_flight", "is_removing",
+    __slots__ = ("address", "requested_at_s", "changed", "evidence", "in_flight", "is_removing",
                  "is_withheld", "probed_at_s")  # fmt: skip
 
     def __init__(self, address: str, now_s: float) -> None:
@@ -66,11 +66,11 @@ class _Peer:
         self.evidence = PeerEvidence(now_s)
         self.in_flight = 0
         self.probed_at_s = 0.0
-        self.asked_at_s = 0.0
+        self.requested_at_s = 0.0
         self.is_removing = False
         self.is_withheld = False
         self.changed = asyncio.Event()
-        """Set, and replaced, when the peer was heard or removed."""
+        """Set, and replaced, when the peer was found alive or removed."""
 
     def notify(self) -> None:
         self.changed.set()
@@ -210,7 +210,7 @@ class Prober:
             await self._verify_gone(peer)
             return
         except RhumblineError:  # it is alive, and of a version without probes
-            peer.evidence.on_heard(self._lateness.running_s)
+            peer.evidence.on_alive(self._lateness.running_s)
             peer.notify()
             return
         finally:
@@ -303,7 +303,7 @@ class Prober:
         if verdict is LossVerdict.WITHHELD and not peer.is_withheld:
             peer.is_withheld = True
             self._counts["withheld"] += 1
-        self._ask_helpers(peer)
+        self._request_observations(peer)
 
     def _declare_lost(self, peer: _Peer) -> None:
         evidence = peer.evidence
@@ -322,9 +322,9 @@ class Prober:
         )
 
     async def _remove_peer(self, peer: _Peer, member_ids: frozenset[str]) -> None:
-        """Remove a lost proxy; repeat it until it is done, or the proxy is heard again."""
-        heard_at_s = peer.evidence.heard_at_s
-        while self._peers.get(peer.address) is peer and peer.evidence.heard_at_s == heard_at_s:
+        """Remove a lost proxy; repeat it until it is done, or the proxy is found alive."""
+        alive_at_s = peer.evidence.alive_at_s
+        while self._peers.get(peer.address) is peer and peer.evidence.alive_at_s == alive_at_s:
             if await self._remove(peer.address, member_ids):
                 peer.evidence.forget_members()
                 break
@@ -353,29 +353,29 @@ class Prober:
 
     # --- other observers ------------------------------------------------------------------------
 
-    def _ask_helpers(self, peer: _Peer) -> None:
+    def _request_observations(self, peer: _Peer) -> None:
         now_s = self._lateness.running_s
-        if now_s - peer.asked_at_s < self._interval_s:
+        if now_s - peer.requested_at_s < self._interval_s:
             return
-        if peer.asked_at_s <= peer.evidence.heard_at_s:
+        if peer.requested_at_s <= peer.evidence.alive_at_s:
             self._counts["suspected"] += 1
-        peer.asked_at_s = now_s
+        peer.requested_at_s = now_s
         helpers = [m for m in self._near_members() if m.address != peer.address]
         self._random.shuffle(helpers)
-        for member in helpers[:_HELPERS_ASKED]:
-            self._tasks.spawn(self._ask(member.address, peer), "indirect probe")
+        for member in helpers[:_HELPERS_MAX]:
+            self._tasks.spawn(self._request_observation(member.address, peer), "indirect probe")
 
-    async def _ask(self, helper: str, peer: _Peer) -> None:
-        heard_at_s = peer.evidence.heard_at_s
+    async def _request_observation(self, helper: str, peer: _Peer) -> None:
+        alive_at_s = peer.evidence.alive_at_s
         request = pb.ProbeProxyRequest(address=peer.address, is_indirect=True)
         try:
             response = await self._call(helper, request, _OBSERVATION_S)
         except RhumblineError:
             return  # a helper that does not respond is no witness
-        if peer.evidence.heard_at_s != heard_at_s:
+        if peer.evidence.alive_at_s != alive_at_s:
             return
         if response.health == pb.PROXY_HEALTH_ALIVE:
-            peer.evidence.on_heard(self._lateness.running_s)
+            peer.evidence.on_alive(self._lateness.running_s)
             peer.notify()
         elif response.health == pb.PROXY_HEALTH_SILENT:
             peer.evidence.witnesses.add(helper)
@@ -454,7 +454,7 @@ class Prober:
                     await peer.changed.wait()
                     if address not in self._members:
                         return pb.PROXY_HEALTH_LOST
-                    if peer.evidence.heard_at_s >= began_s:
+                    if peer.evidence.alive_at_s >= began_s:
                         return pb.PROXY_HEALTH_ALIVE
         return pb.PROXY_HEALTH_UNKNOWN
 

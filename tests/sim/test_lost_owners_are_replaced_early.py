@@ -225,5 +225,5 @@ def test_starved_runs_find_a_proxy_that_hides_its_lateness(
 def test_cuts_find_a_watcher_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: silence here is enough, although other proxies hear the peer."""
     monkeypatch.setattr(loss_verdict, "has_second_witness", lambda *_: True)
-    monkeypatch.setattr(Prober, "_ask_helpers", lambda *_: None)
+    monkeypatch.setattr(Prober, "_request_observations", lambda *_: None)
     assert play("cut", PairsAreCut()).decided["removed"] > 0

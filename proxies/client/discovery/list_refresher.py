@@ -87,7 +87,9 @@ class ListRefresher:
 
         Returns whether it was read.
         """
-        is_current = await self._ask(self._listed(), _LISTED_MAX) or await self._ask_seeds()
+        is_current = (
+            await self._read_from(self._listed(), _LISTED_MAX) or await self._read_from_seeds()
+        )
         if is_current:
             self.refreshed_count += 1
         else:
@@ -116,7 +118,7 @@ class ListRefresher:
         chosen = names.pop(self._random.randrange(min(len(names), _LISTED_MAX)))
         return (chosen, *names)
 
-    async def _ask_seeds(self) -> bool:
+    async def _read_from_seeds(self) -> bool:
         try:
             seeds = await resolve_seeds(self._uri, self._resolver)
         except RhumblineError as error:
@@ -124,9 +126,9 @@ class ListRefresher:
             return False
         self._seed_error = None
         self._directory.set_seeds(seeds)
-        return await self._ask(seeds, _SEEDS_MAX)
+        return await self._read_from(seeds, _SEEDS_MAX)
 
-    async def _ask(self, addresses: Sequence[str], count_max: int) -> bool:
+    async def _read_from(self, addresses: Sequence[str], count_max: int) -> bool:
         directory = self._directory
         request = pb.ListProxiesRequest(viewer_region=directory.region)
         for address in addresses[:count_max]:

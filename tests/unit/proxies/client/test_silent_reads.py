@@ -40,7 +40,7 @@ async def hear(rhythm: ReadRhythm, read: Read, every_s: float, times: int) -> No
     for _ in range(times):
         await asyncio.sleep(every_s)
         read.waiting_since_s = asyncio.get_running_loop().time()
-        rhythm.heard(read.waiting_since_s)
+        rhythm.on_response(read.waiting_since_s)
 
 
 @pytest.mark.parametrize(("every_s", "doubt_s"), [(0.01, 0.4), (0.2, 0.8), (1.0, 1.25)])
@@ -104,7 +104,7 @@ async def test_response_while_others_are_called_ends_the_doubt() -> None:
     tasks, read = Tasks(), Read()
 
     async def find_if_lost(_: str) -> bool:
-        rhythm.heard(asyncio.get_running_loop().time() + 0.001)
+        rhythm.on_response(asyncio.get_running_loop().time() + 0.001)
         return True
 
     rhythm = SilentReads(find_if_lost, tasks).add("a:1", read)
