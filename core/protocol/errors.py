@@ -276,6 +276,15 @@ class StreamLostError(OwnershipLostError):
     code = "stream-lost"
 
 
+class SubscriptionLostError(OwnershipLostError):
+    """Another consumer took the subscription over, or it was reset.
+
+    What was not stored yet is delivered again; open the subscription again to continue.
+    """
+
+    code = "subscription-lost"
+
+
 # --- not found ----------------------------------------------------------------------------------
 
 

@@ -4,6 +4,9 @@ Everything below the position was processed, and reading continues there. A comm
 compare-and-set that only moves the position forward, so two members of a group never undo each
 other's commits; only a reset may move it back. Committing after processing gives at-least-once
 delivery. For exactly-once, the application stores the position in its own transaction instead.
+
+A consumer that acknowledges single records stores which ones above the position are acknowledged
+(rule STR-36). One consumer at a time may do so: it takes the subscription over first.
 """
 
 from dataclasses import dataclass, replace
@@ -19,13 +22,21 @@ from ...protocol.errors import (
     NoNodeError,
     NoSuchStreamError,
     NoSuchSubscriptionError,
+    SubscriptionLostError,
 )
-from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from ...protocol.metadata_record import (
+    decode_metadata_record,
+    encode_metadata_record,
+    metadata_record_version,
+)
 from ...runtime.metadata_store import Check, Create, Delete, MetadataStore, Put, Version
+from .acknowledgements import Acknowledgements
 from .namespace_record import moving_error
 from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 
 _FORMAT = 1
+_ACKNOWLEDGED_FORMAT = 2
+"""Programs that know no acknowledgements of single records refuse a subscription with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,8 @@ class Subscription:
     name: str
     position: Dlsn
     generation: int = 0
+    acknowledgements: Acknowledgements | None = None
+    """The acknowledged records above the position; None: no consumer acknowledges single ones."""
 
 
 class SubscriptionStore:
@@ -97,11 +110,64 @@ class SubscriptionStore:
                 )
             if position <= found.position:
                 return found
-            moved = replace(found, position=position)
+            held = found.acknowledgements
+            moved = replace(
+                found,
+                position=position,
+                acknowledgements=None if held is None else held.above(position),
+            )
             if await self._put(stream, moved, version):
                 return moved
         raise MetadataUnavailableError(
             f"subscription {subscription.name}: not committed in {CONTENTION_MAX} attempts"
+        )
+
+    async def take_over(self, stream: str, name: str, owner: str) -> Subscription:
+        """Make the consumer ``owner`` the only one that may store acknowledgements.
+
+        Returns what earlier consumers stored. Safe to repeat. Raises NoSuchSubscriptionError.
+        """
+        for _ in range(CONTENTION_MAX):
+            found, version = await self._read(stream, name)
+            held = found.acknowledgements or Acknowledgements(owner, found.position)
+            taken = replace(found, acknowledgements=replace(held, owner=owner))
+            if taken == found or await self._put(stream, taken, version):
+                return taken
+        raise MetadataUnavailableError(
+            f"subscription {name}: not taken over in {CONTENTION_MAX} attempts"
+        )
+
+    async def store(
+        self,
+        subscription: Subscription,
+        stream: str,
+        position: Dlsn,
+        acknowledgements: Acknowledgements,
+    ) -> Subscription:
+        """Store the position and the acknowledgements above it, on behalf of their owner.
+
+        The position never moves back. Safe to repeat. Raises SubscriptionLostError if another
+        consumer took ``subscription`` over or it was reset since, and NoSuchSubscriptionError.
+        """
+        for _ in range(CONTENTION_MAX):
+            found, version = await self._read(stream, subscription.name)
+            held = found.acknowledgements
+            if found.generation != subscription.generation:
+                raise SubscriptionLostError(
+                    f"subscription {found.name} of {stream} was reset to {found.position}"
+                )
+            if held is None or held.owner != acknowledgements.owner:
+                raise SubscriptionLostError(
+                    f"another consumer took over subscription {found.name} of {stream}"
+                )
+            position = max(found.position, position.in_stream(found.position.stream_id))
+            moved = replace(
+                found, position=position, acknowledgements=acknowledgements.above(position)
+            )
+            if moved == found or await self._put(stream, moved, version):
+                return moved
+        raise MetadataUnavailableError(
+            f"subscription {subscription.name}: not stored in {CONTENTION_MAX} attempts"
         )
 
     async def reset(self, stream: str, name: str, position: Dlsn) -> Subscription:
@@ -199,19 +265,33 @@ def _missing_error(stream: str, name: str) -> NoSuchSubscriptionError:
 
 
 def _encode(value: Subscription) -> bytes:
-    return encode_metadata_record(
-        _FORMAT, {"position": str(value.position), "generation": value.generation}
-    )
+    fields: dict[str, object] = {"position": str(value.position), "generation": value.generation}
+    if value.acknowledgements is None:
+        return encode_metadata_record(_FORMAT, fields)
+    fields["acknowledgements"] = value.acknowledgements.to_fields()
+    return encode_metadata_record(_ACKNOWLEDGED_FORMAT, fields)
 
 
 def _decode(name: str, data: bytes) -> Subscription:
+    has_acknowledgements = metadata_record_version(data) == _ACKNOWLEDGED_FORMAT
     fields = decode_metadata_record(
         f"subscription {name}",
         data,
-        version=_FORMAT,
-        fields={"position": str, "generation": int},
+        version=_ACKNOWLEDGED_FORMAT if has_acknowledgements else _FORMAT,
+        fields=_FIELDS if has_acknowledgements else _PLAIN_FIELDS,
     )
     try:
-        return Subscription(name, Dlsn.parse(fields["position"]), fields["generation"])
+        position = Dlsn.parse(fields["position"])
     except InvalidArgumentError as error:
         raise CorruptionError(f"subscription {name}: {error}") from error
+    held = fields.get("acknowledgements")
+    return Subscription(
+        name,
+        position,
+        fields["generation"],
+        None if held is None else Acknowledgements.from_fields(held),
+    )
+
+
+_PLAIN_FIELDS = {"position": str, "generation": int}
+_FIELDS = {**_PLAIN_FIELDS, "acknowledgements": dict}

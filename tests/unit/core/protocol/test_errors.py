@@ -91,6 +91,7 @@ STABLE = [
     ("stream-idle", "StreamIdleError", "peer", True, False),
     ("stream-lost", "StreamLostError", "peer", False, True),
     ("stream-sealed", "StreamSealedError", "caller", False, False),
+    ("subscription-lost", "SubscriptionLostError", "peer", False, True),
     ("too-many-requests", "TooManyRequestsError", "peer", True, False),
     ("truncated", "TruncatedError", "caller", False, False),
     ("txid-out-of-order", "TxidOutOfOrderError", "caller", False, False),
