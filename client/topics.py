@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 from ..core.log.metadata.stream_description import StreamDescription
 from ..core.log.policy import StreamPolicy
-from ..core.log.topics.consumer_group import GroupConfig, GroupMember
+from ..core.log.topics.consumer_group import GroupMember
+from ..core.log.topics.group_membership import GroupConfig
 from ..core.log.topics.partitions import Partitioner
 from ..core.log.topics.topics import (
     Topic,

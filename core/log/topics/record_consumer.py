@@ -15,6 +15,7 @@ from ...protocol.dlsn import Dlsn, check_position
 from ...protocol.errors import (
     ClosedError,
     ConfigurationError,
+    DeadlineExceededError,
     InvalidArgumentError,
     OwnershipLostError,
     RhumblineError,
@@ -288,8 +289,14 @@ class RecordConsumer(ClosesAtExit):
         self._on_ready()
         if self.failure is None:
             window = self._opened()
-            async with asyncio.timeout(self._config.finish_ms_max / 1000):
-                await self._store(window, is_final=True)
+            try:
+                async with asyncio.timeout(self._config.finish_ms_max / 1000):
+                    await self._store(window, is_final=True)
+            except TimeoutError as error:
+                raise DeadlineExceededError(
+                    f"subscription {self.subscription} of {self.stream}: the last acknowledgements "
+                    f"were not stored within {self._config.finish_ms_max} ms"
+                ) from error
 
     async def _close_at_exit(self) -> None:
         await self.aclose()

@@ -11,7 +11,7 @@ import pytest
 
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.log.namespace import delete_namespace
-from rhumbline.core.log.topics.consumer_group import GroupMember
+from rhumbline.core.log.topics.consumer_group import GroupMember, PartitionAssignment
 from rhumbline.core.log.topics.topics import (
     Topic,
     TopicWriter,
@@ -228,15 +228,15 @@ async def test_claim_of_an_interrupted_step_is_released_if_another_member_should
 ) -> None:
     """Nobody would read the partition until the session of the member that claimed it ends."""
     readers, writer = await create_group(world, 4)
-    start_reading = GroupMember._start_reading
+    open_source = GroupMember._open_source
 
-    async def fail(member: GroupMember, partition: int) -> None:
+    async def fail(member: GroupMember, partition: int) -> PartitionAssignment:
         if len(readers.members) == 1:
             raise MetadataUnavailableError("away")
-        await start_reading(member, partition)
+        return await open_source(member, partition)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GroupMember, "_start_reading", fail)
+        patch.setattr(GroupMember, "_open_source", fail)
         await readers.join("a")
         await asyncio.sleep(1)
         for name in ("b", "c", "d"):
