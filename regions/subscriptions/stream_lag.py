@@ -106,6 +106,24 @@ async def lag_of(namespace: Namespace, stream: str, position: Dlsn, count: Strea
     return Lag(count.records - first.sequence_id, first.created_ms)
 
 
+async def estimate_bytes(namespace: Namespace, stream: str, lag: Lag) -> int | None:
+    """Return about how many bytes the records of a lag have, by the mean of completed segments.
+
+    None if the lag is not known, or no segment with records is completed.
+    """
+    if lag.records is None:
+        return None
+    if lag.records == 0:
+        return 0
+    try:
+        segments = (await namespace.describe(stream)).segments
+    except RhumblineError:
+        return None
+    records = sum(segment.record_count for segment in segments)
+    size = sum(segment.length_bytes for segment in segments)
+    return lag.records * size // records if records else None
+
+
 async def slowest_lag(namespace: Namespace, stream: str, count: StreamCount) -> int | None:
     """Return the records that the slowest subscription has not passed; None: none, or unknown."""
     positions = await read_positions(namespace, stream)

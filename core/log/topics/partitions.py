@@ -40,14 +40,40 @@ class RoundRobin:
 
 
 class ByKey:
-    """Assigns records by a hash of the key, the same in every process; keyless ones in turn."""
+    """Assigns records by a hash of the key, the same in every process; keyless ones in turn.
 
-    def __init__(self) -> None:
+    The assignment is that of linear hashing (rule STR-38): when a topic grows, a key either keeps
+    its partition or moves to one of the new ones.
+    """
+
+    def __init__(self, first_count: int | None = None) -> None:
+        """``first_count`` is the number of partitions with which the topic was created.
+
+        None: the topic has not grown.
+        """
+        self._first_count = None if first_count is None else check_partition_count(first_count)
         self._keyless = RoundRobin()
 
     def choose(self, key: bytes | None, count: int) -> int:
         """Choose a partition, see Partitioner."""
-        return self._keyless.choose(key, count) if key is None else crc32c(key) % count
+        if key is None:
+            return self._keyless.choose(key, count)
+        return partition_of_key(key, count, self._first_count or count)
+
+
+def partition_of_key(key: bytes, count: int, first_count: int) -> int:
+    """Return the partition of ``key`` in a topic that was created with ``first_count`` partitions.
+
+    Let n be ``first_count``, doubled as often as it stays at most ``count``. The partition is the
+    CRC32C of the key modulo 2n if that partition exists, else modulo n. Each growth by one
+    partition therefore splits one partition in two, and leaves the keys of all others alone.
+    """
+    doubled = first_count
+    while 2 * doubled <= count:
+        doubled *= 2
+    number = crc32c(key)
+    wanted = number % (2 * doubled)
+    return wanted if wanted < count else number % doubled
 
 
 def assign_partitions(count: int, members: Sequence[str]) -> dict[str, tuple[int, ...]]:

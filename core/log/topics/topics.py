@@ -1,11 +1,10 @@
-"""Partitioned topics: a fixed number of streams under one name (rule STR-25).
+"""Partitioned topics: several streams under one name (rules STR-25 and STR-38).
 
-The record of a topic holds its number of partitions, which never changes. Partition ``n`` of the
-topic ``orders`` is the stream ``orders.n``. Each partition has all properties of a stream; there is
-no order between records of different partitions.
+The record of a topic holds its number of partitions, which may grow but never shrinks. Partition
+``n`` of the topic ``orders`` is the stream ``orders.n``. Each partition has all properties of a
+stream; there is no order between records of different partitions.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...metadata import idempotent_writes
@@ -19,18 +18,21 @@ from ...protocol.errors import (
     NotEmptyError,
     StreamExistsError,
 )
-from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
-from ...runtime.metadata_store import Create, MetadataStore
-from ..close_at_exit import ClosesAtExit
-from ..metadata.paths import TopicPaths
+from ...protocol.metadata_record import (
+    decode_metadata_record,
+    encode_metadata_record,
+    metadata_record_version,
+)
+from ...runtime.metadata_store import Create, MetadataStore, Put, Version
+from ..metadata.paths import TopicPaths, page_start, topics_path
 from ..metadata.stream_store import CONTENTION_MAX
-from ..namespace import Namespace
+from ..namespace import LIST_LIMIT, Namespace
 from ..policy import StreamPolicy
-from ..write.batch import Append
-from ..write.stream_writer import StreamWriter
-from .partitions import ByKey, Partitioner, check_partition_count
+from .partitions import check_partition_count, partition_of_key
 
 _FORMAT = 1
+_GROWN_FORMAT = 2
+"""Programs that know no growth refuse a topic that has grown: they would find wrong partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,17 @@ class Topic:
 
     name: str
     partition_count: int
+    first_count: int = 0
+    """The number of partitions with which the topic was created, on which the partition of a key
+    depends; 0: the same as now."""
+
+    def __post_init__(self) -> None:
+        if not self.first_count:
+            object.__setattr__(self, "first_count", self.partition_count)
+
+    def partition_of(self, key: bytes) -> int:
+        """Return the partition of a key, see ``partition_of_key``."""
+        return partition_of_key(key, self.partition_count, self.first_count)
 
     def stream(self, partition: int) -> str:
         """Return the name of the stream of a partition."""
@@ -66,17 +79,80 @@ async def create_topic(
     topic = Topic(name, check_partition_count(partition_count))
     await _create_record(store, namespace, topic)
     found = await open_topic(store, namespace, name)
-    if found != topic:
+    if found.partition_count != topic.partition_count:
         raise InvalidArgumentError(
-            f"topic {name} already exists with {found.partition_count} partitions, "
-            f"their number cannot change to {partition_count}"
+            f"topic {name} already exists with {found.partition_count} partitions, not with "
+            f"{partition_count}"
         )
+    await _create_streams(namespace, found, policy)
+    return found
+
+
+async def grow_topic(
+    store: MetadataStore,
+    namespace: Namespace,
+    name: str,
+    partition_count: int,
+    policy: StreamPolicy | None = None,
+) -> Topic:
+    """Add partitions to a topic, up to ``partition_count``. Safe to repeat.
+
+    Each key keeps its partition or moves to a new one (rule STR-38). Producers use the new
+    partitions when they open the topic again; group members notice them by themselves. The order
+    of the records of a key that moves is kept only if all of its earlier records were processed
+    before the first new one is appended. Raises NoSuchStreamError, and InvalidArgumentError if the
+    topic has more partitions already.
+    """
+    path = TopicPaths(namespace.name, name).topic
+    check_partition_count(partition_count)
+    for _ in range(CONTENTION_MAX):
+        found, version = await _read_topic(store, namespace, name)
+        if found.partition_count > partition_count:
+            raise InvalidArgumentError(
+                f"topic {name} has {found.partition_count} partitions, and their number cannot "
+                f"shrink to {partition_count}"
+            )
+        grown = Topic(name, partition_count, found.first_count)
+        await _create_streams(namespace, grown, policy)  # before anybody looks for them
+        if grown == found:
+            return found
+        change = Put(path, _encode(grown), expect=version)
+        try:
+            await idempotent_writes.transact(store, [await namespace.check()], change)
+        except BadVersionError:
+            continue
+        except NoNodeError as error:
+            raise _missing_error(namespace, name) from error
+        return grown
+    raise MetadataUnavailableError(
+        f"topic {name}: not changed in {CONTENTION_MAX} attempts, others change it"
+    )
+
+
+async def _create_streams(namespace: Namespace, topic: Topic, policy: StreamPolicy | None) -> None:
     for stream in topic.streams:
         try:
             await namespace.create_stream(stream, policy)
         except StreamExistsError:
             continue
-    return topic
+
+
+async def list_topics(
+    store: MetadataStore,
+    namespace: Namespace,
+    prefix: str = "",
+    *,
+    after: str | None = None,
+    limit: int = LIST_LIMIT,
+) -> list[str]:
+    """Return a page of topic names that begin with ``prefix`` and follow ``after``, in order."""
+    try:
+        found = await store.children(
+            topics_path(namespace.name), after=page_start(prefix, after), limit=limit
+        )
+    except NoNodeError:
+        return []
+    return [name for name in found if name.startswith(prefix)]
 
 
 async def _create_record(store: MetadataStore, namespace: Namespace, topic: Topic) -> None:
@@ -85,8 +161,7 @@ async def _create_record(store: MetadataStore, namespace: Namespace, topic: Topi
     The request is conditional on the namespace, so a late request never recreates part of a deleted
     namespace.
     """
-    record = encode_metadata_record(_FORMAT, {"partitions": topic.partition_count})
-    creation = Create(TopicPaths(namespace.name, topic.name).topic, record)
+    creation = Create(TopicPaths(namespace.name, topic.name).topic, _encode(topic))
     for _ in range(CONTENTION_MAX):
         try:
             await idempotent_writes.transact(store, [await namespace.check()], creation)
@@ -100,16 +175,37 @@ async def _create_record(store: MetadataStore, namespace: Namespace, topic: Topi
     )
 
 
+def _encode(topic: Topic) -> bytes:
+    fields = {"partitions": topic.partition_count}
+    if topic.first_count == topic.partition_count:
+        return encode_metadata_record(_FORMAT, fields)
+    return encode_metadata_record(_GROWN_FORMAT, {**fields, "first": topic.first_count})
+
+
 async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> Topic:
     """Read a topic. Raises NoSuchStreamError, CorruptionError."""
+    return (await _read_topic(store, namespace, name))[0]
+
+
+async def _read_topic(
+    store: MetadataStore, namespace: Namespace, name: str
+) -> tuple[Topic, Version]:
     try:
         value = await store.get(TopicPaths(namespace.name, name).topic)
     except NoNodeError as error:
-        raise NoSuchStreamError(f"no topic {name} in namespace {namespace.name}") from error
+        raise _missing_error(namespace, name) from error
+    has_grown = metadata_record_version(value.data) == _GROWN_FORMAT
     fields = decode_metadata_record(
-        f"topic {name}", value.data, version=_FORMAT, fields={"partitions": int}
+        f"topic {name}",
+        value.data,
+        version=_GROWN_FORMAT if has_grown else _FORMAT,
+        fields={"partitions": int, "first": int} if has_grown else {"partitions": int},
     )
-    return Topic(name, fields["partitions"])
+    return Topic(name, fields["partitions"], fields.get("first", 0)), value.version
+
+
+def _missing_error(namespace: Namespace, name: str) -> NoSuchStreamError:
+    return NoSuchStreamError(f"no topic {name} in namespace {namespace.name}")
 
 
 async def set_topic_policy(namespace: Namespace, topic: Topic, policy: StreamPolicy | None) -> None:
@@ -138,8 +234,8 @@ async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) ->
 
 async def _check_no_members(store: MetadataStore, paths: TopicPaths) -> None:
     """Raise NotEmptyError if a group of the topic has members."""
-    for group in await _children(store, paths.groups):
-        members = await _children(store, paths.members(group))
+    for group in await list_children(store, paths.groups):
+        members = await list_children(store, paths.members(group))
         if members:
             raise NotEmptyError(
                 f"group {group} has {len(members)} members, nothing was deleted: "
@@ -147,8 +243,8 @@ async def _check_no_members(store: MetadataStore, paths: TopicPaths) -> None:
             )
 
 
-async def _children(store: MetadataStore, path: str) -> list[str]:
-    """Return all children of a node, none if it does not exist."""
+async def list_children(store: MetadataStore, path: str) -> list[str]:
+    """Return all children of a node; none if it does not exist."""
     try:
         return await store.children(path)
     except NoNodeError:
@@ -164,65 +260,3 @@ async def _remove(store: MetadataStore, path: str) -> None:
     except NoNodeError:
         return
     await idempotent_writes.discard(store, path, version)
-
-
-class TopicWriter(ClosesAtExit):
-    """Writes all partitions of a topic. Each partition has one writer at a time."""
-
-    def __init__(self, writers: Sequence[StreamWriter], partitioner: Partitioner) -> None:
-        self.writers = tuple(writers)
-        """The writer of each partition, in order."""
-        self._partitioner = partitioner
-
-    def append(
-        self, payload: bytes, *, key: bytes | None = None, txid: int | None = None
-    ) -> Append:
-        """Append to the partition that the partitioner chooses, see ``StreamWriter.append``.
-
-        Raises InvalidArgumentError, among others if ``key`` is neither bytes nor None.
-        """
-        if key is not None and not isinstance(key, bytes | bytearray | memoryview):
-            raise InvalidArgumentError(f"a key is bytes, not {type(key).__name__}; encode it first")
-        partition = self._partitioner.choose(key, len(self.writers))
-        return self.writers[partition].append(payload, txid)
-
-    async def flush(self) -> None:
-        """Flush all partitions, see ``StreamWriter.flush``."""
-        for writer in self.writers:
-            await writer.flush()
-
-    async def close(self) -> None:
-        """Close the writers of all partitions, then raise the first failure. Safe to repeat."""
-        failures: list[Exception] = []
-        for writer in self.writers:
-            try:
-                await writer.close()
-            except Exception as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
-
-    async def _close_at_exit(self) -> None:
-        await self.close()
-
-    async def _abort_at_exit(self) -> None:
-        for writer in self.writers:
-            await writer.abort()
-
-
-async def open_topic_writer(
-    namespace: Namespace, topic: Topic, partitioner: Partitioner | None = None
-) -> TopicWriter:
-    """Take over all partitions of a topic. Raises the errors of ``Namespace.open_writer``.
-
-    Records are partitioned by key unless ``partitioner`` is given.
-    """
-    writers: list[StreamWriter] = []
-    try:
-        for stream in topic.streams:
-            writers.append(await namespace.open_writer(stream))
-    except BaseException:
-        for writer in writers:
-            await writer.abort()
-        raise
-    return TopicWriter(writers, partitioner or ByKey())

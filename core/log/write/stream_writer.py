@@ -367,6 +367,10 @@ class StreamWriter(ClosesAtExit):
             )
         self._check_open()
 
+    def check_room(self) -> None:
+        """Raise what ``append`` would raise now because of the state of the writer."""
+        self._check_open()
+
     async def flush(self) -> None:
         """Send the buffered records and wait until every record so far is acknowledged.
 

@@ -12,14 +12,8 @@ import pytest
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.log.namespace import delete_namespace
 from rhumbline.core.log.topics.consumer_group import GroupMember, PartitionAssignment
-from rhumbline.core.log.topics.topics import (
-    Topic,
-    TopicWriter,
-    create_topic,
-    delete_topic,
-    open_topic,
-    open_topic_writer,
-)
+from rhumbline.core.log.topics.topic_writer import TopicWriter, open_topic_writer
+from rhumbline.core.log.topics.topics import Topic, create_topic, delete_topic, open_topic
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
     ClosedError,
