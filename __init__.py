@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from .core.log.write.stream_writer import StreamWriter
     from .core.protocol.dlsn import Dlsn
     from .core.protocol.errors import RhumblineError
-    from .core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Start
+    from .core.protocol.start import (
+        EARLIEST,
+        LATEST,
+        AtEventTime,
+        AtSequenceId,
+        AtTime,
+        AtTxid,
+        Start,
+    )
 
     __version__: str
 
@@ -38,6 +46,8 @@ __all__ = [
     "LATEST",
     "AtTxid",
     "AtSequenceId",
+    "AtTime",
+    "AtEventTime",
     "RhumblineError",
     "errors",
     "plugins",
@@ -69,6 +79,8 @@ _HOMES = {
     "LATEST": ".core.protocol.start",
     "AtTxid": ".core.protocol.start",
     "AtSequenceId": ".core.protocol.start",
+    "AtTime": ".core.protocol.start",
+    "AtEventTime": ".core.protocol.start",
     "RhumblineError": ".core.protocol.errors",
 }
 

@@ -52,8 +52,11 @@ HEADER = struct.Struct("<4sBBBBIIIIqqqqq16sqII")
 """magic, version, kind, codec, flags, count, extension bytes, raw bytes, coded bytes, first txid,
 last txid, position, producers entry, created ms, producer, first sequence, raw crc, header crc."""
 
-_STAMPED = struct.Struct("<qqqq")  # first txid, last txid, position, producers entry
+# First txid, last txid, position, producers entry, creation time.
+_STAMPED = struct.Struct("<qqqqq")
 _STAMPED_AT = 24
+_CREATED = struct.Struct("<q")
+_CREATED_AT = 56
 _HEADER_CRC = struct.Struct("<I")
 _HEADER_CRC_AT = HEADER.size - _HEADER_CRC.size
 
@@ -326,10 +329,12 @@ def stamped(
     position: int,
     producers_entry: int = NO_SNAPSHOT,
     txid: int | None = None,
+    created_ms: tuple[int, int] | None = None,
 ) -> bytes:
     """Return the set with another position and, if given, ``txid`` for all of its records.
 
-    The stream's owner calls this, after it decoded (and so checked) ``record_set``. Raises
+    ``created_ms`` is the range into which the creation time is moved. The stream's owner calls
+    this, after it decoded (and so checked) ``record_set``. Raises
     InvalidArgumentError if a txid is given for a set that has its own txid column.
     """
     fields = HEADER.unpack_from(record_set)
@@ -338,12 +343,23 @@ def stamped(
         if flags & _HAS_TXIDS:
             raise InvalidArgumentError("the records already have txids")
         first_txid = last_txid = txid
+    created = created_ms_of(record_set)
+    if created_ms is not None:
+        created = max(created_ms[0], min(created, created_ms[1]))
     changed = bytearray(record_set)
-    _STAMPED.pack_into(changed, _STAMPED_AT, first_txid, last_txid, position, producers_entry)
+    _STAMPED.pack_into(
+        changed, _STAMPED_AT, first_txid, last_txid, position, producers_entry, created
+    )
     crc = crc32c.crc32c(bytes(changed[:_HEADER_CRC_AT]))
     crc = crc32c.crc32c(bytes(changed[HEADER.size : HEADER.size + extension_bytes]), crc)
     _HEADER_CRC.pack_into(changed, _HEADER_CRC_AT, crc)
     return bytes(changed)
+
+
+def created_ms_of(record_set: bytes) -> int:
+    """Return the creation time of an encoded set, unchecked."""
+    created: int = _CREATED.unpack_from(record_set, _CREATED_AT)[0]
+    return created
 
 
 def numbering(record_set: bytes) -> tuple[int, Producer]:

@@ -119,7 +119,9 @@ class Segment:
     ) -> "Segment":
         """Return this segment as completed.
 
-        ``previous`` is the completed segment before it, None only for the first one.
+        ``previous`` is the completed segment before it, None only for the first one. Its
+        ``completed_ms`` is never below the creation time of its last record, or that of
+        ``previous`` (rule STR-39).
         ``end.last_txid`` is 0 if it has no data record; then the previous one's is carried on.
         """
         assert not self.is_completed, "a segment is completed once (STR-7)"
@@ -129,16 +131,16 @@ class Segment:
         elif end.record_count == 0 and previous is not None:  # keepalives change no producer
             snapshot = (previous.producers_lssn, previous.producers_entry)
         if previous is None:
-            start, txid, was_ended = 0, 0, False
+            start, txid, was_ended, earliest_ms = 0, 0, False, 0
         else:
             assert previous.lssn == self.lssn - 1, "LSSNs are contiguous (STR-6)"
             assert previous.is_completed, "segments are completed in order (STR-7)"
             start, txid = previous.end_sequence_id, previous.last_txid
-            was_ended = previous.ends_stream
+            was_ended, earliest_ms = previous.ends_stream, previous.completed_ms
         return replace(
             self,
             is_completed=True,
-            completed_ms=completed_ms,
+            completed_ms=max(completed_ms, end.last_created_ms, earliest_ms),
             last_entry_id=end.last_entry_id,
             last_txid=max(txid, end.last_txid),
             record_count=end.record_count,
@@ -169,6 +171,8 @@ class SegmentEnd:
     """Entry of the newest producer snapshot."""
     doubt: str = ""
     """See ``Segment.doubt``."""
+    last_created_ms: int = 0
+    """Creation time of the last record set; 0 if there is none."""
 
 
 def merged(known: Segment | None, found: Segment) -> Segment:

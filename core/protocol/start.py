@@ -30,7 +30,31 @@ class AtSequenceId:
     sequence_id: int
 
 
-Start = Earliest | Latest | AtTxid | AtSequenceId | Dlsn
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """Start at the first record created at this time or later, which may be appended later.
+
+    The time is the time of day in ms since the Unix epoch. Creation times never fall from record
+    to record (rule STR-39).
+    """
+
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtEventTime:
+    """Start at the first record whose event time is this time or later.
+
+    The time is in ms since the Unix epoch. The creation time stands for the event time of a record
+    without one. Event times may be in any order, but at most ``ahead_ms`` after the creation of
+    their record: a record with a later event time may be missed (rule STR-39).
+    """
+
+    event_ms: int
+    ahead_ms: int = 60_000
+
+
+Start = Earliest | Latest | AtTxid | AtSequenceId | AtTime | AtEventTime | Dlsn
 """Every position at which a reader can start."""
 
 EARLIEST = Earliest()
@@ -46,15 +70,18 @@ def check_start(start: object) -> Start:
             return start
         case Dlsn():
             return check_position(start)
-        case AtTxid(number) | AtSequenceId(number):
+        case AtTxid(number) | AtSequenceId(number) | AtTime(number):
             value: object = number
+        case AtEventTime(number, ahead_ms):
+            value = number if isinstance(ahead_ms, int) and ahead_ms >= 0 else None
         case str():
             raise InvalidArgumentError(
                 f"start {start[:80]!r} is text: read a position with Dlsn.parse({start[:80]!r})"
             )
         case _:
             raise InvalidArgumentError(
-                f"start {start!r:.80} is not EARLIEST, LATEST, a Dlsn, an AtTxid or an AtSequenceId"
+                f"start {start!r:.80} is not EARLIEST, LATEST, a Dlsn, an AtTxid, an "
+                "AtSequenceId, an AtTime or an AtEventTime"
             )
     if not isinstance(value, int):
         raise InvalidArgumentError(f"start {start!r:.80} must consist of int values")

@@ -28,7 +28,7 @@ from ...core.protocol.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from ...core.protocol.start import EARLIEST, Start, check_start
+from ...core.protocol.start import EARLIEST, AtEventTime, AtTime, Start, check_start
 from ...core.runtime.home_loop import HomeLoop
 from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.runtime import Runtime
@@ -378,5 +378,7 @@ class ProxyNamespace:
             config=config,
             first_slot=position.slot,
             first_txid=begun.first_txid,
+            first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
+            first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
             tracer=self._client.runtime.tracer,
         )

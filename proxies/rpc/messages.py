@@ -18,7 +18,17 @@ from ...core.protocol.record_set import (
     encode_record_set,
 )
 from ...core.protocol.segments import Segment
-from ...core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Earliest, Latest, Start
+from ...core.protocol.start import (
+    EARLIEST,
+    LATEST,
+    AtEventTime,
+    AtSequenceId,
+    AtTime,
+    AtTxid,
+    Earliest,
+    Latest,
+    Start,
+)
 from ...core.runtime.settings import from_plain_value, plain_fields, settings_of
 from ...core.runtime.trace_context import is_traceparent, trace_extension
 from ..client.producer_sender import OutgoingSet
@@ -136,6 +146,11 @@ def encode_start(request: pb.ReadRequest, start: Start) -> None:
         request.txid = start.txid
     elif isinstance(start, AtSequenceId):
         request.sequence_id = start.sequence_id
+    elif isinstance(start, AtTime):
+        request.created_ms = start.created_ms
+    elif isinstance(start, AtEventTime):
+        request.event_ms = start.event_ms
+        request.event_ahead_ms = start.ahead_ms
     else:
         request.position.CopyFrom(encode_position(start))
 
@@ -151,6 +166,10 @@ def decode_start(request: pb.ReadRequest) -> Start:
             return AtTxid(request.txid)
         case "sequence_id":
             return AtSequenceId(request.sequence_id)
+        case "created_ms":
+            return AtTime(request.created_ms)
+        case "event_ms":
+            return AtEventTime(request.event_ms, request.event_ahead_ms)
         case _:
             return EARLIEST
 

@@ -145,7 +145,7 @@ class AppendAnswer(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., lssns: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., slots: _Optional[_Iterable[int]] = ..., record_counts: _Optional[_Iterable[int]] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stream_id: _Optional[str] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms")
+    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "created_ms", "event_ms", "event_ahead_ms", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +153,9 @@ class ReadRequest(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TXID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_MS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_AHEAD_MS_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     STOPS_AT_END_FIELD_NUMBER: _ClassVar[int]
     ADVANCES_IF_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
@@ -165,12 +168,15 @@ class ReadRequest(_message.Message):
     position: Position
     txid: int
     sequence_id: int
+    created_ms: int
+    event_ms: int
+    event_ahead_ms: int
     credit_bytes: int
     stops_at_end: bool
     advances_if_truncated: bool
     tried: _containers.RepeatedScalarFieldContainer[str]
     heartbeat_ms: int
-    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., event_ms: _Optional[int] = ..., event_ahead_ms: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
     __slots__ = ("start", "lssn", "start_sequence_id", "first_entry_id", "entries", "is_end")

@@ -1,7 +1,9 @@
-"""The search for a start position: by DLSN, txid or sequence id, earliest or latest (rule STR-20).
+"""The search for a start position: by DLSN, txid, sequence id or time, earliest or latest.
 
 Searches by txid and sequence id are binary searches over the segments, which read the metadata of
-about log2 of their number, and then over the entries of one segment.
+about log2 of their number, and then over the entries of one segment (rule STR-20). A search by time
+begins in the same way with the times at which segments were completed, and then reads the last
+entry of mostly one or two segments (rule STR-39).
 """
 
 from collections.abc import Callable
@@ -19,13 +21,14 @@ from ...protocol.errors import (
 )
 from ...protocol.record_set import RecordSet, decode_entry
 from ...protocol.segments import FIRST_LSSN, Segment
-from ...protocol.start import LATEST, AtTxid, Earliest, Latest, Start
+from ...protocol.start import LATEST, AtEventTime, AtTime, AtTxid, Earliest, Latest, Start
 from ...runtime.tracing import Tracer
 from ..config import ReaderConfig
 from ..ledger_interface import ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_reads import StreamReads
 from .entry_source import EntrySource
+from .gallop import Gallop
 from .reader_lag import ReaderLags
 from .segment_opener import SegmentOpener
 from .stream_reader import StreamReader
@@ -89,6 +92,8 @@ async def find_start(
         first_slot=position.slot,
         checks_slot=checks_start,
         first_txid=first_txid,
+        first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
+        first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
         find_end=lambda: find_end(streams, opener, stream),
         tracer=tracer,
     )
@@ -204,6 +209,10 @@ class _Search:
             return await self._latest(), 0
         if isinstance(start, AtTxid):
             return await self._at_txid(start.txid)
+        if isinstance(start, AtTime):
+            return await self._at_time(start.created_ms), 0
+        if isinstance(start, AtEventTime):
+            return await self._at_time(start.event_ms - start.ahead_ms), 0
         return await self._at_sequence_id(start.sequence_id), 0
 
     async def _latest(self) -> Dlsn:
@@ -241,6 +250,65 @@ class _Search:
         finally:
             await handle.aclose()
         return max(Dlsn(segment.lssn, entry_id, 0), self._record.start), txid
+
+    async def _at_time(self, ms: int) -> Dlsn:
+        """Return the position of the first record created at ``ms`` or later (rule STR-39)."""
+        first, last_lssn = await self._first_segment(lambda done: done.completed_ms >= ms)
+        if first is None:
+            return Dlsn(last_lssn + 1, 0, 0)
+        search = Gallop(first.lssn, last_lssn + 1)
+        while (lssn := search.probe) is not None:
+            search.answer(holds=await self._has_time(lssn, first.lssn, ms))
+        if search.found > last_lssn:
+            return Dlsn(last_lssn + 1, 0, 0)
+        stored = await self._streams.segment(self._stream, search.found, self._record.stream_id)
+        if stored is None or stored.segment.is_empty:
+            return max(Dlsn(search.found, 0, 0), self._record.start)
+        handle = await self._opener.open(self._stream, stored.segment)
+        try:
+            low, high = 0, await self._confirmed(handle) + 1
+            while low < high:
+                middle = (low + high) // 2
+                if await self._created_ms(handle, middle) >= ms:
+                    high = middle
+                else:
+                    low = middle + 1
+        finally:
+            await handle.aclose()
+        return max(Dlsn(search.found, low, 0), self._record.start)
+
+    async def _has_time(self, lssn: int, first_lssn: int, ms: int) -> bool:
+        """Return whether the segment, or one before it, may have a record created at ``ms`` or
+        later. A segment in progress may get one."""
+        while lssn >= first_lssn:
+            stored = await self._streams.segment(self._stream, lssn, self._record.stream_id)
+            if stored is not None and not stored.segment.is_completed:
+                return True
+            if stored is not None and not stored.segment.is_empty:
+                handle = await self._opener.open(self._stream, stored.segment)
+                try:
+                    return await self._created_ms(handle, stored.segment.last_entry_id) >= ms
+                finally:
+                    await handle.aclose()
+            lssn -= 1  # nothing is known about the time of an empty or purged segment
+        return False
+
+    async def _created_ms(self, handle: ReadableLedger, entry_id: int) -> int:
+        """Return the creation time of an entry.
+
+        Archives do not have the control records: the time of the data before them stands for
+        theirs, and 0 if there is none in the segment.
+        """
+        record_sets = decode_entry((await handle.read(entry_id, entry_id))[0].payload)
+        position = record_sets[-1].position
+        for record_set in reversed(record_sets):
+            if record_set.created_ms:
+                return record_set.created_ms
+        if position == 0:
+            return 0
+        before = await self._first_entry(handle, lambda last: _end_position(last) >= position)
+        record_sets = decode_entry((await handle.read(before, before))[0].payload)
+        return max(record_set.created_ms for record_set in record_sets)
 
     async def _at_sequence_id(self, wanted: int) -> Dlsn:
         if wanted < 0:

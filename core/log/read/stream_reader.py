@@ -52,6 +52,8 @@ class StreamReader(ClosesAtExit):
         first_slot: int = 0,
         checks_slot: bool = False,
         first_txid: int = 0,
+        first_created_ms: int = 0,
+        first_event_ms: int | None = None,
         find_end: Callable[[], Awaitable[Dlsn]] | None = None,
         tracer: Tracer | None = None,
     ) -> None:
@@ -70,6 +72,9 @@ class StreamReader(ClosesAtExit):
         self._checks_slot = checks_slot
         # Records with lower txids are skipped, up to the first other record.
         self._first_txid = first_txid
+        # The same for earlier creation times, and for earlier event times.
+        self._first_created_ms = first_created_ms
+        self._first_event_ms = first_event_ms
         self._batches: deque[RecordBatch] = deque()
         self._current: RecordBatch | None = None  # the last batch that was taken
         self._records: Iterator[Record] = iter(())  # its records that were not returned yet
@@ -271,6 +276,14 @@ class StreamReader(ClosesAtExit):
                 return record_set.count
             first = max(first, record_set.first_at_txid(self._first_txid))
             self._first_txid = 0
+        if self._first_created_ms:
+            if record_set.created_ms < self._first_created_ms:
+                return record_set.count
+            self._first_created_ms = 0
+        if self._first_event_ms is not None:
+            first = max(first, first_at_event_time(record_set, self._first_event_ms))
+            if first < record_set.count:
+                self._first_event_ms = None
         return first
 
     # --- closing --------------------------------------------------------------------------------
@@ -283,3 +296,8 @@ class StreamReader(ClosesAtExit):
 
     async def _close_at_exit(self) -> None:
         await self.aclose()
+
+
+def first_at_event_time(record_set: RecordSet, event_ms: int) -> int:
+    """Return the index of the first record with this event time or a later one; count if none."""
+    return 0 if record_set.created_ms >= event_ms else record_set.count

@@ -29,7 +29,13 @@ from ...protocol.errors import (
     StreamLostError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY
-from ...protocol.record_set import Kind, encode_control, encode_record_set, stamped
+from ...protocol.record_set import (
+    Kind,
+    created_ms_of,
+    encode_control,
+    encode_record_set,
+    stamped,
+)
 from ...runtime.state_machine import StateMachine
 from ..config import WriterConfig
 from ..log_context import LogContext
@@ -99,6 +105,9 @@ class Pipeline:
         """Bytes of all batches in the three queues."""
         self.last_txid = 0
         """Last txid of the data that was sent."""
+        self.last_created_ms = 0
+        """Creation time of the newest entry: the time of no later one is below it (rule
+        STR-39)."""
         self.sent_at = 0.0
         """Loop time in seconds at which the newest entry was sent."""
         self.failure: RhumblineError | None = None
@@ -185,7 +194,8 @@ class Pipeline:
 
     def _send_snapshot(self) -> bool:
         segment = self.segment
-        batch = Batch(0, self.last_txid, self._owner.wall_ms(), Kind.PRODUCERS)
+        self.last_created_ms = max(self._owner.wall_ms(), self.last_created_ms)
+        batch = Batch(0, self.last_txid, self.last_created_ms, Kind.PRODUCERS)
         entry_id = segment.last_entry_id + 1
         entry = encode_control(
             Kind.PRODUCERS,
@@ -226,6 +236,9 @@ class Pipeline:
 
     def _entry_of(self, batch: Batch) -> bytes:
         position, producers_entry = self.segment.position, self.segment.producers_entry
+        if batch.sets:  # from remote producers, or already encoded for an earlier ledger
+            return self._stamped_sets(batch)
+        self.last_created_ms = batch.created_ms = max(batch.created_ms, self.last_created_ms)
         if batch.kind is Kind.END_OF_STREAM:
             return encode_end_of_stream(
                 self.last_txid, position=position, created_ms=batch.created_ms
@@ -238,8 +251,6 @@ class Pipeline:
                 producers_entry=producers_entry,
                 created_ms=batch.created_ms,
             )
-        if batch.sets:  # from remote producers, or already encoded for an earlier ledger
-            return self._stamped_sets(batch)
         entry = encode_record_set(
             batch.payloads,
             first_txid=batch.first_txid,
@@ -260,11 +271,19 @@ class Pipeline:
 
     def _stamped_sets(self, batch: Batch) -> bytes:
         position, producers_entry = self.segment.position, self.segment.producers_entry
+        # A producer's clock may be wrong, so its times are moved into what this clock permits.
+        latest_ms = max(self._owner.wall_ms(), self.last_created_ms)
         parts: list[bytes] = []
         for encoded, count, txid in batch.sets:
-            parts.append(
-                stamped(encoded, position=position, producers_entry=producers_entry, txid=txid)
+            part = stamped(
+                encoded,
+                position=position,
+                producers_entry=producers_entry,
+                txid=txid,
+                created_ms=(self.last_created_ms, latest_ms),
             )
+            self.last_created_ms = created_ms_of(part)
+            parts.append(part)
             position += count
         return b"".join(parts)
 

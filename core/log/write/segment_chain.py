@@ -198,7 +198,14 @@ class SegmentChain:
         count = final.position + (0 if final.is_control else final.count)
         txid, ends_stream = last_txid_of(final)
         return SegmentEnd(
-            last, metadata.length, count, txid, ends_stream, final.producers_entry, doubt
+            last,
+            metadata.length,
+            count,
+            txid,
+            ends_stream,
+            final.producers_entry,
+            doubt,
+            final.created_ms,
         )
 
     async def read_dedup_table(self) -> DeduplicationTable:

@@ -155,6 +155,7 @@ class SegmentRoll:
             last_txid=segment.last_txid,
             ends_stream=segment.ends_stream,
             producers_entry=segment.producers_entry,
+            last_created_ms=self._pipeline.last_created_ms,
         )
 
     async def _retry(self, work: Callable[[], Awaitable[T]]) -> T:

@@ -93,6 +93,7 @@ class StreamWriter(ClosesAtExit):
             self, segment, policy, config, dedup_table, context, stream, counts
         )
         self._pipeline.last_txid = self.last_txid
+        self._pipeline.last_created_ms = 0 if completed is None else completed.completed_ms
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._tracer = runtime.tracer
         self._segment_roll = SegmentRoll(

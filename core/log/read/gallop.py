@@ -1,0 +1,44 @@
+"""A search for the first number of a range for which a condition holds, near the range's start.
+
+The condition is examined at the first number, then at distances that double, then by halving. An
+answer close to the start is found with few examinations, any other with at most twice the logarithm
+of the length.
+"""
+
+
+class Gallop:
+    """A pure search in ``low`` to ``end`` - 1 of a condition that stays true once it is true."""
+
+    __slots__ = ("_end", "_low", "_step")
+
+    def __init__(self, low: int, end: int) -> None:
+        assert low <= end
+        self._low = low
+        self._end = end  # it holds here, or this is the end of the range
+        self._step: int | None = 1  # None: halve
+
+    @property
+    def probe(self) -> int | None:
+        """The number to examine next; None once the search is over."""
+        if self._low >= self._end:
+            return None
+        if self._step is None:
+            return (self._low + self._end) // 2
+        return min(self._low + self._step, self._end) - 1
+
+    def answer(self, *, holds: bool) -> None:
+        """Tell whether the condition holds for ``probe``."""
+        examined = self.probe
+        assert examined is not None
+        if holds:
+            self._end, self._step = examined, None
+        else:
+            self._low = examined + 1
+            if self._step is not None:
+                self._step *= 2
+
+    @property
+    def found(self) -> int:
+        """The first number for which the condition holds; ``end`` if there is none."""
+        assert self.probe is None
+        return self._end
