@@ -5,7 +5,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, plugins, policies, settings, stores, sync, telemetry, testing, topics
+    from . import (
+        errors,
+        plugins,
+        policies,
+        settings,
+        stores,
+        sync,
+        telemetry,
+        testing,
+        topics,
+        typed,
+    )
     from .client.connect import Client, connect
     from .core.log.namespace import Namespace
     from .core.log.read.record_batch import Record, RecordBatch
@@ -58,10 +69,12 @@ __all__ = [
     "telemetry",
     "testing",
     "topics",
+    "typed",
 ]
 
 _MODULES = {
     "errors", "plugins", "policies", "settings", "stores", "sync", "telemetry", "testing", "topics",
+    "typed",
 }  # fmt: skip
 _HOMES = {
     "connect": ".client.connect",

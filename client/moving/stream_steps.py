@@ -181,7 +181,7 @@ class StreamSteps:
     async def _paths_of(self, end: MoveEnd, stream: str) -> list[str]:
         """Return the paths that the nodes of a stream may have, parents first."""
         paths = StreamStore(end.store, self._namespace).paths(stream)
-        found = [paths.stream, paths.head]
+        found = [paths.stream, paths.head, paths.schemas]
         for parent in (paths.segments, paths.subscriptions):
             names = await children(end.store, parent)
             found += [parent, *(f"{parent}/{name}" for name in names)]

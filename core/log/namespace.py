@@ -36,6 +36,7 @@ from .metadata.namespace_record import NamespaceRecord, moving_error
 from .metadata.oldest_segments import OverdueData, find_overdue
 from .metadata.paths import ROOT, check_name, namespace_path
 from .metadata.retention import MaintenanceResult, Retention
+from .metadata.schema_store import SchemaStore
 from .metadata.stream_deletion import StreamDeletion
 from .metadata.stream_description import StreamDescription
 from .metadata.stream_metadata import StreamHead, StreamRecord
@@ -161,6 +162,8 @@ class Namespace:
         self._read_opener = SegmentOpener(self._read_streams, ledgers, archives)
         self.subscriptions = SubscriptionStore(store, name)
         """The named reader positions of the streams."""
+        self.schemas = SchemaStore(store, name)
+        """The schemas of the streams' payloads."""
         self._retention = Retention(
             self._streams, ledgers, self.subscriptions, runtime.clock, archives=archives
         )

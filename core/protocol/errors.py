@@ -55,6 +55,24 @@ class InvalidArgumentError(RefusedError):
     code = "invalid-argument"
 
 
+class PayloadError(InvalidArgumentError):
+    """A value cannot be encoded as a payload, or a payload does not hold what its reader expects.
+
+    Correct the value, or skip the record, for example into a dead-letter stream.
+    """
+
+    code = "invalid-payload"
+
+
+class IncompatibleSchemaError(RefusedError):
+    """The schema of a program does not have the relation to the stream's schemas that is required.
+
+    Change the schema as the message says, or the compatibility of the stream.
+    """
+
+    code = "incompatible-schema"
+
+
 class InvalidPositionError(InvalidArgumentError):
     """A position is of another stream, or one that the stream cannot have.
 

@@ -11,7 +11,7 @@ import pytest
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
-RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in ("", "cli/", "spark/", "telemetry/")}
+RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in ("", "cli/", "spark/", "telemetry/", "typed/")}
 PUBLIC_MODULES = {
     "errors",
     "plugins",

@@ -14,7 +14,7 @@ from rhumbline.tests.support.tidy.source_tree import ROOT
 PUBLIC = (
     "rhumbline", "rhumbline.errors", "rhumbline.plugins", "rhumbline.policies",
     "rhumbline.settings", "rhumbline.spark", "rhumbline.stores", "rhumbline.sync",
-    "rhumbline.telemetry", "rhumbline.testing", "rhumbline.topics",
+    "rhumbline.telemetry", "rhumbline.testing", "rhumbline.topics", "rhumbline.typed",
 )  # fmt: skip
 ENTRY_POINTS = {"rhumbline.cli:main", "rhumbline.testing"}
 EXAMPLES = [

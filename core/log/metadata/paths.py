@@ -7,6 +7,7 @@
         .../head                                          StreamHead, changed by writers
         .../segments/<lssn, 19 digits>                    Segment
         .../subscriptions/<name>                          Subscription
+        .../schemas                                       SchemaHistory
     /rhumbline/namespaces/<namespace>/topics/<topic>      number of partitions; each is a stream
         .../groups/<group>/members/<id>                   ephemeral: a member
         .../groups/<group>/claims/<partition>             ephemeral: the member that reads it
@@ -62,13 +63,14 @@ def topics_path(namespace: str) -> str:
 class StreamPaths:
     """The paths of the nodes of one stream."""
 
-    __slots__ = ("head", "segments", "stream", "subscriptions")
+    __slots__ = ("head", "schemas", "segments", "stream", "subscriptions")
 
     def __init__(self, namespace: str, stream: str) -> None:
         self.stream = f"{streams_path(namespace)}/{check_name('stream', stream)}"
         self.head = f"{self.stream}/head"
         self.segments = f"{self.stream}/segments"
         self.subscriptions = f"{self.stream}/subscriptions"
+        self.schemas = f"{self.stream}/schemas"
 
     def segment(self, lssn: int) -> str:
         """Return the path of a segment. Node names sort in numeric order."""

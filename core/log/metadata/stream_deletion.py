@@ -64,6 +64,7 @@ class StreamDeletion:
             await self._fence_segments(marked, ledgers)
             await self._remove_segments(marked, ledgers)
             await self._remove_subscriptions(marked)
+            await self._remove(marked, self._paths.schemas)
             # One transaction, so that no process sees a stream without its head.
             last = [Delete(self._paths.head), Delete(self._paths.stream, marked.version)]
             await self._commit(marked, last)

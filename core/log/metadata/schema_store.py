@@ -1,0 +1,120 @@
+"""The schemas of streams in the metadata store (rule STR-48).
+
+A stream has at most one node of schemas, which is changed by compare-and-set: a program adds its
+schema to the history that it has checked, or reads the history again and checks once more.
+"""
+
+from dataclasses import replace
+
+from ...protocol.errors import (
+    BadVersionError,
+    CorruptionError,
+    IndeterminateError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+)
+from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from ...runtime.metadata_store import Check, Create, MetadataStore, Put, Version
+from .namespace_record import moving_error
+from .stream_schema import Compatibility, SchemaHistory, SchemaKind, StreamSchema
+from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
+
+_FORMAT = 1
+
+
+class SchemaStore:
+    """The schemas of the streams of one namespace."""
+
+    def __init__(self, store: MetadataStore, namespace: str) -> None:
+        self._store = store
+        self._streams = StreamStore(store, namespace)
+
+    async def read(self, stream: str) -> SchemaHistory:
+        """Return the schemas of a stream; none if none were added. Raises NoSuchStreamError."""
+        await self._streams.record(stream)
+        return (await self._read(stream))[0]
+
+    async def add(
+        self, stream: str, schema: StreamSchema, after: SchemaHistory
+    ) -> SchemaHistory | None:
+        """Add a schema to the history that the caller has checked, and return the new history.
+
+        None if the stream has another history: read and check again. The first schema also sets the
+        compatibility, that of ``after``. Safe to repeat. Raises NoSuchStreamError,
+        InvalidArgumentError if the history is full, MetadataUnavailableError.
+        """
+        target = after.extended(schema)
+        return target if await self._change(stream, after, target) else None
+
+    async def set_compatibility(self, stream: str, compatibility: Compatibility) -> SchemaHistory:
+        """Set which relation later schemas must have. Safe to repeat.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
+        for _ in range(CONTENTION_MAX):
+            found = await self.read(stream)
+            target = replace(found, compatibility=compatibility)
+            if found == target or await self._change(stream, found, target):
+                return target
+        raise _contention_error(stream)
+
+    async def _change(self, stream: str, after: SchemaHistory, target: SchemaHistory) -> bool:
+        """Return whether the stream has the history ``target``, in place of ``after``."""
+        path = self._streams.paths(stream).schemas
+        data = _encode(target)
+        for _ in range(CONTENTION_MAX):
+            record, record_version = await self._streams.record(stream)
+            if record.is_deleting:
+                raise being_deleted_error(stream)
+            if record.is_moving:
+                raise moving_error(self._streams.namespace)
+            found, version = await self._read(stream)
+            if found == target:
+                return True
+            if found.schemas != after.schemas or (version and found != after):
+                return False
+            change = Create(path, data) if version is None else Put(path, data, expect=version)
+            check = Check(self._streams.paths(stream).stream, record_version)
+            try:
+                await self._store.txn([check, change])
+            except (BadVersionError, NodeExistsError, NoNodeError, IndeterminateError):
+                continue  # if the request was carried out, the next attempt finds the target
+            return True
+        raise _contention_error(stream)
+
+    async def _read(self, stream: str) -> tuple[SchemaHistory, Version | None]:
+        try:
+            value = await self._store.get(self._streams.paths(stream).schemas)
+        except NoNodeError:
+            return SchemaHistory(), None
+        return _decode(stream, value.data), value.version
+
+
+def _contention_error(stream: str) -> MetadataUnavailableError:
+    return MetadataUnavailableError(
+        f"stream {stream}: its schemas were not changed in {CONTENTION_MAX} attempts, because "
+        "other processes changed it"
+    )
+
+
+def _encode(history: SchemaHistory) -> bytes:
+    schemas = [[schema.kind.value, schema.definition] for schema in history.schemas]
+    return encode_metadata_record(
+        _FORMAT, {"compatibility": history.compatibility.value, "schemas": schemas}
+    )
+
+
+def _decode(stream: str, data: bytes) -> SchemaHistory:
+    what = f"schemas of stream {stream}"
+    fields = decode_metadata_record(
+        what, data, version=_FORMAT, fields={"compatibility": str, "schemas": list}
+    )
+    try:
+        schemas = tuple(
+            StreamSchema(SchemaKind(kind), definition) for kind, definition in fields["schemas"]
+        )
+        return SchemaHistory(Compatibility(fields["compatibility"]), schemas)
+    except (InvalidArgumentError, TypeError, ValueError) as error:
+        raise CorruptionError(f"{what}: {error}") from error

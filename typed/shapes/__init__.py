@@ -1,0 +1,1 @@
+"""The shapes of schemas in all languages, by which their compatibility is decided."""

@@ -1,0 +1,320 @@
+"""Typed streams: writers and readers of the values of an application.
+
+A ``TypedStream`` is declared once, in a module that producers and consumers share. It needs no
+connection; ``writer`` and ``reader`` open it with a client.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Generic, Protocol, TypeVar
+
+from ..core.log.metadata.stream_schema import Compatibility, SchemaHistory, StreamSchema
+from ..core.log.read.record_batch import Record, RecordBatch
+from ..core.log.read.stream_reader import StreamReader
+from ..core.log.write.batch import Append, AppendMany
+from ..core.protocol.dlsn import Dlsn
+from ..core.protocol.errors import (
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    PayloadError,
+)
+from ..core.protocol.start import EARLIEST, Start
+from .payload_codec import PayloadCodec, UnknownWriterSchemaError
+from .schema_check import check_new_schema, check_reader_schema
+
+T = TypeVar("T")
+
+_ATTEMPTS_MAX = 20
+
+
+class PayloadWriter(Protocol):
+    """The methods of a stream's writer that a typed writer uses; those of core and thin client."""
+
+    def append(self, payload: bytes, txid: int | None = None) -> Append:
+        """See ``StreamWriter.append``."""
+        ...
+
+    def append_many(
+        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+    ) -> AppendMany:
+        """See ``StreamWriter.append_many``."""
+        ...
+
+    async def room(self) -> None:
+        """See ``StreamWriter.room``."""
+        ...
+
+    async def flush(self) -> None:
+        """See ``StreamWriter.flush``."""
+        ...
+
+
+class Schemas(Protocol):
+    """The schemas of the streams of a namespace."""
+
+    async def read(self, stream: str) -> SchemaHistory:
+        """See ``SchemaStore.read``."""
+        ...
+
+    async def add(
+        self, stream: str, schema: StreamSchema, after: SchemaHistory
+    ) -> SchemaHistory | None:
+        """See ``SchemaStore.add``."""
+        ...
+
+
+class NamespaceWithSchemas(Protocol):
+    """A namespace, as a typed stream uses it."""
+
+    @property
+    def schemas(self) -> Schemas:
+        """The schemas of its streams."""
+        ...
+
+
+class OpensStreams(Protocol):
+    """A client of the cluster or of its proxies, as a typed stream uses it."""
+
+    def namespace(self) -> NamespaceWithSchemas:
+        """Return the client's namespace."""
+        ...
+
+    def writer(self, stream: str) -> AbstractAsyncContextManager[PayloadWriter]:
+        """Open a writer."""
+        ...
+
+    def reader(self, stream: str, start: Start = ...) -> AbstractAsyncContextManager[StreamReader]:
+        """Open a reader."""
+        ...
+
+
+class Interceptor(Generic[T]):
+    """A pair of functions that see every value before its append and every record after its read.
+
+    Subclasses override one or both. What they raise reaches the caller of ``append`` or of the
+    iteration; the value was then not appended.
+    """
+
+    def before_append(self, value: T) -> T:
+        """Return the value to append in place of ``value``."""
+        return value
+
+    def after_read(self, record: "TypedRecord[T]") -> "TypedRecord[T]":
+        """Return the record to deliver in place of ``record``; see ``TypedRecord.with_value``."""
+        return record
+
+
+class TypedRecord(Generic[T]):
+    """A record with its decoded value."""
+
+    __slots__ = ("record", "value")
+
+    def __init__(self, record: Record, value: T) -> None:
+        self.record = record
+        """The record as it is in the stream, with payload, creation time and producer."""
+        self.value = value
+
+    @property
+    def dlsn(self) -> Dlsn:
+        """The permanent position of the record."""
+        return self.record.dlsn
+
+    @property
+    def txid(self) -> int:
+        """The txid of the record."""
+        return self.record.txid
+
+    def with_value(self, value: T) -> "TypedRecord[T]":
+        """Return the same record with another value."""
+        return TypedRecord(self.record, value)
+
+    def __repr__(self) -> str:
+        """Return the position, the txid and the beginning of the value."""
+        return f"TypedRecord({self.dlsn}, txid={self.txid}, {self.value!r:.80})"
+
+
+class TypedWriter(Generic[T]):
+    """Appends values. ``TypedStream.writer`` opens it."""
+
+    def __init__(
+        self,
+        inner: PayloadWriter,
+        codec: PayloadCodec[T],
+        interceptors: Sequence[Interceptor[T]] = (),
+    ) -> None:
+        self.inner = inner
+        """The writer of the payloads."""
+        self._codec = codec
+        self._interceptors = tuple(interceptors)
+
+    def append(self, value: T, txid: int | None = None) -> Append:
+        """Append a value without waiting, as ``StreamWriter.append`` does with a payload.
+
+        Raises PayloadError if the value cannot be encoded; then nothing was appended.
+        """
+        return self.inner.append(self._encode(value), txid)
+
+    def append_many(self, values: Sequence[T], txids: Sequence[int] | None = None) -> AppendMany:
+        """Append values in order, as ``StreamWriter.append_many`` does with payloads."""
+        return self.inner.append_many([self._encode(value) for value in values], txids)
+
+    async def room(self) -> None:
+        """Wait for room; see ``StreamWriter.room``."""
+        await self.inner.room()
+
+    async def flush(self) -> None:
+        """Wait until every record so far is acknowledged; see ``StreamWriter.flush``."""
+        await self.inner.flush()
+
+    def _encode(self, value: T) -> bytes:
+        for interceptor in self._interceptors:
+            value = interceptor.before_append(value)
+        return self._codec.encode(value)
+
+
+class TypedReader(Generic[T]):
+    """Iterates the records of a stream with their values. ``TypedStream.reader`` opens it.
+
+    A payload that cannot be decoded raises PayloadError with a note that names the record;
+    ``failed`` is that record, and iterating again continues after it.
+    """
+
+    def __init__(
+        self,
+        inner: StreamReader,
+        codec: PayloadCodec[T],
+        interceptors: Sequence[Interceptor[T]] = (),
+        schemas: Schemas | None = None,
+    ) -> None:
+        self.inner = inner
+        """The reader of the payloads."""
+        self.failed: Record | None = None
+        """The last record whose payload could not be decoded."""
+        self._codec = codec
+        self._interceptors = tuple(reversed(interceptors))
+        self._schemas = schemas
+
+    @property
+    def position(self) -> Dlsn:
+        """The position after the last record that was returned or failed."""
+        return self.inner.position
+
+    def __aiter__(self) -> "TypedReader[T]":
+        """Return the reader itself."""
+        return self
+
+    async def __anext__(self) -> TypedRecord[T]:
+        """Return the next record. Waits at the tail; see ``StreamReader``."""
+        return await self._decode(await anext(self.inner))
+
+    async def next_batch(self, *, until: Dlsn | None = None) -> list[TypedRecord[T]] | None:
+        """Return the next records, at least one; see ``StreamReader.next_batch``.
+
+        If one of them cannot be decoded, none is returned; ``failed`` is the first such record, and
+        a caller that wants the others opens a reader at their positions.
+        """
+        batch: RecordBatch | None = await self.inner.next_batch(until=until)
+        if batch is None:
+            return None
+        return [await self._decode(record) for record in batch.records()]
+
+    async def _decode(self, record: Record) -> TypedRecord[T]:
+        try:
+            value = await self._value(record.payload)
+        except PayloadError as error:
+            self.failed = record
+            error.add_note(f"stream {self.inner.stream}, record {record.dlsn}")
+            raise
+        found = TypedRecord(record, value)
+        for interceptor in self._interceptors:
+            found = interceptor.after_read(found)
+        return found
+
+    async def _value(self, payload: bytes) -> T:
+        try:
+            return self._codec.decode(payload)
+        except UnknownWriterSchemaError:
+            if self._schemas is None:
+                raise
+            history = await self._schemas.read(self.inner.stream)
+            self._codec = self._codec.with_schemas(history.schemas)
+            return self._codec.decode(payload)
+
+
+class TypedStream(Generic[T]):
+    """The declaration of a stream of values: its name, its codec, and who sees the values.
+
+    If the codec has a schema, a writer stores it with the stream when it opens it, as a new version
+    unless the stream has it already, and a reader checks that it can read all versions. Both raise
+    IncompatibleSchemaError otherwise, before they write or read anything.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        codec: PayloadCodec[T],
+        *,
+        interceptors: Sequence[Interceptor[T]] = (),
+        compatibility: Compatibility = Compatibility.BACKWARD,
+        stores_schema: bool = True,
+    ) -> None:
+        """``compatibility`` is stored with the first schema, and must be the stored one later.
+
+        Without ``stores_schema`` schemas are neither stored nor checked. Interceptors see a value
+        in this order before it is appended, and in the reverse order after it was read.
+        """
+        self.name = name
+        self.codec = codec
+        self.compatibility = compatibility
+        self._interceptors = tuple(interceptors)
+        self._schema = codec.schema if stores_schema else None
+
+    @asynccontextmanager
+    async def writer(self, client: OpensStreams) -> AsyncIterator[TypedWriter[T]]:
+        """Open a writer, after its schema was checked and stored.
+
+        Raises IncompatibleSchemaError, InvalidArgumentError (the stream has another compatibility,
+        or too many schemas), and what ``client.writer`` raises.
+        """
+        if self._schema is not None:
+            await self._add_schema(client.namespace().schemas, self._schema)
+        async with client.writer(self.name) as inner:
+            yield TypedWriter(inner, self.codec, self._interceptors)
+
+    @asynccontextmanager
+    async def reader(
+        self, client: OpensStreams, start: Start = EARLIEST
+    ) -> AsyncIterator[TypedReader[T]]:
+        """Open a reader at ``start``, after its schema was checked.
+
+        Raises IncompatibleSchemaError, and what ``client.reader`` raises.
+        """
+        codec, schemas = self.codec, None
+        if self._schema is not None:
+            schemas = client.namespace().schemas
+            history = await schemas.read(self.name)
+            check_reader_schema(self.name, self._schema, history)
+            codec = codec.with_schemas(history.schemas)
+        async with client.reader(self.name, start) as inner:
+            yield TypedReader(inner, codec, self._interceptors, schemas)
+
+    async def _add_schema(self, schemas: Schemas, schema: StreamSchema) -> None:
+        for _ in range(_ATTEMPTS_MAX):
+            history = await schemas.read(self.name)
+            if not history.schemas:
+                history = SchemaHistory(self.compatibility)
+            if history.compatibility is not self.compatibility:
+                raise InvalidArgumentError(
+                    f"stream {self.name} has the compatibility {history.compatibility}, not "
+                    f"{self.compatibility}: declare that, or set it with "
+                    "namespace.schemas.set_compatibility"
+                )
+            check_new_schema(self.name, schema, history)
+            if schema in history.schemas:
+                return
+            if await schemas.add(self.name, schema, history) is not None:
+                return
+        raise MetadataUnavailableError(
+            f"stream {self.name}: its schema was not stored in {_ATTEMPTS_MAX} attempts, because "
+            "other programs stored theirs"
+        )
