@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from .histogram_export import HistogramExporter
 from .instruments import Instruments
+from .messaging import SCHEMA_URL
 from .tracing import OtelTracer
 
 _TIMEOUT_S = 2
@@ -55,7 +56,7 @@ class TelemetryExport:
         self._reader = reader
         self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
         self.tracer = OtelTracer(self._spans, sample_ratio)
-        self.instruments = Instruments(self._meters.get_meter("rhumbline"))
+        self.instruments = Instruments(self._meters.get_meter("rhumbline", schema_url=SCHEMA_URL))
         exporter.values = self.instruments.snapshot
 
     def metrics(self) -> None:

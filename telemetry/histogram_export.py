@@ -21,8 +21,9 @@ from opentelemetry.sdk.metrics.export import Metric as ExportedMetric
 
 from ..core.runtime.histogram import BOUNDS_S
 from ..core.runtime.metrics import Labels, Metric, MetricType, Sample
+from .messaging import MessagingMetric
 
-Values = Mapping[Metric, Sequence[Sample]]
+Values = Mapping[Metric | MessagingMetric, Sequence[Sample]]
 
 
 class HistogramExporter(MetricExporter):

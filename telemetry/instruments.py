@@ -1,7 +1,8 @@
 """Observable instruments that read statistics that the process counts in any case.
 
-There is one instrument for each metric of the catalogue except the histograms, which
-``HistogramExporter`` adds. They read the last snapshot, so exporters may call them from any thread.
+There is one instrument for each metric of the catalogue and of the messaging conventions except the
+histograms, which ``HistogramExporter`` adds. They read the last snapshot, so exporters may call them
+from any thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from ..core.runtime.metrics import CATALOGUE, Metric, MetricType, Sample, Statistics, samples
+from .messaging import MESSAGING_METRICS, MessagingMetric, messaging_samples
+
+_CLIENT = "client"
 
 
 class Instruments:
@@ -16,8 +20,8 @@ class Instruments:
 
     def __init__(self, meter: Meter) -> None:
         self._sources: list[tuple[str, Statistics]] = []
-        self._values: Mapping[Metric, list[Sample]] = {}
-        for metric in CATALOGUE:
+        self._values: Mapping[Metric | MessagingMetric, list[Sample]] = {}
+        for metric in (*CATALOGUE, *MESSAGING_METRICS):
             if metric.type is not MetricType.HISTOGRAM:
                 self._create(meter, metric)
 
@@ -27,17 +31,23 @@ class Instruments:
 
     def take_snapshot(self) -> None:
         """Read all statistics. Must be called on the event loop to which they belong."""
-        values: dict[Metric, list[Sample]] = {}
+        known: dict[Metric, list[Sample]] = {}
         for service, statistics in self._sources:
             for metric, found in samples(service, statistics()).items():
-                values.setdefault(metric, []).extend(found)
+                known.setdefault(metric, []).extend(found)
+        values: dict[Metric | MessagingMetric, list[Sample]] = {}
+        for metric, found in known.items():
+            values[metric] = found
+        if all(service == _CLIENT for service, _ in self._sources):  # a proxy is no such client
+            for made, found in messaging_samples(known).items():
+                values[made] = found
         self._values = values
 
-    def snapshot(self) -> Mapping[Metric, Sequence[Sample]]:
+    def snapshot(self) -> Mapping[Metric | MessagingMetric, Sequence[Sample]]:
         """Return the values of the last snapshot."""
         return self._values
 
-    def _create(self, meter: Meter, metric: Metric) -> None:
+    def _create(self, meter: Meter, metric: Metric | MessagingMetric) -> None:
         def observed(_: CallbackOptions) -> Iterator[Observation]:
             return (Observation(s.value, dict(s.labels)) for s in self._values.get(metric, ()))
 

@@ -454,6 +454,7 @@ class Namespace:
             config=self._reader_config,
             on_truncated=on_truncated,
             lags=self._context.reader_lags if counts is None else counts.lags,
+            delivered=self._context.delivered,
             tracer=self._runtime.tracer,
         )
 

@@ -787,6 +787,18 @@ CATALOGUE = (
         "Ledgers that failed while they were written.",
     ),
     Metric(
+        "client.streams.failed_records.{error}",
+        MetricType.COUNTER,
+        "{record}",
+        "Records that were sent and not acknowledged, by the code of the error.",
+    ),
+    Metric(
+        "client.streams.delivered_records",
+        MetricType.COUNTER,
+        "{record}",
+        "Records handed to the application.",
+    ),
+    Metric(
         "client.streams.acks",
         MetricType.HISTOGRAM,
         "s",

@@ -25,6 +25,8 @@ class TraceStep(StrEnum):
     """At one bookie: from sending the entry to the response that it is durable there."""
     DELIVER = "deliver"
     """At a reader: from receiving the set to handing it to the application."""
+    PROCESS = "process"
+    """At a reader: from handing the set to the application until it asks for the next one."""
 
 
 class Span(Protocol):
@@ -33,6 +35,13 @@ class Span(Protocol):
     @property
     def traceparent(self) -> str:
         """The span's W3C trace context, passed to the spans that follow from it."""
+        ...
+
+    def join(self) -> None:
+        """Note that another append has joined the step, perhaps in another span of the application.
+
+        That span's trace gets a span of its own, which is linked with this one. Raises nothing.
+        """
         ...
 
     def end(self, error: BaseException | None = None, **attributes: Value) -> None:

@@ -103,7 +103,11 @@ class Transport(Protocol):
 
 
 class ProducerSender:
-    """Sends the sets of one producer. ``on_change`` is called after sets were settled."""
+    """Sends the sets of one producer.
+
+    ``on_settled`` is called with the batch of each set that was acknowledged or has failed, and
+    ``on_change`` after that.
+    """
 
     def __init__(
         self,
@@ -111,6 +115,7 @@ class ProducerSender:
         key: tuple[str, str],
         random: Random,
         on_change: Callable[[], None],
+        on_settled: Callable[[Batch], None],
     ) -> None:
         self.failure: RhumblineError | None = None
         self.outstanding_bytes = 0
@@ -119,6 +124,7 @@ class ProducerSender:
         self._key = key
         self._random = random
         self._on_change = on_change
+        self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
         self._queue: deque[OutgoingSet] = deque()
         self._sent: deque[OutgoingSet] = deque()  # not acknowledged
@@ -166,7 +172,7 @@ class ProducerSender:
     def submit(self, outgoing: OutgoingSet) -> None:
         """Send a set after all earlier ones."""
         if self.failure is not None:
-            outgoing.batch.settle(self.failure, ())
+            self._settle(outgoing.batch, self.failure, ())
             return
         self.outstanding_bytes += len(outgoing.encoded)
         self._queue.append(outgoing)
@@ -187,14 +193,25 @@ class ProducerSender:
         self.outstanding_bytes = 0
         for outgoing in sets:
             if outgoing.appended is not None:
-                _acknowledge(outgoing.batch, outgoing.appended)
+                self._acknowledge(outgoing.batch, outgoing.appended)
                 continue
             error = failure
             if outgoing.may_be_stored and not isinstance(failure, UnknownOutcomeError):
                 error = AppendOutcomeUnknownError(f"sent but not acknowledged: {failure}")
                 error.__cause__ = failure
-            outgoing.batch.settle(error, ())
+            self._settle(outgoing.batch, error, ())
         self._on_change()
+
+    def _acknowledge(self, batch: Batch, appended: Appended) -> None:
+        batch.lssn, batch.entry_id, batch.first_slot = appended.first
+        batch.stream_id = appended.first.stream_id
+        self._settle(batch, None, appended.regions)
+
+    def _settle(
+        self, batch: Batch, failure: RhumblineError | None, regions: tuple[str, ...]
+    ) -> None:
+        batch.settle(failure, regions)
+        self._on_settled(batch)
 
     # --- sending --------------------------------------------------------------------------------
 
@@ -264,7 +281,7 @@ class ProducerSender:
         if sent[0] is outgoing:
             while sent and (head := sent[0]).appended is not None:
                 sent.popleft()
-                _acknowledge(head.batch, head.appended)
+                self._acknowledge(head.batch, head.appended)
             self._arm_deadline()
         if self._backoff.failures:
             self._backoff.reset()
@@ -345,9 +362,3 @@ class ProducerSender:
             self.fail(DeadlineExceededError(f"not acknowledged before the deadline{cause}"))
         else:
             self._arm_deadline()
-
-
-def _acknowledge(batch: Batch, appended: Appended) -> None:
-    batch.lssn, batch.entry_id, batch.first_slot = appended.first
-    batch.stream_id = appended.first.stream_id
-    batch.settle(None, appended.regions)

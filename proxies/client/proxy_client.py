@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
 from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.config import ReaderConfig
+from ...core.log.log_context import LogContext
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import LIST_LIMIT
 from ...core.log.policy import StreamPolicy
@@ -88,6 +89,8 @@ class ProxyClient(ClosesAtExit):
         self._namespace_name = namespace
         self._channels: Channels | None = None
         self._home: HomeLoop | None = None
+        self.context = LogContext()
+        """The counts of what is sent and delivered."""
         self.producers = ThinProducers(self._new_producer)
         """The producers that the client's writers share."""
 
@@ -105,9 +108,12 @@ class ProxyClient(ClosesAtExit):
         self._home = HomeLoop()
         return self
 
-    def statistics(self) -> dict[str, dict[str, int]]:
-        """Return counters and sizes for metrics; empty while the client is not open."""
-        return {} if self._channels is None else {"discovery": self._channels.statistics()}
+    def statistics(self) -> dict[str, Any]:
+        """Return the counters of this client, by layer and name; of streams also when closed."""
+        found: dict[str, Any] = {"streams": self.context.statistics()}
+        if self._channels is not None:
+            found["discovery"] = self._channels.statistics()
+        return found
 
     async def _close_at_exit(self) -> None:
         await self.aclose()
@@ -132,7 +138,7 @@ class ProxyClient(ClosesAtExit):
         return self._channels
 
     def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
-        return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms)
+        return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms, self.context)
 
     def namespace(self, name: str | None = None) -> "ProxyNamespace":
         """Return a namespace, by default the client's own. The first call shows if it exists."""
@@ -380,5 +386,6 @@ class ProxyNamespace:
             first_txid=begun.first_txid,
             first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
             first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
+            delivered=self._client.context.delivered,
             tracer=self._client.runtime.tracer,
         )

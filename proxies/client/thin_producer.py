@@ -10,6 +10,7 @@ settled.
 import asyncio
 from collections.abc import Callable
 
+from ...core.log.log_context import LogContext
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.batch import NO_BATCH, Append, Batch
 from ...core.protocol.errors import RhumblineError, TooManyRequestsError
@@ -40,13 +41,17 @@ class ThinProducer:
         key: tuple[str, str],
         policy: StreamPolicy,
         timeout_ms: int = TIMEOUT_MS,
+        counts: LogContext | None = None,
     ) -> None:
-        """``key`` is (namespace, stream)."""
+        """``key`` is (namespace, stream). ``counts`` gets what is acknowledged and what fails."""
         self.identity = runtime.random_bytes(PRODUCER_BYTES)
         self.policy = policy
         self.open = NO_BATCH
         """The batch that accepts records, or NO_BATCH."""
-        self.sender = ProducerSender(transport, key, runtime.random, self._on_change)
+        self._counts = counts
+        self.sender = ProducerSender(
+            transport, key, runtime.random, self._on_change, self._on_settled
+        )
         self.writers = 0
         """Number of writers that use the producer."""
         self._stream = key[1]
@@ -81,6 +86,8 @@ class ThinProducer:
         if (batch.txids is None) is not (txid is None) or not batch.reserve(size):
             self.seal_batch()
             batch = self._begin(size, txid)
+        elif batch.span is not None:
+            batch.span.join()
         if batch.txids is not None and txid is not None:
             batch.txids.append(txid)
             batch.last_txid = txid
@@ -131,7 +138,7 @@ class ThinProducer:
     def submit_set(self, encoded: bytes, *, keeps_txids: bool) -> Batch:
         """Send a record set that the application made and numbered."""
         count, producer = numbering(encoded)
-        batch = Batch(0, TXID_FIRST, 0)
+        batch = Batch(0, TXID_FIRST, self._clock.wall_ms())
         batch.count = count
         if self._tracer is not None and not has_extension(encoded):
             batch.trace(self._tracer.sample(TraceStep.APPEND, stream=self._stream))
@@ -141,6 +148,7 @@ class ThinProducer:
         return batch
 
     def _submit(self, batch: Batch, encoded: bytes, sequence: int, *, keeps_txids: bool) -> None:
+        batch.bytes = len(encoded)
         deadline = self._loop.time() + self._timeout_s
         outgoing = OutgoingSet(
             batch, encoded, sequence=sequence, keeps_txids=keeps_txids, deadline=deadline
@@ -166,6 +174,15 @@ class ThinProducer:
             await Append(last, 0)
         elif self.sender.failure is not None:
             raise self.sender.failure.with_traceback(None)
+
+    def _on_settled(self, batch: Batch) -> None:
+        counts = self._counts
+        if counts is None:
+            return
+        if batch.failure is None:
+            counts.add_acknowledged(batch, self._clock.wall_ms())
+        else:
+            counts.add_failed(batch.failure, batch.count)
 
     def _on_change(self) -> None:
         is_ready = self.sender.can_send or self.sender.failure is not None

@@ -149,5 +149,7 @@ def _begin(tracer: Tracer, item: AppendItem) -> Span | None:
 def _end(span: Span, outcome: Appended | RhumblineError) -> None:
     if isinstance(outcome, Appended):
         span.end(dlsn=str(outcome.first), regions=outcome.regions)
+    elif isinstance(outcome, NotOwnerError):  # a redirect is no error: the owner gets the set
+        span.end(redirected_to=outcome.owner)
     else:
         span.end(outcome)

@@ -22,6 +22,9 @@ class CountedSpan:
         self._is_over = False
         counts[f"{step} begun"] += 1
 
+    def join(self) -> None:
+        assert not self._is_over
+
     def end(self, error: BaseException | None = None, **attributes: Value) -> None:
         assert not self._is_over
         self._is_over = True
@@ -60,6 +63,7 @@ def test_every_span_ends_once(plan: str, seed: int, monkeypatch: pytest.MonkeyPa
         TraceStep.ADD,
         TraceStep.STORE,
         TraceStep.DELIVER,
+        TraceStep.PROCESS,
     }  # spans of a killed process never end
     for step in killed:
         assert counts[f"{step} ended"] <= counts[f"{step} begun"]

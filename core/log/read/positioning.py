@@ -27,6 +27,7 @@ from ..config import ReaderConfig
 from ..ledger_interface import ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_reads import StreamReads
+from .delivered_counts import DeliveredCounts
 from .entry_source import EntrySource
 from .gallop import Gallop
 from .reader_lag import ReaderLags
@@ -49,6 +50,7 @@ async def find_start(
     config: ReaderConfig,
     on_truncated: OnTruncated | None,
     lags: ReaderLags,
+    delivered: DeliveredCounts | None = None,
     tracer: Tracer | None = None,
 ) -> StreamReader:
     """Return a reader at ``start``.
@@ -95,6 +97,7 @@ async def find_start(
         first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
         first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
         find_end=lambda: find_end(streams, opener, stream),
+        delivered=delivered,
         tracer=tracer,
     )
 

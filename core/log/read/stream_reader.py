@@ -23,9 +23,10 @@ from ...protocol.errors import (
     StreamIdleError,
 )
 from ...protocol.record_set import Kind, RecordSet, decode_entry
-from ...runtime.tracing import Tracer, TraceStep
+from ...runtime.tracing import Span, Tracer, TraceStep
 from ..close_at_exit import ClosesAtExit
 from ..config import ReaderConfig
+from .delivered_counts import DeliveredCounts
 from .entry_source import Chunk, EntryFetcher
 from .read_ahead import ReadAhead
 from .record_batch import Record, RecordBatch
@@ -55,6 +56,7 @@ class StreamReader(ClosesAtExit):
         first_created_ms: int = 0,
         first_event_ms: int | None = None,
         find_end: Callable[[], Awaitable[Dlsn]] | None = None,
+        delivered: DeliveredCounts | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         """``find_end`` returns the end confirmed by a quorum. ``idle_ms_max`` uses it.
@@ -86,7 +88,9 @@ class StreamReader(ClosesAtExit):
         self._is_closed = False
         self._idle_ms_max = config.idle_ms_max
         self._find_end = find_end
+        self._delivered = delivered or DeliveredCounts()
         self._tracer = tracer
+        self._processing: Span | None = None  # of the batch that the application has
         self._read_ahead = ReadAhead(source, bytes_max=config.read_ahead_bytes_max, name=stream)
 
     @property
@@ -182,7 +186,9 @@ class StreamReader(ClosesAtExit):
         """Return the next batch if it is available without waiting, else None."""
         unread = length_hint(self._records)
         self._records = iter(())
-        if unread:
+        if not unread:
+            self._end_processing()
+        else:
             assert self._current is not None
             return self._current.without_first(len(self._current) - unread)
         return self._pop_batch() if self._batches else None
@@ -191,9 +197,16 @@ class StreamReader(ClosesAtExit):
         batch = self._current = self._batches.popleft()
         end = batch.record_set.slot + batch.record_set.count
         self._next_dlsn = Dlsn(batch.lssn, batch.entry_id, end)
-        if batch.delivery is not None:
+        self._delivered.records += len(batch)
+        if batch.delivery is not None and self._tracer is not None:
             batch.delivery.end()
+            self._processing = self._follow(batch, self._tracer, TraceStep.PROCESS)
         return batch
+
+    def _end_processing(self) -> None:
+        if self._processing is not None:
+            self._processing.end()
+            self._processing = None
 
     def _decode(self, chunk: Chunk) -> None:
         """Decode a chunk. An error is raised only after everything before it was returned."""
@@ -259,15 +272,20 @@ class StreamReader(ClosesAtExit):
             self._batches.append(batch)
 
     def _trace(self, batch: RecordBatch, tracer: Tracer) -> None:
+        batch.delivery = self._follow(batch, tracer, TraceStep.DELIVER)
+
+    def _follow(self, batch: RecordBatch, tracer: Tracer, step: TraceStep) -> Span | None:
+        """Return a span that follows from the producer's, if the set is traced."""
         producer = batch.traceparent
-        if producer is not None:
-            batch.delivery = tracer.follow(
-                TraceStep.DELIVER,
-                (producer,),
-                stream=self.stream,
-                dlsn=str(batch.first_dlsn),
-                records=len(batch),
-            )
+        if producer is None:
+            return None
+        return tracer.follow(
+            step,
+            (producer,),
+            stream=self.stream,
+            dlsn=str(batch.first_dlsn),
+            records=len(batch),
+        )
 
     def _first_wanted(self, record_set: RecordSet) -> int:
         first = min(max(0, self._first_slot - record_set.slot), record_set.count)
@@ -291,6 +309,7 @@ class StreamReader(ClosesAtExit):
     async def aclose(self) -> None:
         """Stop fetching and release the ledger. Safe to repeat."""
         self._is_closed = True
+        self._end_processing()
         await self._read_ahead.aclose()
         await self._source.aclose()
 

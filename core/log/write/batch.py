@@ -134,8 +134,12 @@ class Batch:
         return self.room if self.room >= 0 else self.spare
 
     def trace(self, span: Span | None) -> None:
-        """Attach the producer's span, if the batch is traced."""
+        """Attach the producer's span, if the batch is traced.
+
+        This closes the fast path, so that the span sees every append that joins the batch.
+        """
         if span is not None:
+            self.close_fast_path()
             self.span = span
             self.traces.append(span.traceparent)
 
@@ -155,7 +159,8 @@ class Batch:
         self.failure = failure
         self.regions = regions
         if self.span is not None:
-            self.span.end(failure, regions=regions)
+            records = self.count or len(self.payloads)
+            self.span.end(failure, regions=regions, records=records)
         waiters = self.waiters
         if waiters:
             self.waiters = []

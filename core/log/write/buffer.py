@@ -66,6 +66,8 @@ class Buffer:
         batch = self.open
         if batch is not NO_BATCH:
             if not batch.sets and batch.reserve(size):
+                if batch.span is not None:
+                    batch.span.join()
                 return batch
             self.submit()
         batch = self._begin(size, txid)

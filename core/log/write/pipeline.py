@@ -321,6 +321,8 @@ class Pipeline:
         batch.numbered_sets = []
         if failure is None:
             self._count(batch, len(regions))
+        elif batch.kind is Kind.DATA:
+            self._context.add_failed(failure, batch.count or len(batch.payloads))
         batch.settle(failure, regions)
 
     def _count(self, batch: Batch, region_count: int) -> None:

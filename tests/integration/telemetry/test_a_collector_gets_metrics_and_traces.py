@@ -80,7 +80,7 @@ def test_everything_is_exported_at_the_end(collector: Collector) -> None:
     attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
     assert (attributes["service.name"], attributes["cloud.region"]) == ("test-proxy", "bonn")
     child, root = resource.scope_spans[0].spans
-    assert (root.name, child.name) == ("append", "proxy append")
+    assert (root.name, child.name) == ("send s", "proxy append")
     assert (child.trace_id, child.parent_span_id) == (root.trace_id, root.span_id)
     assert child.status.message == "no"
     (body,) = collector.bodies["/v1/metrics"]

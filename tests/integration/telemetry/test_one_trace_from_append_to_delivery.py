@@ -167,11 +167,11 @@ def parent(span: ReadableSpan) -> tuple[int, int]:
 
 
 def test_every_step_is_a_span_of_one_trace(sampled: Run) -> None:
-    (append,) = sampled.producer.named("append")
+    (append,) = sampled.producer.named(f"send {STREAM}")
     (proxied,) = sampled.proxy.named("proxy append")
     (added,) = sampled.proxy.named("ledger add")
     stored = sampled.proxy.named("bookie write")
-    (delivered,) = sampled.reader.named("deliver")
+    (delivered,) = sampled.reader.named(f"receive {STREAM}")
     assert append.parent is None
     assert parent(proxied) == ids(append)
     assert parent(added) == ids(proxied)
@@ -180,21 +180,26 @@ def test_every_step_is_a_span_of_one_trace(sampled: Run) -> None:
     assert [(link.context.trace_id, link.context.span_id) for link in delivered.links] == [
         ids(append)
     ]
-    kinds = [span.kind for span in (append, proxied, added, stored[0], delivered)]
+    (processed,) = sampled.reader.named(f"process {STREAM}")
+    assert parent(processed) == ids(append)
+    kinds = [span.kind for span in (append, proxied, added, stored[0], delivered, processed)]
     assert kinds == [
-        SpanKind.PRODUCER, SpanKind.SERVER, SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CONSUMER
+        SpanKind.PRODUCER, SpanKind.SERVER, SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CLIENT,
+        SpanKind.CONSUMER,
     ]  # fmt: skip
 
 
 def test_spans_have_their_attributes(sampled: Run) -> None:
     (batch,) = sampled.batches
-    (append,) = sampled.producer.named("append")
+    (append,) = sampled.producer.named(f"send {STREAM}")
     (proxied,) = sampled.proxy.named("proxy append")
     (added,) = sampled.proxy.named("ledger add")
-    (delivered,) = sampled.reader.named("deliver")
-    for span in (append, proxied, delivered):
+    (delivered,) = sampled.reader.named(f"receive {STREAM}")
+    assert proxied.attributes is not None
+    assert proxied.attributes["rhumbline.stream"] == STREAM
+    for span in (append, delivered):
         assert span.attributes is not None
-        assert span.attributes["rhumbline.stream"] == STREAM
+        assert span.attributes["messaging.destination.name"] == STREAM
     for span in (append, proxied, added):
         assert span.attributes is not None
         assert span.attributes["rhumbline.regions"] == (REGION,)
@@ -220,7 +225,7 @@ def test_unsampled_record_leaves_no_span(tmp_path: Path) -> None:
 
 
 def test_metrics_are_exported_under_their_names(sampled: Run) -> None:
-    assert sampled.metrics.keys() <= {metric.name for metric in CATALOGUE}
+    assert sampled.metrics.keys() <= {metric.name for metric in CATALOGUE}, "no messaging client"
     records = sampled.metrics["rhumbline.client.streams.records"]
     assert (records.unit, records.data.is_monotonic) == ("{record}", True)
     assert [point.value for point in records.data.data_points] == [1]

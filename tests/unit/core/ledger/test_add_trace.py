@@ -24,6 +24,9 @@ class FakeSpan:
     def traceparent(self) -> str:
         return f"parent of {self.step}"
 
+    def join(self) -> None:
+        raise AssertionError("appends join only the steps of producers")
+
     def end(self, error: BaseException | None = None, **attributes: Value) -> None:
         self.ends.append((error, attributes))
 

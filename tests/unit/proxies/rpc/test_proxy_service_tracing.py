@@ -26,7 +26,11 @@ class RecordedSpan:
     def __init__(self, number: int, step: TraceStep) -> None:
         self.traceparent = f"00-{number:032x}-{'cd' * 8}-01"
         self.step = step
+        self.joins = 0
         self.ends: list[tuple[BaseException | None, Value | None]] = []
+
+    def join(self) -> None:
+        self.joins += 1
 
     def end(self, error: BaseException | None = None, **attributes: Value) -> None:
         self.ends.append((error, attributes.get("regions")))
