@@ -1,8 +1,8 @@
 """Observable instruments that read statistics that the process counts in any case.
 
-There is one instrument for each metric of the catalogue and of the messaging conventions except the
-histograms, which ``HistogramExporter`` adds. They read the last snapshot, so exporters may call them
-from any thread.
+There is one instrument for each metric of the catalogue and of the messaging conventions except
+the histograms, which ``HistogramExporter`` adds. They read the last snapshot, so exporters may call
+them from any thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -11,7 +11,8 @@ import pytest
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
-RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in ("", "cli/", "spark/", "telemetry/", "typed/")}
+RE_EXPORT_FOLDERS = ("", "cli/", "spark/", "telemetry/", "typed/")
+RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in RE_EXPORT_FOLDERS}
 PUBLIC_MODULES = {
     "errors",
     "plugins",
