@@ -35,7 +35,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak retention reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak shared-topic retention reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -158,6 +158,10 @@ proxies-many: setup-test ## proxies end again and again, for real and simulated:
 
 soak: setup-test ## torment one real bookie: make soak MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s
+
+shared-topic: SECONDS = 600
+shared-topic: setup-test ## 16 producers and 8 consumers share a topic through proxies, under kills: SECONDS=600
+	$(BIN)/python -m rhumbline.bench.shared_topic.shared_topic --seconds $(SECONDS)
 
 retention: setup-test ## write under a TTL and watch the disks of real bookies: make retention MINUTES=10
 	RETENTION_MINUTES=$(MINUTES) $(PYTEST) tests/integration/test_retention_keeps_disk_use_flat.py -s

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
         typed,
     )
     from .client.connect import Client, connect
+    from .client.topics import Topics
+    from .core.log.api.log_client import LogClient
+    from .core.log.api.log_namespace import LogNamespace
+    from .core.log.api.log_subscriptions import LogSubscriptions
+    from .core.log.api.log_writer import LogWriter
     from .core.log.namespace import Namespace
+    from .core.log.policy import StreamPolicy
     from .core.log.read.record_batch import Record, RecordBatch
     from .core.log.read.stream_reader import StreamReader
     from .core.log.write.batch import AppendManyResult, AppendResult
@@ -43,6 +49,12 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 __all__ = [
     "__version__",
     "connect",
+    "LogClient",
+    "LogNamespace",
+    "LogSubscriptions",
+    "LogWriter",
+    "StreamPolicy",
+    "Topics",
     "Client",
     "Namespace",
     "StreamWriter",
@@ -79,6 +91,12 @@ _MODULES = {
 _HOMES = {
     "connect": ".client.connect",
     "Client": ".client.connect",
+    "LogClient": ".core.log.api.log_client",
+    "LogNamespace": ".core.log.api.log_namespace",
+    "LogSubscriptions": ".core.log.api.log_subscriptions",
+    "LogWriter": ".core.log.api.log_writer",
+    "StreamPolicy": ".core.log.policy",
+    "Topics": ".client.topics",
     "Namespace": ".core.log.namespace",
     "StreamWriter": ".core.log.write.stream_writer",
     "StreamReader": ".core.log.read.stream_reader",

@@ -6,11 +6,12 @@ store, the bookie directory and the ledger client. Nothing is opened before ``as
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 
 from ..coldstore.stores.measured_cold_store import MeasuredColdStore
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
+from ..core.log.api.log_client import LogClient as LogClient  # also for the Spark data source
 from ..core.log.close_at_exit import ClosesAtExit
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.ledger_interface import LedgerProvider
@@ -39,6 +40,7 @@ from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
 from .cluster_stores import ClusterStores
+from .direct_topics import DirectTopics
 from .namespaces import Namespaces
 from .settings import TelemetrySettings
 from .store_client import StoreClient, StoreClientSettings
@@ -298,6 +300,10 @@ class Client(ClosesAtExit):
 
         return ColdArchives(self._cold, namespace)
 
+    def topic_calls(self, namespace: str | None = None) -> DirectTopics:
+        """Return the metadata of the topics of a namespace, for ``rhumbline.topics.Topics``."""
+        return DirectTopics(self.namespace(namespace))
+
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[StreamWriter]:
         """Open a writer of ``stream``; the previous writer is fenced.
@@ -376,37 +382,6 @@ def connect_proxies(
     )
 
 
-@overload
-def connect(
-    uri: str,
-    *,
-    namespace: str = ...,
-    region: str,
-    ledger: LedgerConfig | None = ...,
-    writer: WriterConfig | None = ...,
-    reader: ReaderConfig | None = ...,
-    cold: str | None = ...,
-    tracer: Tracer | None = ...,
-    regional_metadata: Mapping[str, str] | None = ...,
-) -> Client: ...
-
-
-@overload
-def connect(
-    uri: str,
-    *,
-    namespace: str = ...,
-    region: None = None,
-    ledger: LedgerConfig | None = ...,
-    writer: WriterConfig | None = ...,
-    reader: ReaderConfig | None = ...,
-    cold: str | None = ...,
-    tracer: Tracer | None = ...,
-    regional_metadata: Mapping[str, str] | None = ...,
-    discovery: DiscoveryConfig | None = ...,
-) -> "Client | ProxyClient": ...
-
-
 def connect(
     uri: str,
     *,
@@ -419,8 +394,10 @@ def connect(
     tracer: Tracer | None = None,
     regional_metadata: Mapping[str, str] | None = None,
     discovery: DiscoveryConfig | None = None,
-) -> "Client | ProxyClient":
+) -> LogClient:
     """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
+
+    Code that is written for ``LogClient`` works with every kind of URI.
 
     With ``grpc://host:port,host:port`` or ``grpc+srv://name`` the client uses the proxies that it
     finds from there, as ``discovery`` says. They have their own settings, so apart from that only

@@ -1,8 +1,8 @@
 """The namespaces of a cluster, in the global metadata store and in the regional ones (STR-29)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import NamedTuple
 
+from ..core.log.api.log_namespaces import ListedNamespace
 from ..core.log.metadata.namespace_record import (
     NamespaceRecord,
     NamespaceReservation,
@@ -40,13 +40,6 @@ async def is_in_force(store: MetadataReads, name: str, *, stale_ok: bool = False
     if NamespaceReservation.decode(name, value.data) is not None:
         return False
     return NamespaceRecord.decode(name, value.data).is_in_force
-
-
-class ListedNamespace(NamedTuple):
-    """The name of a namespace and the region in whose metadata store it is; None: the global."""
-
-    name: str
-    region: Region | None
 
 
 class Namespaces:
@@ -187,8 +180,8 @@ class Namespaces:
             on_progress=on_progress,
         )
 
-    async def all(self) -> AsyncIterator[ListedNamespace]:
-        """Yield all namespaces of the cluster by name.
+    async def all(self, *, after: str | None = None) -> AsyncIterator[ListedNamespace]:
+        """Yield all namespaces of the cluster that follow ``after``, by name.
 
         If the global store cannot be reached, those of this process's region are listed alone.
         Raises MetadataUnavailableError.
@@ -200,7 +193,6 @@ class Namespaces:
             if self._region is None or self._region not in self._regional:
                 raise
             store, region = (await self.store_of(self._region)).store, self._region
-        after: str | None = None
         while page := await list_namespaces(store, after=after):
             for name in page:
                 found = region

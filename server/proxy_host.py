@@ -57,6 +57,7 @@ async def running_proxy(
             roles=roles,
             region=client.region or "",
             regional=regional,
+            all_namespaces=client.namespaces,
             cpu_seconds=time.process_time,
         )
         closing.push_async_callback(server.aclose)

@@ -6,9 +6,8 @@ async with rhumbline.connect("grpc://proxy-1:4281,proxy-2:4281") as client:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -16,11 +15,8 @@ from google.protobuf.message import Message
 from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.config import ReaderConfig
 from ...core.log.log_context import LogContext
-from ...core.log.metadata.stream_description import StreamDescription
-from ...core.log.namespace import LIST_LIMIT
 from ...core.log.policy import StreamPolicy
 from ...core.log.read.stream_reader import StreamReader
-from ...core.protocol.dlsn import Dlsn, check_position
 from ...core.protocol.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -29,22 +25,22 @@ from ...core.protocol.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from ...core.protocol.start import EARLIEST, AtEventTime, AtTime, Start, check_start
+from ...core.protocol.start import EARLIEST, Start
 from ...core.runtime.home_loop import HomeLoop
 from ...core.runtime.primitives.backoff import Backoff
 from ...core.runtime.runtime import Runtime
 from ..proxy_uri import parse_proxies
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
-from ..rpc.grpc_status import decode_position, encode_position, is_retryable
-from ..rpc.messages import decode_description, decode_policy, encode_policy
+from ..rpc.grpc_status import is_retryable
 from ..rpc.rpc_transport import RpcTransport
 from .channels import Channels
 from .discovery.config import DiscoveryConfig
 from .discovery.list_refresher import ListRefresher
 from .discovery.proxy_directory import ProxyDirectory
 from .discovery.seeds import NoResolver, SeedResolver
-from .proxy_reader import ProxySource
+from .proxy_namespace import ProxyNamespace
+from .proxy_topics import ProxyNamespaces, ProxyTopics
 from .proxy_writer import ProxyWriter
 from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
 
@@ -140,9 +136,18 @@ class ProxyClient(ClosesAtExit):
     def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
         return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms, self.context)
 
-    def namespace(self, name: str | None = None) -> "ProxyNamespace":
+    def namespace(self, name: str | None = None) -> ProxyNamespace:
         """Return a namespace, by default the client's own. The first call shows if it exists."""
         return ProxyNamespace(self, name or self._namespace_name)
+
+    @property
+    def namespaces(self) -> ProxyNamespaces:
+        """All namespaces of the cluster."""
+        return ProxyNamespaces(self.call)
+
+    def topic_calls(self, namespace: str | None = None) -> ProxyTopics:
+        """Return the metadata of the topics of a namespace, for ``rhumbline.topics.Topics``."""
+        return ProxyTopics(self.call, lambda: self.channels, namespace or self._namespace_name)
 
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[ProxyWriter]:
@@ -239,153 +244,3 @@ def _note_tried(request: Message, address: str) -> None:
     """Add ``address`` to the request's tried addresses, if its type has them."""
     if isinstance(request, pb.EndStreamRequest) and address not in request.tried:
         request.tried.append(address)
-
-
-class ProxyNamespace:
-    """One namespace through proxies, with the methods of the core's ``Namespace``."""
-
-    def __init__(self, client: ProxyClient, name: str) -> None:
-        self.name = name
-        self._client = client
-
-    async def policy(self) -> StreamPolicy:
-        """Return the policy of streams without one of their own. Raises NoSuchNamespaceError."""
-        request = pb.DescribeNamespaceRequest(namespace=self.name)
-        answer = await self._client.call(
-            methods.DESCRIBE_NAMESPACE, request, pb.DescribeNamespaceResponse
-        )
-        return decode_policy(answer.policy)
-
-    async def create_stream(
-        self, name: str, policy: StreamPolicy | None = None, *, home_region: str = ""
-    ) -> None:
-        """Create a stream. Its home is ``home_region``, or the region of the proxy that serves the
-        call.
-
-        Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError.
-        """
-        request = pb.CreateStreamRequest(namespace=self.name, stream=name, home_region=home_region)
-        if policy is not None:
-            request.policy.CopyFrom(encode_policy(policy))
-        await self._client.call(methods.CREATE_STREAM, request, pb.CreateStreamResponse)
-
-    async def delete_stream(self, name: str) -> None:
-        """Delete a stream with all of its segments. Raises NoSuchStreamError."""
-        request = pb.DeleteStreamRequest(namespace=self.name, stream=name)
-        await self._client.call(methods.DELETE_STREAM, request, pb.DeleteStreamResponse)
-
-    async def truncate(self, name: str, position: Dlsn) -> Dlsn:
-        """Hide all records below ``position``; return the start of the stream afterwards."""
-        request = pb.TruncateStreamRequest(
-            namespace=self.name, stream=name, position=encode_position(check_position(position))
-        )
-        answer = await self._client.call(
-            methods.TRUNCATE_STREAM, request, pb.TruncateStreamResponse
-        )
-        return decode_position(answer.start)
-
-    async def untruncate(self, name: str, position: Dlsn | None = None) -> Dlsn:
-        """Make truncated records readable again, as the core's namespace does."""
-        request = pb.UntruncateStreamRequest(namespace=self.name, stream=name)
-        if position is not None:
-            request.position.CopyFrom(encode_position(check_position(position)))
-        answer = await self._client.call(
-            methods.UNTRUNCATE_STREAM, request, pb.UntruncateStreamResponse
-        )
-        return decode_position(answer.start)
-
-    async def end_stream(self, name: str) -> None:
-        """End a stream permanently after all acknowledged records. Safe to repeat.
-
-        Raises NoSuchStreamError.
-        """
-        request = pb.EndStreamRequest(namespace=self.name, stream=name)
-        await self._client.call(methods.END_STREAM, request, pb.EndStreamResponse)
-
-    async def set_policy(self, policy: StreamPolicy) -> None:
-        """Set the namespace's policy, effective with the next segment of each stream."""
-        request = pb.SetPolicyRequest(namespace=self.name, policy=encode_policy(policy))
-        await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
-
-    async def set_stream_policy(self, name: str, policy: StreamPolicy | None) -> None:
-        """Set a stream's policy, effective with its next segment; None: use the namespace's policy.
-
-        Raises NoSuchStreamError.
-        """
-        request = pb.SetPolicyRequest(namespace=self.name, stream=name)
-        if policy is not None:
-            request.policy.CopyFrom(encode_policy(policy))
-        await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
-
-    async def set_home_region(self, name: str, region: str) -> None:
-        """Set the region whose write proxies should serve the stream. Raises NoSuchStreamError."""
-        request = pb.SetHomeRegionRequest(namespace=self.name, stream=name, region=region)
-        await self._client.call(methods.SET_HOME_REGION, request, pb.SetHomeRegionResponse)
-
-    async def streams(
-        self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
-    ) -> list[str]:
-        """Return a page of stream names; shorter than ``limit`` (at most 1000) only at the end."""
-        request = pb.ListStreamsRequest(
-            namespace=self.name, prefix=prefix, after=after or "", limit=limit
-        )
-        answer = await self._client.call(methods.LIST_STREAMS, request, pb.ListStreamsResponse)
-        return list(answer.streams)
-
-    async def describe(self, name: str) -> StreamDescription:
-        """Return the description of a stream from metadata. Raises NoSuchStreamError."""
-        request = pb.DescribeStreamRequest(namespace=self.name, stream=name)
-        answer = await self._client.call(
-            methods.DESCRIBE_STREAM, request, pb.DescribeStreamResponse
-        )
-        key, channels = (self.name, name), self._client.channels
-        if not answer.HasField("metadata_age_ms"):  # otherwise the home is not known either
-            channels.directory.set_home(key, answer.home_region)
-        if answer.preferred_owner and channels.owner(key) is None:
-            channels.set_owner(key, answer.preferred_owner)
-        return decode_description(answer)
-
-    async def open_writer(self, name: str) -> ProxyWriter:
-        """Open a writer, which may coexist with other writers. Raises NoSuchStreamError."""
-        description = await self.describe(name)
-        return ProxyWriter(
-            self._client.producers,
-            namespace=self.name,
-            stream=name,
-            policy=description.policy,
-            end_stream=partial(self.end_stream, name),
-        )
-
-    async def open_reader(
-        self,
-        name: str,
-        start: Start,
-        *,
-        on_truncated: Callable[[Dlsn, Dlsn], None] | None = None,
-    ) -> StreamReader:
-        """Open a reader at ``start``, as the core's namespace does."""
-        check_start(start)
-        config = self._client.reader_config
-        source = ProxySource(
-            self._client.channels,
-            self.name,
-            name,
-            self._client.runtime.random,
-            unavailable_ms_max=config.unavailable_ms_max,
-        )
-        begun = await source.open(start, advances_if_truncated=on_truncated is not None)
-        position = decode_position(begun.position)
-        if on_truncated is not None and begun.HasField("truncated"):
-            on_truncated(decode_position(begun.truncated), position)
-        return StreamReader(
-            source,
-            stream=name,
-            stream_id=position.stream_id,
-            config=config,
-            first_slot=position.slot,
-            first_txid=begun.first_txid,
-            first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
-            first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
-            delivered=self._client.context.delivered,
-            tracer=self._client.runtime.tracer,
-        )

@@ -11,14 +11,17 @@ from ...core.log.policy import StreamPolicy
 from ...core.log.write.append_validation import (
     as_bytes,
     check_attributes,
+    check_numbering,
     check_sequence,
     check_txid,
     check_txids,
     too_large,
 )
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
+from ...core.protocol.attributes.attribute_columns import attribute_builder
 from ...core.protocol.attributes.attribute_values import Attributes, Headers
 from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
+from ...core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
 from .thin_producer import ThinProducers
 
 
@@ -131,6 +134,37 @@ class ProxyWriter(ClosesAtExit):
         batch = self._producer.submit_set(encoded, keeps_txids=keeps_txids)
         return AppendMany([(batch, 0, batch.count)])
 
+    def append_numbered(
+        self,
+        producer: bytes,
+        first_sequence: int,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
+    ) -> AppendMany:
+        """Append records that ``producer`` (16 bytes) numbers from ``first_sequence`` on.
+
+        The call may be repeated after any failure, with any writer of the stream: the records are
+        in the stream once (rule STR-16). Raises as ``append_set``.
+        """
+        check_numbering(producer, first_sequence)
+        check_sequence("payloads", payloads)
+        if not payloads:
+            raise InvalidArgumentError("append_numbered needs at least one record")
+        attributes = check_attributes(len(payloads), keys, headers, event_times)
+        encoded = encode_record_set(
+            [self._checked(payload) for payload in payloads],
+            first_txid=TXID_FIRST,
+            last_txid=TXID_FIRST,
+            created_ms=self._producer.wall_ms(),
+            producer=Producer(producer, first_sequence),
+            codec=self._policy.codec,
+            attributes=None if attributes is None else attribute_builder(attributes),
+        )
+        return self.append_set(encoded)
+
     def _add(self, payload: bytes, txid: int | None, attributes: Attributes | None) -> Batch:
         """Add a checked record to the open batch, and return the batch."""
         if txid is not None:
@@ -156,6 +190,10 @@ class ProxyWriter(ClosesAtExit):
             self._producers.leave(self._key, shared)
 
     # --- waiting and closing --------------------------------------------------------------------
+
+    def check_room(self) -> None:
+        """Raise what ``append`` would raise, TooManyRequestsError for example."""
+        self._check_open()
 
     @property
     def failure(self) -> RhumblineError | None:

@@ -68,6 +68,10 @@ class ThinProducer:
         """The reason why the producer accepts no more records; None while it works."""
         return self.sender.failure
 
+    def wall_ms(self) -> int:
+        """Return the time of day in ms."""
+        return self._clock.wall_ms()
+
     def check_room(self) -> None:
         """Raise the failure, or TooManyRequestsError if too many bytes are outstanding."""
         sender = self.sender

@@ -58,7 +58,7 @@ class Administration:
     async def delete_stream(self, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
         """Delete a stream. Raises NoSuchStreamError."""
         namespace = self._namespaces(request.namespace)
-        await namespace.delete_stream(request.stream)
+        await namespace.delete_stream(request.stream, identity=request.identity or None)
         await self._claims_in(request.namespace).delete_home(request.namespace, request.stream)
         with suppress(RhumblineError):  # the balancer removes what is left
             await forget_deleted(namespace.store, request.namespace, request.stream)
@@ -116,6 +116,28 @@ class Administration:
         writes = self._require_writes()
         await writes.end_stream(request.namespace, request.stream, tried=tuple(request.tried))
         return pb.EndStreamResponse()
+
+    async def find_end(self, request: pb.FindEndRequest) -> pb.FindEndResponse:
+        """Return the end of a stream. Raises NoSuchStreamError, UnavailableError."""
+        end = await self._namespaces(request.namespace).end(
+            request.stream, fresh=not request.may_be_old
+        )
+        return pb.FindEndResponse(position=encode_position(end))
+
+    async def seal_stream(self, request: pb.SealStreamRequest) -> pb.SealStreamResponse:
+        """Seal a stream. Raises NoSuchStreamError, and what recovery raises."""
+        await self._namespaces(request.namespace).seal(request.stream)
+        return pb.SealStreamResponse()
+
+    async def unseal_stream(self, request: pb.UnsealStreamRequest) -> pb.UnsealStreamResponse:
+        """Unseal a stream. Raises NoSuchStreamError."""
+        was_sealed = await self._namespaces(request.namespace).unseal(request.stream)
+        return pb.UnsealStreamResponse(was_sealed=was_sealed)
+
+    async def roll_stream(self, request: pb.RollStreamRequest) -> pb.RollStreamResponse:
+        """Complete the segments of a stream. Raises NoSuchStreamError, what recovery raises."""
+        await self._namespaces(request.namespace).take_over(request.stream)
+        return pb.RollStreamResponse()
 
     async def set_policy(self, request: pb.SetPolicyRequest) -> pb.SetPolicyResponse:
         """Set the policy of a stream or a namespace.

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from ...core.log.api.log_namespaces import LogNamespaces
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import InvariantBrokenError, RhumblineError
 from ...core.runtime.metadata_store import MetadataStore
@@ -38,13 +39,16 @@ class ProxyServer:
         roles: Sequence[str],
         region: str,
         regional: RegionalProxyStore | None = None,
+        all_namespaces: LogNamespaces | None = None,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """``store`` is the global metadata store, ``regional`` that of the proxy's region.
 
+        ``all_namespaces`` creates, lists and deletes namespaces for clients.
         ``cpu_seconds`` returns the CPU time of the process.
         """
         self._regional = regional
+        self._all_namespaces = all_namespaces
         self._cpu_seconds = cpu_seconds
         self.address = ""
         """The host:port under which others reach the proxy; known once it serves."""
@@ -79,6 +83,7 @@ class ProxyServer:
             region=self._region,
             regional=self._regional,
             calls=GrpcTransport(),
+            all_namespaces=self._all_namespaces,
             cpu_seconds=self._cpu_seconds,
         )
         self._add_services(server, service)
@@ -136,6 +141,7 @@ _NOT_STARTED = {
     "sessions_lost": 0,
     "removed": 0,
     "calls": 0,
+    "group_members": 0,
     "probing": None,
     "homes_moved": 0,
     "write": None,

@@ -112,6 +112,9 @@ def encode_description(
         home_region=home,
         preferred_owner=preferred_owner,
         metadata_age_ms=description.metadata_age_ms,
+        identity=description.identity,
+        is_sealed=description.is_sealed,
+        grace_ends_ms=description.grace_ends_ms,
     )
 
 
@@ -133,6 +136,9 @@ def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
             for segment in message.segments
         ),
         metadata_age_ms=message.metadata_age_ms if message.HasField("metadata_age_ms") else None,
+        identity=message.identity,
+        is_sealed=message.is_sealed,
+        grace_ends_ms=message.grace_ends_ms if message.HasField("grace_ends_ms") else None,
     )
 
 

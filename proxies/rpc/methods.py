@@ -69,6 +69,51 @@ DESCRIBE_NAMESPACE = Method(
 )
 LIST_PROXIES = Method("ListProxies", pb.ListProxiesRequest, pb.ListProxiesResponse)
 DESCRIBE_HOME = Method("DescribeHome", pb.DescribeHomeRequest, pb.DescribeHomeResponse)
+FIND_END = Method("FindEnd", pb.FindEndRequest, pb.FindEndResponse)
+SEAL_STREAM = Method("SealStream", pb.SealStreamRequest, pb.SealStreamResponse)
+UNSEAL_STREAM = Method("UnsealStream", pb.UnsealStreamRequest, pb.UnsealStreamResponse)
+ROLL_STREAM = Method("RollStream", pb.RollStreamRequest, pb.RollStreamResponse)
+CREATE_NAMESPACE = Method(
+    "CreateNamespace", pb.CreateNamespaceRequest, pb.CreateNamespaceResponse, is_repeatable=False
+)
+LIST_NAMESPACES = Method("ListNamespaces", pb.ListNamespacesRequest, pb.ListNamespacesResponse)
+DELETE_NAMESPACE = Method(
+    "DeleteNamespace", pb.DeleteNamespaceRequest, pb.DeleteNamespaceResponse, is_repeatable=False
+)
+CREATE_SUBSCRIPTION = Method(
+    "CreateSubscription", pb.CreateSubscriptionRequest, pb.SubscriptionResponse
+)
+READ_SUBSCRIPTION = Method("ReadSubscription", pb.ReadSubscriptionRequest, pb.SubscriptionResponse)
+COMMIT_SUBSCRIPTION = Method(
+    "CommitSubscription", pb.CommitSubscriptionRequest, pb.SubscriptionResponse
+)
+RESET_SUBSCRIPTION = Method(
+    "ResetSubscription", pb.ResetSubscriptionRequest, pb.SubscriptionResponse
+)
+TAKE_OVER_SUBSCRIPTION = Method(
+    "TakeOverSubscription", pb.TakeOverSubscriptionRequest, pb.SubscriptionResponse
+)
+STORE_ACKNOWLEDGEMENTS = Method(
+    "StoreAcknowledgements", pb.StoreAcknowledgementsRequest, pb.SubscriptionResponse
+)
+DELETE_SUBSCRIPTION = Method(
+    "DeleteSubscription",
+    pb.DeleteSubscriptionRequest,
+    pb.DeleteSubscriptionResponse,
+    is_repeatable=False,
+)
+LIST_SUBSCRIPTIONS = Method(
+    "ListSubscriptions", pb.ListSubscriptionsRequest, pb.ListSubscriptionsResponse
+)
+CREATE_TOPIC = Method("CreateTopic", pb.CreateTopicRequest, pb.TopicResponse)
+GROW_TOPIC = Method("GrowTopic", pb.GrowTopicRequest, pb.TopicResponse)
+LIST_GROUPS = Method("ListGroups", pb.ListGroupsRequest, pb.ListGroupsResponse)
+DESCRIBE_TOPIC = Method("DescribeTopic", pb.DescribeTopicRequest, pb.TopicResponse)
+DELETE_TOPIC = Method(
+    "DeleteTopic", pb.DeleteTopicRequest, pb.DeleteTopicResponse, is_repeatable=False
+)
+LIST_TOPICS = Method("ListTopics", pb.ListTopicsRequest, pb.ListTopicsResponse)
+HOLD_MEMBERSHIP = Method("HoldMembership", pb.GroupRequest, pb.GroupResponse, is_stream=True)
 
 METHODS = tuple(method for method in list(globals().values()) if isinstance(method, Method))
 """Every method above."""

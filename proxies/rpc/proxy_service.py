@@ -11,16 +11,19 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from ...core.log.api.log_namespaces import LogNamespaces
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import (
     ClosedError,
     InvalidArgumentError,
     NotOwnerError,
     RhumblineError,
+    TooManyRequestsError,
     UnavailableError,
 )
 from ...core.protocol.installation import installed_version
 from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.primitives.wakeup import Wakeup
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
 from ..balance.proxy_balance import ProxyBalance
@@ -31,6 +34,9 @@ from ..probing.prober import Prober
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
 from ..read.flow_control import ReadCredit
 from ..read.read_proxy import OpenedRead, ReadProxy
+from ..topics.group_call import SESSIONLESS_MS_MAX, GroupCall
+from ..topics.namespace_administration import NamespaceAdministration
+from ..topics.topic_administration import TopicAdministration
 from ..write.append_session import AppendSession
 from ..write.write_proxy import WriteProxy
 from . import methods
@@ -41,6 +47,8 @@ from .message_coalescing import MessageCoalescer
 from .messages import decode_start, encode_results
 from .rpc_transport import RpcTransport
 
+GROUP_CALLS_MAX = 10_000
+"""Maximum number of group members whose sessions one proxy holds."""
 _CREDIT_BYTES = 1 << 20
 
 SendResponse = Callable[[Message | bytes], Awaitable[None]]
@@ -68,12 +76,14 @@ class ProxyService:
         region: str,
         regional: RegionalProxyStore | None = None,
         calls: RpcTransport,
+        all_namespaces: LogNamespaces | None = None,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """``address`` is the host:port under which clients and other proxies reach this one.
 
         ``store`` is the global metadata store, ``regional`` that of the proxy's region, if any.
         ``calls`` is for probes of other proxies; ``leave`` closes it.
+        ``all_namespaces`` creates, lists and deletes namespaces for clients.
         ``cpu_seconds`` returns the CPU time of the process.
         """
 
@@ -105,6 +115,8 @@ class ProxyService:
         self._config = config
         self._stopping = asyncio.Event()
         self._calls: dict[asyncio.Event, None] = {}
+        self._namespaces = namespaces
+        self._group_calls: dict[Wakeup, None] = {}
         if WRITE in roles:
             self.writes = WriteProxy(namespaces, stores, config, runtime.random)
             self.homes = HomeKeeper(self.writes, config)
@@ -116,6 +128,7 @@ class ProxyService:
         self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self._append,
             methods.READ: self._read,
+            methods.HOLD_MEMBERSHIP: self._hold_membership,
         }
         self.unary_calls: dict[methods.Method, UnaryHandler] = {
             methods.CREATE_STREAM: admin.create_stream,
@@ -134,6 +147,12 @@ class ProxyService:
             methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
             methods.LIST_PROXIES: admin.list_proxies,
             methods.DESCRIBE_HOME: admin.describe_home,
+            methods.FIND_END: admin.find_end,
+            methods.SEAL_STREAM: admin.seal_stream,
+            methods.UNSEAL_STREAM: admin.unseal_stream,
+            methods.ROLL_STREAM: admin.roll_stream,
+            **_topic_calls(TopicAdministration(namespaces, region)),
+            **_namespace_calls(NamespaceAdministration(all_namespaces)),
         }
 
     # --- start and stop ------------------------------------------------------------------------
@@ -174,6 +193,8 @@ class ProxyService:
         self._stopping.set()
         for wake in self._calls:
             wake.set()
+        for wakeup in self._group_calls:
+            wakeup.wake()
         if self.reads is not None:
             await self.reads.aclose()
 
@@ -202,6 +223,7 @@ class ProxyService:
             "sessions_lost": sum(store.membership.lost_count for store in self._stores.all),
             "removed": sum(store.membership.removed_count for store in self._stores.all),
             "calls": len(self._calls),
+            "group_members": len(self._group_calls),
             "probing": self._prober.statistics(),
             "homes_moved": 0 if self.homes is None else self.homes.moved_count,
             "write": self.writes.statistics() if self.writes is not None else None,
@@ -310,6 +332,33 @@ class ProxyService:
         if self._stopping.is_set():
             raise _stopping_error()
 
+    # --- groups ---------------------------------------------------------------------------------
+
+    async def _hold_membership(
+        self, requests: AsyncIterator[pb.GroupRequest], send: SendResponse
+    ) -> None:
+        self._check_serving()
+        if len(self._group_calls) >= GROUP_CALLS_MAX:
+            raise TooManyRequestsError(f"this proxy holds {GROUP_CALLS_MAX} members of groups")
+        wakeup = Wakeup()
+        self._group_calls[wakeup] = None
+        try:
+            try:
+                async with asyncio.timeout(SESSIONLESS_MS_MAX / 1000):
+                    first = await anext(requests, None)
+            except TimeoutError as error:
+                raise UnavailableError("the call has no request") from error
+            if first is None:
+                raise InvalidArgumentError("the call has no request")
+            call = GroupCall(self._namespaces, wakeup)
+            await call.serve(first, requests, send, self._check_serving)
+        finally:
+            del self._group_calls[wakeup]
+
+    def _check_serving(self) -> None:
+        if self._stopping.is_set():
+            raise _stopping_error()
+
     def _other_role(self, role: str, tried: Collection[str]) -> NotOwnerError:
         """Return the error that names a proxy with ``role``, untried and in this region if
         possible."""
@@ -317,6 +366,33 @@ class ProxyService:
         others = [member for member in self.membership.members(role) if member.is_accepting]
         others.sort(key=lambda member: (member.address in tried, member.region != region))
         return NotOwnerError(f"not a {role} proxy", others[0].address if others else "")
+
+
+def _topic_calls(topics: TopicAdministration) -> dict[methods.Method, UnaryHandler]:
+    return {
+        methods.CREATE_TOPIC: topics.create_topic,
+        methods.GROW_TOPIC: topics.grow_topic,
+        methods.LIST_GROUPS: topics.list_groups,
+        methods.DESCRIBE_TOPIC: topics.describe_topic,
+        methods.DELETE_TOPIC: topics.delete_topic,
+        methods.LIST_TOPICS: topics.list_topics,
+        methods.CREATE_SUBSCRIPTION: topics.create_subscription,
+        methods.READ_SUBSCRIPTION: topics.read_subscription,
+        methods.COMMIT_SUBSCRIPTION: topics.commit_subscription,
+        methods.RESET_SUBSCRIPTION: topics.reset_subscription,
+        methods.TAKE_OVER_SUBSCRIPTION: topics.take_over_subscription,
+        methods.STORE_ACKNOWLEDGEMENTS: topics.store_acknowledgements,
+        methods.DELETE_SUBSCRIPTION: topics.delete_subscription,
+        methods.LIST_SUBSCRIPTIONS: topics.list_subscriptions,
+    }
+
+
+def _namespace_calls(namespaces: NamespaceAdministration) -> dict[methods.Method, UnaryHandler]:
+    return {
+        methods.CREATE_NAMESPACE: namespaces.create_namespace,
+        methods.LIST_NAMESPACES: namespaces.list_namespaces,
+        methods.DELETE_NAMESPACE: namespaces.delete_namespace,
+    }
 
 
 def _stopping_error() -> NotOwnerError:

@@ -263,12 +263,14 @@ class CreateStreamResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class DeleteStreamRequest(_message.Message):
-    __slots__ = ("namespace", "stream")
+    __slots__ = ("namespace", "stream", "identity")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     stream: str
-    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+    identity: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class DeleteStreamResponse(_message.Message):
     __slots__ = ()
@@ -301,7 +303,7 @@ class DescribeStreamRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class DescribeStreamResponse(_message.Message):
-    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region", "metadata_age_ms", "preferred_owner")
+    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region", "metadata_age_ms", "preferred_owner", "identity", "is_sealed", "grace_ends_ms")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -312,6 +314,9 @@ class DescribeStreamResponse(_message.Message):
     HOME_REGION_FIELD_NUMBER: _ClassVar[int]
     METADATA_AGE_MS_FIELD_NUMBER: _ClassVar[int]
     PREFERRED_OWNER_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    IS_SEALED_FIELD_NUMBER: _ClassVar[int]
+    GRACE_ENDS_MS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     created_ms: int
     policy: Policy
@@ -322,7 +327,10 @@ class DescribeStreamResponse(_message.Message):
     home_region: str
     metadata_age_ms: int
     preferred_owner: str
-    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ..., metadata_age_ms: _Optional[int] = ..., preferred_owner: _Optional[str] = ...) -> None: ...
+    identity: str
+    is_sealed: bool
+    grace_ends_ms: int
+    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ..., metadata_age_ms: _Optional[int] = ..., preferred_owner: _Optional[str] = ..., identity: _Optional[str] = ..., is_sealed: _Optional[bool] = ..., grace_ends_ms: _Optional[int] = ...) -> None: ...
 
 class Segment(_message.Message):
     __slots__ = ("lssn", "ledger_id", "created_ms", "is_completed", "completed_ms", "last_entry_id", "record_count", "length_bytes", "last_txid", "start_sequence_id", "ends_stream", "epoch", "doubt")
@@ -575,3 +583,391 @@ class RegionRate(_message.Message):
     region: str
     records_per_s: float
     def __init__(self, region: _Optional[str] = ..., records_per_s: _Optional[float] = ...) -> None: ...
+
+class FindEndRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "may_be_old")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    MAY_BE_OLD_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    may_be_old: bool
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., may_be_old: _Optional[bool] = ...) -> None: ...
+
+class FindEndResponse(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class SealStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class SealStreamResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UnsealStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class UnsealStreamResponse(_message.Message):
+    __slots__ = ("was_sealed",)
+    WAS_SEALED_FIELD_NUMBER: _ClassVar[int]
+    was_sealed: bool
+    def __init__(self, was_sealed: _Optional[bool] = ...) -> None: ...
+
+class RollStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class RollStreamResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CreateNamespaceRequest(_message.Message):
+    __slots__ = ("namespace", "policy", "region")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    policy: Policy
+    region: str
+    def __init__(self, namespace: _Optional[str] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., region: _Optional[str] = ...) -> None: ...
+
+class CreateNamespaceResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNamespacesRequest(_message.Message):
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    limit: int
+    def __init__(self, after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListNamespacesResponse(_message.Message):
+    __slots__ = ("namespaces",)
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    namespaces: _containers.RepeatedCompositeFieldContainer[NamespaceEntry]
+    def __init__(self, namespaces: _Optional[_Iterable[_Union[NamespaceEntry, _Mapping]]] = ...) -> None: ...
+
+class NamespaceEntry(_message.Message):
+    __slots__ = ("namespace", "region")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    region: str
+    def __init__(self, namespace: _Optional[str] = ..., region: _Optional[str] = ...) -> None: ...
+
+class DeleteNamespaceRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class DeleteNamespaceResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CreateSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription", "position")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    position: Position
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class ReadSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class CommitSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription", "position", "generation")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    position: Position
+    generation: int
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class ResetSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription", "position")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    position: Position
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class SubscriptionResponse(_message.Message):
+    __slots__ = ("position", "generation", "acknowledgements")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    generation: int
+    acknowledgements: Acknowledgements
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., generation: _Optional[int] = ..., acknowledgements: _Optional[_Union[Acknowledgements, _Mapping]] = ...) -> None: ...
+
+class Acknowledgements(_message.Message):
+    __slots__ = ("owner", "delivered_to", "ranges", "deliveries")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_TO_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    delivered_to: Position
+    ranges: _containers.RepeatedCompositeFieldContainer[AcknowledgedRange]
+    deliveries: _containers.RepeatedCompositeFieldContainer[DeliveryCount]
+    def __init__(self, owner: _Optional[str] = ..., delivered_to: _Optional[_Union[Position, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[AcknowledgedRange, _Mapping]]] = ..., deliveries: _Optional[_Iterable[_Union[DeliveryCount, _Mapping]]] = ...) -> None: ...
+
+class AcknowledgedRange(_message.Message):
+    __slots__ = ("first", "after")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    first: Position
+    after: Position
+    def __init__(self, first: _Optional[_Union[Position, _Mapping]] = ..., after: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class DeliveryCount(_message.Message):
+    __slots__ = ("position", "count")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    count: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class TakeOverSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription", "owner")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    owner: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+
+class StoreAcknowledgementsRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription", "position", "generation", "acknowledgements")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    position: Position
+    generation: int
+    acknowledgements: Acknowledgements
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., generation: _Optional[int] = ..., acknowledgements: _Optional[_Union[Acknowledgements, _Mapping]] = ...) -> None: ...
+
+class DeleteSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "subscription")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    subscription: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class DeleteSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSubscriptionsRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "after", "limit")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    after: str
+    limit: int
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListSubscriptionsResponse(_message.Message):
+    __slots__ = ("subscriptions",)
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, subscriptions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("namespace", "topic", "partition_count", "policy")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    topic: str
+    partition_count: int
+    policy: Policy
+    def __init__(self, namespace: _Optional[str] = ..., topic: _Optional[str] = ..., partition_count: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("namespace", "topic")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    topic: str
+    def __init__(self, namespace: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class TopicResponse(_message.Message):
+    __slots__ = ("topic", "partition_count", "first_count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_count: int
+    first_count: int
+    def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ..., first_count: _Optional[int] = ...) -> None: ...
+
+class GrowTopicRequest(_message.Message):
+    __slots__ = ("namespace", "topic", "partition_count", "policy")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    topic: str
+    partition_count: int
+    policy: Policy
+    def __init__(self, namespace: _Optional[str] = ..., topic: _Optional[str] = ..., partition_count: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class ListGroupsRequest(_message.Message):
+    __slots__ = ("namespace", "topic")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    topic: str
+    def __init__(self, namespace: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class ListGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, groups: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("namespace", "topic")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    topic: str
+    def __init__(self, namespace: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("namespace", "prefix", "after", "limit")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    prefix: str
+    after: str
+    limit: int
+    def __init__(self, namespace: _Optional[str] = ..., prefix: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GroupRequest(_message.Message):
+    __slots__ = ("id", "namespace", "topic", "group", "session_ttl_ms", "read", "list", "create", "put", "delete", "leave", "read_topic")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    PUT_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    READ_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    namespace: str
+    topic: str
+    group: str
+    session_ttl_ms: int
+    read: str
+    list: str
+    create: GroupNode
+    put: GroupNode
+    delete: GroupNode
+    leave: bool
+    read_topic: bool
+    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., session_ttl_ms: _Optional[int] = ..., read: _Optional[str] = ..., list: _Optional[str] = ..., create: _Optional[_Union[GroupNode, _Mapping]] = ..., put: _Optional[_Union[GroupNode, _Mapping]] = ..., delete: _Optional[_Union[GroupNode, _Mapping]] = ..., leave: _Optional[bool] = ..., read_topic: _Optional[bool] = ...) -> None: ...
+
+class GroupNode(_message.Message):
+    __slots__ = ("path", "data", "expected_version", "is_ephemeral")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    IS_EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    data: bytes
+    expected_version: str
+    is_ephemeral: bool
+    def __init__(self, path: _Optional[str] = ..., data: _Optional[bytes] = ..., expected_version: _Optional[str] = ..., is_ephemeral: _Optional[bool] = ...) -> None: ...
+
+class GroupResponse(_message.Message):
+    __slots__ = ("id", "error", "data", "version", "names", "has_changed")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    HAS_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    error: Error
+    data: bytes
+    version: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    has_changed: bool
+    def __init__(self, id: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., data: _Optional[bytes] = ..., version: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., has_changed: _Optional[bool] = ...) -> None: ...

@@ -124,6 +124,116 @@ class RhumblineStub:
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeRequest.SerializeToString,
                 response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeResponse.FromString,
                 _registered_method=True)
+        self.FindEnd = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/FindEnd',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.FindEndRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.FindEndResponse.FromString,
+                _registered_method=True)
+        self.SealStream = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/SealStream',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SealStreamRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SealStreamResponse.FromString,
+                _registered_method=True)
+        self.UnsealStream = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/UnsealStream',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UnsealStreamRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UnsealStreamResponse.FromString,
+                _registered_method=True)
+        self.RollStream = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/RollStream',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamResponse.FromString,
+                _registered_method=True)
+        self.CreateNamespace = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/CreateNamespace',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceResponse.FromString,
+                _registered_method=True)
+        self.ListNamespaces = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ListNamespaces',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListNamespacesRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListNamespacesResponse.FromString,
+                _registered_method=True)
+        self.DeleteNamespace = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/DeleteNamespace',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteNamespaceRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteNamespaceResponse.FromString,
+                _registered_method=True)
+        self.CreateSubscription = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/CreateSubscription',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateSubscriptionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+                _registered_method=True)
+        self.ReadSubscription = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ReadSubscription',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSubscriptionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+                _registered_method=True)
+        self.CommitSubscription = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/CommitSubscription',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CommitSubscriptionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+                _registered_method=True)
+        self.ResetSubscription = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ResetSubscription',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ResetSubscriptionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+                _registered_method=True)
+        self.TakeOverSubscription = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/TakeOverSubscription',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TakeOverSubscriptionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+                _registered_method=True)
+        self.StoreAcknowledgements = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/StoreAcknowledgements',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.StoreAcknowledgementsRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+                _registered_method=True)
+        self.DeleteSubscription = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/DeleteSubscription',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteSubscriptionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteSubscriptionResponse.FromString,
+                _registered_method=True)
+        self.ListSubscriptions = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ListSubscriptions',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListSubscriptionsRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListSubscriptionsResponse.FromString,
+                _registered_method=True)
+        self.CreateTopic = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/CreateTopic',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateTopicRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.FromString,
+                _registered_method=True)
+        self.GrowTopic = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/GrowTopic',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GrowTopicRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.FromString,
+                _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ListGroups',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.DescribeTopic = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/DescribeTopic',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeTopicRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/DeleteTopic',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.ListTopics = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ListTopics',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListTopicsRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListTopicsResponse.FromString,
+                _registered_method=True)
+        self.HoldMembership = channel.stream_stream(
+                '/rhumbline.v1.Rhumbline/HoldMembership',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GroupRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GroupResponse.FromString,
+                _registered_method=True)
 
 
 class RhumblineServicer:
@@ -268,6 +378,167 @@ class RhumblineServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindEnd(self, request, context):
+        """Returns the position after the last visible record of a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SealStream(self, request, context):
+        """Takes a stream from its writer, completes its segments and refuses writers until it is unsealed.
+        Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnsealStream(self, request, context):
+        """Lets writers open a sealed stream again. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollStream(self, request, context):
+        """Takes a stream from its writer and completes its segments, so that the next append begins a
+        segment with the present policy. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateNamespace(self, request, context):
+        """Creates a namespace. Not safe to repeat: a repeat fails with "namespace-exists".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNamespaces(self, request, context):
+        """Lists a page of the cluster's namespaces, in the order of their names.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteNamespace(self, request, context):
+        """Deletes an empty namespace. Not safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSubscription(self, request, context):
+        """Creates a subscription: a named position of a stream. If it exists, its position is returned
+        and stays. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadSubscription(self, request, context):
+        """Returns the position of a subscription.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitSubscription(self, request, context):
+        """Moves the position of a subscription forward, never back. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetSubscription(self, request, context):
+        """Sets the position of a subscription to any value. Commits that began before are refused. Safe to
+        repeat, but each repeat counts as a reset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeOverSubscription(self, request, context):
+        """Makes one consumer the only one that may store acknowledgements of single records. Safe to
+        repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StoreAcknowledgements(self, request, context):
+        """Moves the position of a subscription forward and stores the acknowledgements above it. Fails with
+        "subscription-lost" after another consumer took it over. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSubscription(self, request, context):
+        """Deletes a subscription. Not safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSubscriptions(self, request, context):
+        """Lists a page of the names of a stream's subscriptions, in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateTopic(self, request, context):
+        """Creates a topic and those of its streams that do not exist. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrowTopic(self, request, context):
+        """Adds partitions to a topic. A key keeps its partition or moves to a new one. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroups(self, request, context):
+        """Lists the groups that have members or have read some partition of a topic, in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTopic(self, request, context):
+        """Describes a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """Deletes a topic, its streams and its groups, none of which may have members. Not safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTopics(self, request, context):
+        """Lists a page of the names of a namespace's topics, in order.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldMembership(self, request_iterator, context):
+        """Holds the session of one member of a consumer group, and serves the nodes of the group: who is a
+        member, and who reads which partition. The session ends with the call; see GroupRequest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RhumblineServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -360,6 +631,116 @@ def add_RhumblineServicer_to_server(servicer, server):
                     servicer.DescribeHome,
                     request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeRequest.FromString,
                     response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeResponse.SerializeToString,
+            ),
+            'FindEnd': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindEnd,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.FindEndRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.FindEndResponse.SerializeToString,
+            ),
+            'SealStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.SealStream,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SealStreamRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SealStreamResponse.SerializeToString,
+            ),
+            'UnsealStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnsealStream,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UnsealStreamRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UnsealStreamResponse.SerializeToString,
+            ),
+            'RollStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollStream,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamResponse.SerializeToString,
+            ),
+            'CreateNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateNamespace,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceResponse.SerializeToString,
+            ),
+            'ListNamespaces': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNamespaces,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListNamespacesRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListNamespacesResponse.SerializeToString,
+            ),
+            'DeleteNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNamespace,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteNamespaceRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteNamespaceResponse.SerializeToString,
+            ),
+            'CreateSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSubscription,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateSubscriptionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.SerializeToString,
+            ),
+            'ReadSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadSubscription,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSubscriptionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.SerializeToString,
+            ),
+            'CommitSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitSubscription,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CommitSubscriptionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.SerializeToString,
+            ),
+            'ResetSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetSubscription,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ResetSubscriptionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.SerializeToString,
+            ),
+            'TakeOverSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeOverSubscription,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TakeOverSubscriptionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.SerializeToString,
+            ),
+            'StoreAcknowledgements': grpc.unary_unary_rpc_method_handler(
+                    servicer.StoreAcknowledgements,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.StoreAcknowledgementsRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.SerializeToString,
+            ),
+            'DeleteSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSubscription,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteSubscriptionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteSubscriptionResponse.SerializeToString,
+            ),
+            'ListSubscriptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSubscriptions,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListSubscriptionsRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListSubscriptionsResponse.SerializeToString,
+            ),
+            'CreateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTopic,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateTopicRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.SerializeToString,
+            ),
+            'GrowTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrowTopic,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GrowTopicRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListGroupsRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'DescribeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopic,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeTopicRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'ListTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTopics,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListTopicsRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListTopicsResponse.SerializeToString,
+            ),
+            'HoldMembership': grpc.stream_stream_rpc_method_handler(
+                    servicer.HoldMembership,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GroupRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GroupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -848,6 +1229,600 @@ class Rhumbline:
             '/rhumbline.v1.Rhumbline/DescribeHome',
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeRequest.SerializeToString,
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeHomeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindEnd(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/FindEnd',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.FindEndRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.FindEndResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SealStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/SealStream',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SealStreamRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SealStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnsealStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/UnsealStream',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UnsealStreamRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.UnsealStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/RollStream',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/CreateNamespace',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNamespaces(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ListNamespaces',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListNamespacesRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListNamespacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/DeleteNamespace',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteNamespaceRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/CreateSubscription',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateSubscriptionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ReadSubscription',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSubscriptionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/CommitSubscription',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CommitSubscriptionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ResetSubscription',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ResetSubscriptionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeOverSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/TakeOverSubscription',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TakeOverSubscriptionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StoreAcknowledgements(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/StoreAcknowledgements',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.StoreAcknowledgementsRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.SubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/DeleteSubscription',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteSubscriptionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteSubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSubscriptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ListSubscriptions',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListSubscriptionsRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListSubscriptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/CreateTopic',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateTopicRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrowTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/GrowTopic',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GrowTopicRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ListGroups',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListGroupsRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/DescribeTopic',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DescribeTopicRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.TopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/DeleteTopic',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteTopicRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ListTopics',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListTopicsRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ListTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldMembership(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/rhumbline.v1.Rhumbline/HoldMembership',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GroupRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.GroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

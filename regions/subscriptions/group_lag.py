@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...core.log.namespace import Namespace
+from ...core.log.api.log_namespace import LogNamespace
 from ...core.log.topics.group_state import GroupDescription
 from .stream_lag import (
     NO_LAG,
@@ -47,7 +47,7 @@ class LagTotal(NamedTuple):
         )
 
 
-async def measure_group(namespace: Namespace, described: GroupDescription) -> list[PartitionLag]:
+async def measure_group(namespace: LogNamespace, described: GroupDescription) -> list[PartitionLag]:
     """Return the lag in each partition. What does not respond in time is unknown."""
     found = []
     for one in described.partitions:

@@ -6,7 +6,7 @@ Everything here reads: the end of the stream from its bookies, and one entry at 
 import asyncio
 from typing import NamedTuple
 
-from ...core.log.namespace import Namespace
+from ...core.log.api.log_namespace import LogNamespace
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import (
     MetadataUnavailableError,
@@ -51,7 +51,7 @@ NO_LAG = Lag(0, None)
 UNKNOWN_LAG = Lag(None, None)
 
 
-async def read_positions(namespace: Namespace, stream: str) -> list[tuple[str, Dlsn]]:
+async def read_positions(namespace: LogNamespace, stream: str) -> list[tuple[str, Dlsn]]:
     """Return the subscriptions of a stream; none if the metadata store does not respond."""
     try:
         names = await namespace.subscriptions.names(stream, limit=SUBSCRIPTIONS_MAX)
@@ -61,7 +61,7 @@ async def read_positions(namespace: Namespace, stream: str) -> list[tuple[str, D
     return [(one.name, one.position) for one in found]
 
 
-async def read_end(namespace: Namespace, stream: str) -> Dlsn:
+async def read_end(namespace: LogNamespace, stream: str) -> Dlsn:
     """Return the position after the last readable entry. Raises what ``open_reader`` raises."""
     reader = await namespace.open_reader(stream, LATEST)
     try:
@@ -70,7 +70,7 @@ async def read_end(namespace: Namespace, stream: str) -> Dlsn:
         await reader.aclose()
 
 
-async def count_records(namespace: Namespace, stream: str) -> StreamCount | None:
+async def count_records(namespace: LogNamespace, stream: str) -> StreamCount | None:
     """Return the present end of a stream; None if its bookies or its metadata do not respond."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -85,7 +85,7 @@ async def count_records(namespace: Namespace, stream: str) -> StreamCount | None
     return StreamCount(end, 0 if is_empty else found)
 
 
-async def lag_of(namespace: Namespace, stream: str, position: Dlsn, count: StreamCount) -> Lag:
+async def lag_of(namespace: LogNamespace, stream: str, position: Dlsn, count: StreamCount) -> Lag:
     """Return how far a subscription at ``position`` is behind the end of its stream."""
     if position >= count.position:
         return NO_LAG
@@ -106,7 +106,7 @@ async def lag_of(namespace: Namespace, stream: str, position: Dlsn, count: Strea
     return Lag(count.records - first.sequence_id, first.created_ms)
 
 
-async def estimate_bytes(namespace: Namespace, stream: str, lag: Lag) -> int | None:
+async def estimate_bytes(namespace: LogNamespace, stream: str, lag: Lag) -> int | None:
     """Return about how many bytes the records of a lag have, by the mean of completed segments.
 
     None if the lag is not known, or no segment with records is completed.
@@ -124,7 +124,7 @@ async def estimate_bytes(namespace: Namespace, stream: str, lag: Lag) -> int | N
     return lag.records * size // records if records else None
 
 
-async def slowest_lag(namespace: Namespace, stream: str, count: StreamCount) -> int | None:
+async def slowest_lag(namespace: LogNamespace, stream: str, count: StreamCount) -> int | None:
     """Return the records that the slowest subscription has not passed; None: none, or unknown."""
     positions = await read_positions(namespace, stream)
     lags = [(await lag_of(namespace, stream, position, count)).records for _, position in positions]
@@ -132,7 +132,7 @@ async def slowest_lag(namespace: Namespace, stream: str, count: StreamCount) -> 
     return max(known) if lags and len(known) == len(lags) else None
 
 
-async def _last_count(namespace: Namespace, stream: str, start: Dlsn, end: Dlsn) -> int | None:
+async def _last_count(namespace: LogNamespace, stream: str, start: Dlsn, end: Dlsn) -> int | None:
     count = None
     reader = await namespace.open_reader(stream, start, on_truncated=_ignore_truncation)
     try:

@@ -15,8 +15,7 @@ from ...proxies.proxy_uri import is_proxy_uri
 from .options import Options
 
 if TYPE_CHECKING:
-    from ...client.connect import Client
-    from ...proxies.client.proxy_client import ProxyClient
+    from ...client.connect import LogClient
 
 T = TypeVar("T")
 
@@ -60,7 +59,7 @@ class HotStream(NamedTuple):
         return True
 
 
-def new_client(options: Options) -> "Client | ProxyClient":
+def new_client(options: Options) -> "LogClient":
     """Return a client for the cluster. Raises ConfigurationError if a library is missing."""
     from ...client.connect import connect
 
@@ -77,7 +76,7 @@ def new_client(options: Options) -> "Client | ProxyClient":
 class HotView:
     """Reads metadata and positions of streams through an open client."""
 
-    def __init__(self, client: "Client | ProxyClient") -> None:
+    def __init__(self, client: "LogClient") -> None:
         self._client = client
 
     async def describe(self, stream: str) -> HotStream:

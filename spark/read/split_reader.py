@@ -18,8 +18,7 @@ from .options import Options
 from .splits import ArchiveSplit, HotSplit
 
 if TYPE_CHECKING:
-    from ...client.connect import Client
-    from ...proxies.client.proxy_client import ProxyClient
+    from ...client.connect import LogClient
 
 _HOT_BYTES_MAX = 8 << 20
 """Rows from ledgers are collected up to this size before they are passed on as a batch."""
@@ -100,7 +99,7 @@ async def _hot_tables(options: Options, split: HotSplit) -> AsyncGenerator["pa.T
 
 
 async def _hot_batches(
-    client: "Client | ProxyClient", options: Options, split: HotSplit
+    client: "LogClient", options: Options, split: HotSplit
 ) -> AsyncGenerator["pa.RecordBatch", None]:
     position = split.start
     while position < split.end:

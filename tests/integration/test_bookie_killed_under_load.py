@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline import connect
-from rhumbline.client.connect import Client
+from rhumbline import LogClient, connect
 from rhumbline.tests.support.fakes import real_text
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 
@@ -18,7 +17,7 @@ LINES_PER_APPEND = 500
 SHORT_SESSIONS = {"RHUMBLINE_BOOKIE__SESSION_TTL_MS": "1s"}
 
 
-async def append_text(client: Client, cluster: ProcessCluster) -> tuple[int, str]:
+async def append_text(client: LogClient, cluster: ProcessCluster) -> tuple[int, str]:
     """Append all text; one bookie is killed after a third and restarted after two thirds."""
     victim = cluster.bookies[1]
     digest, count, size = hashlib.sha256(), 0, 0
@@ -40,7 +39,7 @@ async def append_text(client: Client, cluster: ProcessCluster) -> tuple[int, str
     return count, digest.hexdigest()
 
 
-async def payloads(client: Client, count: int) -> AsyncIterator[list[bytes]]:
+async def payloads(client: LogClient, count: int) -> AsyncIterator[list[bytes]]:
     async with client.reader("text") as reader:
         async for batch in reader.batches():
             yield batch.payloads()

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from rhumbline import connect
+from rhumbline import LogClient, connect
 from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
-from rhumbline.client.connect import Client
 from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 
@@ -51,7 +50,7 @@ def disk_bytes(folder: Path) -> int:
     return total
 
 
-async def write(client: Client) -> int:
+async def write(client: LogClient) -> int:
     """Append numbered records that cannot be compressed at a fixed rate; return their number."""
     random, number = Random(1), 0
     async with client.writer("events") as writer:
@@ -82,7 +81,7 @@ async def sample(cluster: ProcessCluster, found: list[Sample]) -> None:
         found.append(Sample(time.monotonic() - begun, stored, metadata))
 
 
-async def assert_rest_is_readable(client: Client, count: int) -> int:
+async def assert_rest_is_readable(client: LogClient, count: int) -> int:
     """Read from the first active record to the last one; return the number of records."""
     numbers: list[int] = []
     end = await client.namespace().end("events")

@@ -22,12 +22,12 @@ class StreamDescription:
     """The number of claims by writers so far."""
     segments: tuple[Segment, ...]
     identity: str = ""
-    """A random value that tells streams of the same name apart; "" if a proxy described it."""
+    """A random value that tells streams of the same name apart."""
     stream_id: str = ""
     """The part of the identity that positions carry, see ``Dlsn``."""
     grace_ends_ms: int | None = None
     """Time of day in ms from which the first truncated segments may be purged; None if there are
-    none, or if a proxy described the stream."""
+    none."""
 
     is_sealed: bool = False
     """True if the stream accepts no records until it is unsealed."""

@@ -11,8 +11,8 @@ from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, wait_until_done
+from ..api.log_namespace import LogNamespace
 from ..metadata.subscriptions import Subscription
-from ..namespace import Namespace
 from ..read.record_batch import RecordBatch
 from ..read.stream_reader import StreamReader
 from .group_membership import GroupConfig, GroupListener, GroupMembership, PartitionSource
@@ -112,7 +112,7 @@ class GroupMember(GroupMembership[Delivery]):
         self,
         runtime: Runtime,
         store: MetadataStore,
-        namespace: Namespace,
+        namespace: LogNamespace,
         topic: Topic,
         group: str,
         *,

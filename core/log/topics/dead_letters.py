@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import CorruptionError, InvalidArgumentError, OwnershipLostError
-from ..namespace import Namespace
+from ..api.log_namespace import LogNamespace
+from ..api.log_writer import LogWriter
 from ..read.record_batch import Record
-from ..write.stream_writer import StreamWriter
 
 _REASON_CHARACTERS_MAX = 500
 _FORMAT = 1
@@ -103,15 +103,16 @@ class DeadLetterSink(Protocol):
 
 @dataclass(slots=True)
 class StreamDeadLetters:
-    """Dead letters in a stream that this process writes directly.
+    """Dead letters in a stream that this process writes.
 
-    The stream has one writer at a time, so members that share it take it over from each other for
-    each dead letter; a topic with a stream for each partition avoids this.
+    Written directly, the stream has one writer at a time, so members that share it take it over
+    from each other for each dead letter; a topic with a stream for each partition avoids this.
+    Through proxies they share the stream.
     """
 
-    namespace: Namespace
+    namespace: LogNamespace
     stream: str
-    _writer: StreamWriter | None = None
+    _writer: LogWriter | None = None
 
     async def append(self, letter: DeadLetter) -> None:
         """Append a dead letter, see ``DeadLetterSink``."""

@@ -45,9 +45,9 @@ from ...runtime.primitives.wakeup import Wakeup
 from ...runtime.runtime import Runtime
 from ...runtime.settings import check_settings, setting
 from ...runtime.tasks import Tasks, run_all
+from ..api.log_namespace import LogNamespace
 from ..close_at_exit import ClosesAtExit
 from ..metadata.paths import TopicPaths, check_name
-from ..namespace import Namespace
 from .partitions import assign_partitions
 from .topics import Topic, open_topic
 
@@ -147,7 +147,7 @@ class GroupMembership(ClosesAtExit, Generic[Item]):
         self,
         runtime: Runtime,
         store: MetadataStore,
-        namespace: Namespace,
+        namespace: LogNamespace,
         topic: Topic,
         group: str,
         *,

@@ -11,9 +11,9 @@ from ...protocol.errors import (
 )
 from ...protocol.start import Start
 from ...runtime.metadata_store import MetadataStore
+from ..api.log_namespace import LogNamespace
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription
-from ..namespace import Namespace
 from .topics import Topic, list_children
 
 
@@ -38,7 +38,7 @@ class GroupDescription(NamedTuple):
     partitions: tuple[GroupPartition, ...]
 
 
-async def list_groups(store: MetadataStore, namespace: Namespace, topic: Topic) -> list[str]:
+async def list_groups(store: MetadataStore, namespace: LogNamespace, topic: Topic) -> list[str]:
     """Return the groups that have members or have read some partition, in order."""
     found = set(await list_children(store, TopicPaths(namespace.name, topic.name).groups))
     for stream in topic.streams:
@@ -47,7 +47,7 @@ async def list_groups(store: MetadataStore, namespace: Namespace, topic: Topic) 
 
 
 async def describe_group(
-    store: MetadataStore, namespace: Namespace, topic: Topic, group: str
+    store: MetadataStore, namespace: LogNamespace, topic: Topic, group: str
 ) -> GroupDescription:
     """Describe a group; without members and positions it does not exist.
 
@@ -71,7 +71,7 @@ async def describe_group(
 
 async def reset_group(
     store: MetadataStore,
-    namespace: Namespace,
+    namespace: LogNamespace,
     topic: Topic,
     group: str,
     start: Start,
@@ -104,7 +104,7 @@ async def reset_group(
 
 
 async def delete_group(
-    store: MetadataStore, namespace: Namespace, topic: Topic, group: str
+    store: MetadataStore, namespace: LogNamespace, topic: Topic, group: str
 ) -> None:
     """Delete the positions of a group. Safe to repeat. Raises NotEmptyError if it has members."""
     members = await list_children(store, TopicPaths(namespace.name, topic.name).members(group))

@@ -28,10 +28,10 @@ from ...runtime.primitives.wakeup import Wakeup
 from ...runtime.runtime import Runtime
 from ...runtime.settings import check_settings, setting
 from ...runtime.tasks import Tasks
+from ..api.log_namespace import LogNamespace
 from ..close_at_exit import ClosesAtExit
 from ..metadata.acknowledgements import UNACKNOWLEDGED_LIMIT
 from ..metadata.subscriptions import Subscription
-from ..namespace import Namespace
 from ..read.record_batch import Record
 from ..read.stream_reader import StreamReader
 from .dead_letters import DeadLetter, DeadLetterSink
@@ -108,7 +108,7 @@ class RecordConsumer(ClosesAtExit):
     def __init__(
         self,
         runtime: Runtime,
-        namespace: Namespace,
+        namespace: LogNamespace,
         stream: str,
         subscription: str,
         *,

@@ -7,7 +7,7 @@ from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore
 from ...runtime.primitives.wakeup import Wakeup
 from ...runtime.runtime import Runtime
-from ..namespace import Namespace
+from ..api.log_namespace import LogNamespace
 from .dead_letters import DeadLetterSink
 from .group_membership import GroupConfig, GroupListener, GroupMembership, PartitionSource
 from .record_consumer import ReceivedRecord, RecordConfig, RecordConsumer
@@ -59,7 +59,7 @@ class RecordGroupMember(GroupMembership[ReceivedRecord]):
         self,
         runtime: Runtime,
         store: MetadataStore,
-        namespace: Namespace,
+        namespace: LogNamespace,
         topic: Topic,
         group: str,
         *,

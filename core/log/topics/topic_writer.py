@@ -1,12 +1,14 @@
-"""Writers of topics: one process that writes all partitions."""
+"""Writers of topics, which write all partitions."""
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from ...protocol.errors import InvalidArgumentError, RhumblineError
+from ...protocol.attributes.attribute_values import Headers
+from ...protocol.errors import InvalidArgumentError, RefusedError, RhumblineError
 from ...runtime.tasks import run_all
+from ..api.log_namespace import LogNamespace
+from ..api.log_writer import LogWriter
 from ..close_at_exit import ClosesAtExit
-from ..namespace import Namespace
 from ..write.batch import Append, AppendMany, AppendManyResult
 from ..write.stream_writer import StreamWriter
 from .partitions import ByKey, Partitioner
@@ -39,9 +41,13 @@ class TopicAppendMany:
 
 
 class TopicWriter(ClosesAtExit):
-    """Writes all partitions of a topic. Each partition has one writer at a time."""
+    """Writes all partitions of a topic.
 
-    def __init__(self, writers: Sequence[StreamWriter], partitioner: Partitioner) -> None:
+    A direct client takes the partitions over from other writers; through proxies any number of
+    writers share a topic (rule PRX-61).
+    """
+
+    def __init__(self, writers: Sequence[LogWriter], partitioner: Partitioner) -> None:
         self.writers = tuple(writers)
         """The writer of each partition, in order."""
         self._partitioner = partitioner
@@ -59,13 +65,20 @@ class TopicWriter(ClosesAtExit):
     # --- appending ------------------------------------------------------------------------------
 
     def append(
-        self, payload: bytes, *, key: bytes | None = None, txid: int | None = None
+        self,
+        payload: bytes,
+        *,
+        key: bytes | None = None,
+        txid: int | None = None,
+        headers: Headers | None = None,
+        event_time: int | None = None,
     ) -> Append:
         """Append to the partition that the partitioner chooses, see ``StreamWriter.append``.
 
         Raises InvalidArgumentError, among others if ``key`` is neither bytes nor None.
         """
-        return self.writers[self.partition_of(key)].append(payload, txid)
+        writer = self.writers[self.partition_of(key)]
+        return writer.append(payload, txid, key=key, headers=headers, event_time=event_time)
 
     def append_many(
         self, payloads: Sequence[bytes], keys: Sequence[bytes | None] | None = None
@@ -80,14 +93,19 @@ class TopicWriter(ClosesAtExit):
         if not payloads:
             raise InvalidArgumentError("append_many needs at least one record")
         by_partition: dict[int, list[bytes]] = {}
+        keys_of: dict[int, list[bytes | None]] = {}
         for index, payload in enumerate(payloads):
-            partition = self.partition_of(None if keys is None else keys[index])
+            key = None if keys is None else keys[index]
+            partition = self.partition_of(key)
             by_partition.setdefault(partition, []).append(payload)
+            keys_of.setdefault(partition, []).append(key)
         for partition in by_partition:
             self.writers[partition].check_room()
         return TopicAppendMany(
             {
-                partition: self.writers[partition].append_many(by_partition[partition])
+                partition: self.writers[partition].append_many(
+                    by_partition[partition], keys=None if keys is None else keys_of[partition]
+                )
                 for partition in sorted(by_partition)
             }
         )
@@ -103,10 +121,16 @@ class TopicWriter(ClosesAtExit):
         return self._writer(partition).append_numbered(producer, first_sequence, payloads)
 
     def last_sequence(self, producer: bytes, *, partition: int) -> int | None:
-        """Return the last accepted sequence of ``producer`` in a partition, None if unknown."""
-        return self._writer(partition).last_sequence(producer)
+        """Return the last accepted sequence of ``producer`` in a partition, None if unknown.
 
-    def _writer(self, partition: int) -> StreamWriter:
+        Raises RefusedError through proxies: there, repeat the append with the number instead.
+        """
+        writer = self._writer(partition)
+        if not isinstance(writer, StreamWriter):
+            raise RefusedError("only a direct client knows the last number of a producer")
+        return writer.last_sequence(producer)
+
+    def _writer(self, partition: int) -> LogWriter:
         if type(partition) is not int or not 0 <= partition < len(self.writers):
             raise InvalidArgumentError(
                 f"there is no partition {partition!r}: the topic has {len(self.writers)}"
@@ -160,13 +184,13 @@ class TopicWriter(ClosesAtExit):
 
 
 async def open_topic_writer(
-    namespace: Namespace, topic: Topic, partitioner: Partitioner | None = None
+    namespace: LogNamespace, topic: Topic, partitioner: Partitioner | None = None
 ) -> TopicWriter:
-    """Take over all partitions of a topic. Raises the errors of ``Namespace.open_writer``.
+    """Open the writers of all partitions. Raises the errors of ``Namespace.open_writer``.
 
     Records are partitioned by key unless ``partitioner`` is given.
     """
-    writers: list[StreamWriter] = []
+    writers: list[LogWriter] = []
     try:
         for stream in topic.streams:
             writers.append(await namespace.open_writer(stream))

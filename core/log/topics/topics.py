@@ -24,6 +24,7 @@ from ...protocol.metadata_record import (
     metadata_record_version,
 )
 from ...runtime.metadata_store import Create, MetadataStore, Put, Version
+from ..api.log_namespace import LogNamespace
 from ..metadata.paths import TopicPaths, page_start, topics_path
 from ..metadata.stream_store import CONTENTION_MAX
 from ..namespace import LIST_LIMIT, Namespace
@@ -182,13 +183,13 @@ def _encode(topic: Topic) -> bytes:
     return encode_metadata_record(_GROWN_FORMAT, {**fields, "first": topic.first_count})
 
 
-async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> Topic:
+async def open_topic(store: MetadataStore, namespace: LogNamespace, name: str) -> Topic:
     """Read a topic. Raises NoSuchStreamError, CorruptionError."""
     return (await _read_topic(store, namespace, name))[0]
 
 
 async def _read_topic(
-    store: MetadataStore, namespace: Namespace, name: str
+    store: MetadataStore, namespace: LogNamespace, name: str
 ) -> tuple[Topic, Version]:
     try:
         value = await store.get(TopicPaths(namespace.name, name).topic)
@@ -204,11 +205,13 @@ async def _read_topic(
     return Topic(name, fields["partitions"], fields.get("first", 0)), value.version
 
 
-def _missing_error(namespace: Namespace, name: str) -> NoSuchStreamError:
+def _missing_error(namespace: LogNamespace, name: str) -> NoSuchStreamError:
     return NoSuchStreamError(f"no topic {name} in namespace {namespace.name}")
 
 
-async def set_topic_policy(namespace: Namespace, topic: Topic, policy: StreamPolicy | None) -> None:
+async def set_topic_policy(
+    namespace: LogNamespace, topic: Topic, policy: StreamPolicy | None
+) -> None:
     """Set the policy of all streams of a topic; None: they follow the namespace. Safe to repeat.
 
     Raises NoSuchStreamError.

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline import connect
+from rhumbline import LogClient, LogWriter, connect
 from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.chaos.server_processes import BookieProcess
-from rhumbline.client.connect import Client
 from rhumbline.core.log.config import WriterConfig
-from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.tests.support.processes.process_cluster import (
     ProcessCluster,
@@ -33,7 +31,7 @@ _TAKEOVER_S = 90
 
 OWNER = """
 import asyncio, sys
-from rhumbline import connect
+from rhumbline import LogClient, LogWriter, connect
 
 async def main(uri, stream):
     async with connect(uri, region="left") as client, client.writer(stream) as writer:
@@ -54,7 +52,7 @@ asyncio.run(main(*sys.argv[1:]))
 class Load:
     """A writer that appends all the time; it opens another one when it fails."""
 
-    def __init__(self, client: Client, stream: str) -> None:
+    def __init__(self, client: LogClient, stream: str) -> None:
         self.acked: list[bytes] = []
         self.failures: list[str] = []
         self._client = client
@@ -71,7 +69,7 @@ class Load:
                 self.failures.append(f"{type(error).__name__}: {error}")
                 await asyncio.sleep(0.2)
 
-    async def _append(self, writer: StreamWriter) -> None:
+    async def _append(self, writer: LogWriter) -> None:
         while not self.is_stopping:
             payloads = [b"%s/%d" % (self._stream.encode(), self._number + n) for n in range(20)]
             self._number += len(payloads)
@@ -111,7 +109,7 @@ class Ownerless(ManagedProcess):
         return len(self.acked()) >= 2_000
 
 
-async def read_all(client: Client, stream: str) -> list[bytes]:
+async def read_all(client: LogClient, stream: str) -> list[bytes]:
     end = await client.namespace().end(stream)
     found: list[bytes] = []
     async with client.reader(stream) as reader:

@@ -9,7 +9,8 @@ import pytest
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import DeadlineExceededError, InvalidArgumentError
 from rhumbline.core.runtime.runtime import Runtime
-from rhumbline.proxies.client.proxy_client import ProxyClient, ProxyNamespace
+from rhumbline.proxies.client.proxy_client import ProxyClient
+from rhumbline.proxies.client.proxy_namespace import ProxyNamespace
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
 from rhumbline.proxies.rpc.rpc_transport import RpcTransport
 from rhumbline.tests.support.fakes.log_world import LogWorld, ManualClock

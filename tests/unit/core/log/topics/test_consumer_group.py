@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
+from rhumbline.core.log.api.log_writer import LogWriter
 from rhumbline.core.log.namespace import delete_namespace
 from rhumbline.core.log.topics.consumer_group import GroupMember, PartitionAssignment
 from rhumbline.core.log.topics.topic_writer import TopicWriter, open_topic_writer
 from rhumbline.core.log.topics.topics import Topic, create_topic, delete_topic, open_topic
-from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -266,7 +266,7 @@ async def test_keys_other_than_bytes_are_refused(world: LogWorld) -> None:
     await writer.close()
 
 
-async def end_all(*writers: StreamWriter) -> None:
+async def end_all(*writers: LogWriter) -> None:
     for writer in writers:
         await writer.end_stream()
 

@@ -1,6 +1,7 @@
 """Tests of the reader of the synchronous client, with a stream in memory."""
 
-from rhumbline.client.sync_client import SyncReader, _LoopThread
+from rhumbline.client.sync_api.loop_thread import LoopThread
+from rhumbline.client.sync_api.sync_client import SyncReader
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.protocol.start import EARLIEST
@@ -19,7 +20,7 @@ async def _reader_of_ten_records() -> StreamReader:
 
 def test_switching_between_records_and_batches_skips_nothing() -> None:
     """After some records of a batch, the next batch skipped the others."""
-    thread = _LoopThread()
+    thread = LoopThread()
     try:
         with SyncReader(thread, thread.call(_reader_of_ten_records())) as reader:
             records = iter(reader)

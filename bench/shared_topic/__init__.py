@@ -1,0 +1,1 @@
+"""Many producers and consumers of one topic through proxies, while processes are killed."""

@@ -1,0 +1,1 @@
+"""The interfaces that direct clients and clients of proxies share."""

@@ -1,0 +1,1 @@
+"""Topics, subscriptions and groups, as proxies serve them to their clients."""

@@ -1,0 +1,73 @@
+"""The blocking client through two proxy processes, while the proxy of a member is killed."""
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rhumbline import StreamPolicy, sync
+from rhumbline.core.protocol.errors import NoSuchNamespaceError
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
+from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
+from rhumbline.topics import GroupConfig
+
+PRODUCER = b"anne".ljust(16, b".")
+COUNT = 60
+
+
+def test_group_survives_its_killed_proxy(tmp_path: Path) -> None:
+    """``sync.connect("grpc://...")`` said "unknown scheme", and thin clients had no topics."""
+    with (
+        ProcessCluster(tmp_path / "c", ["a"] * 3) as cluster,
+        ClusterProxy(cluster, "write-proxy", "one", "--with-read") as one,
+        ClusterProxy(cluster, "write-proxy", "two", "--with-read") as two,
+        sync.connect(f"grpc://{one.address},{two.address}") as client,
+    ):
+        namespace = client.namespace()
+        namespace.create_stream("s", StreamPolicy())
+        with client.writer("s") as writer:
+            first = writer.append_numbered(PRODUCER, 0, [b"0", b"1"])
+            assert writer.append_numbered(PRODUCER, 0, [b"0", b"1"]).first == first.first
+            writer.append(b"2", txid=None)
+            writer.room()
+            writer.flush()
+        assert namespace.end("s") > first.last
+        held = namespace.subscriptions.create("s", "billing", first.first)
+        assert namespace.subscriptions.commit(held, "s", first.last).position == first.last
+        assert [listed.name for listed in client.namespaces.all()] == ["default"]
+        client.namespaces.create("more", StreamPolicy())
+        assert client.namespace("more").streams() == []
+        client.namespaces.delete("more")
+        with pytest.raises(NoSuchNamespaceError):
+            client.namespaces.delete("more")
+        assert client.statistics()["discovery"]
+
+        topics = client.topics()
+        topics.create("orders", 4)
+        seen: Counter[bytes] = Counter()
+        config = GroupConfig(session_ttl_ms=3_000, retry_ms=50)
+        with topics.join("orders", "billing", config=config) as member:
+
+            def work() -> None:
+                while len(seen) < COUNT:
+                    delivery = member.next_delivery()
+                    assert delivery is not None
+                    seen.update(delivery.batch.payloads())
+                    member.commit(delivery)
+
+            worker = threading.Thread(target=work)
+            worker.start()
+            with topics.writer("orders") as topic_writer:
+                for number in range(COUNT // 2):
+                    topic_writer.append(b"%d" % number, key=b"%d" % (number % 9))
+            while len(seen) < COUNT // 2:
+                threading.Event().wait(0.05)
+            one.kill()
+            with topics.writer("orders") as topic_writer:
+                for number in range(COUNT // 2, COUNT):
+                    topic_writer.append(b"%d" % number, key=b"%d" % (number % 9))
+            worker.join(60)
+            assert not worker.is_alive()
+        assert set(seen) == {b"%d" % number for number in range(COUNT)}
+        topics.delete("orders")

@@ -1,0 +1,63 @@
+"""Tests of the judgement: each kind of fault is found, and redelivery is none."""
+
+from pathlib import Path
+
+from rhumbline.bench.shared_topic.delivery_audit import Records, Verdict, judge
+from rhumbline.bench.shared_topic.programs import tried_numbers
+
+PRODUCED = ["T a 0", "A a 0", "T a 1", "A a 1", "T a 2", "T b 0", "A b 0", "A b"]
+CONSUMED = [
+    "D 1.0 0 1 0 0 a 0",
+    "D 1.1 0 1 1 0 a 1",
+    "C 1.2 0 1 1 1",
+    "D 1.3 1 1 0 0 b 0",
+    "D 1.4 0 1 2",
+]
+
+
+def verdict(consumed: list[str], *others: list[str]) -> Verdict:
+    records = Records()
+    records.add_producer(PRODUCED)
+    for lines in (consumed, *others):
+        records.add_consumer(lines)
+    return judge(records)
+
+
+def test_clean_run() -> None:
+    found = verdict(CONSUMED)
+    assert found.is_clean
+    assert (found.tried, found.acknowledged, found.delivered, found.repeated) == (4, 3, 3, 0)
+
+
+def test_redelivery_of_what_was_not_committed_is_allowed() -> None:
+    found = verdict(CONSUMED, ["D 20.0 1 1 0 0 b 0", "D 5.0 0 1 0 0 a 0"])
+    assert (found.is_clean, found.repeated) == (True, 2)
+
+
+def test_redelivery_of_what_was_committed_long_ago_is_found() -> None:
+    assert verdict(CONSUMED, ["D 11.3 0 1 0 0 a 0"]).repeated_after_commit
+
+
+def test_lost_records_are_found() -> None:
+    assert verdict(CONSUMED[:-2]).lost == ("b 0",)
+
+
+def test_records_of_nobody_and_moved_keys_are_found() -> None:
+    assert verdict([*CONSUMED, "D 2.0 0 1 5 0 c 0"]).unknown == ("c 0",)
+    assert verdict([*CONSUMED, "D 2.0 2 1 5 0 a 2"]).unknown == ("a",)
+
+
+def test_records_that_are_stored_twice_are_found() -> None:
+    assert len(verdict([*CONSUMED, "D 2.0 0 1 5 0 a 0"]).stored_twice) == 1
+
+
+def test_records_out_of_order_are_found() -> None:
+    assert verdict(["D 1.0 0 1 3 0 a 0", *CONSUMED[1:]]).out_of_order, "in the stream"
+    assert verdict(["D 1.15 0 1 0 0 a 0", *CONSUMED[1:]]).out_of_order, "in time"
+
+
+def test_restarted_producers_continue_above_what_they_tried(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert tried_numbers(path) == {}
+    path.write_text("\n".join([*PRODUCED, "T a"]))
+    assert tried_numbers(path) == {"a": 2, "b": 0}
