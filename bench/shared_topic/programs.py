@@ -22,7 +22,7 @@ from pathlib import Path
 from ...client.connect import connect
 from ...client.system_runtime import run
 from ...client.topics import Topics
-from ...core.log.topics.consumer_group import Delivery
+from ...core.log.topics.consumer_group import Delivery, GroupMember
 from ...core.log.topics.group_membership import GroupConfig
 from ...core.log.topics.topic_writer import TopicWriter
 from ...core.log.write.batch import Append
@@ -34,6 +34,7 @@ GROUP = "readers"
 KEYS = 8
 """Keys of each producer."""
 CONFIG = GroupConfig(session_ttl_ms=3_000)
+COMMIT_S = 1.0
 READY = "the program works"
 _IN_FLIGHT_MAX = 256
 _RETRY_S = 0.5
@@ -101,29 +102,51 @@ class ProducerProgram:
         self._settled.set()
 
 
+class ConsumerProgram:
+    """Delivers the records of a member, and commits each partition every ``COMMIT_S``."""
+
+    def __init__(self, member: GroupMember, path: Path) -> None:
+        self._member = member
+        self._file = _open(path)
+        self._uncommitted: dict[int, Delivery] = {}
+
+    async def deliver(self) -> None:
+        """Record what is delivered; after an error continue."""
+        while True:
+            try:
+                async for delivery in self._member:
+                    os.write(self._file, _lines(delivery))
+                    self._uncommitted[delivery.partition] = delivery
+                return
+            except RhumblineError as error:
+                print(f"continuing after {error!r}", flush=True)
+                await asyncio.sleep(_RETRY_S)
+
+    async def commit(self) -> None:
+        """Commit what was delivered; a failed commit is repeated with the next one."""
+        while True:
+            await asyncio.sleep(COMMIT_S)
+            for partition, delivery in list(self._uncommitted.items()):
+                try:
+                    await self._member.commit(delivery)
+                except RhumblineError as error:
+                    print(f"not committed: {error!r}", flush=True)
+                    continue
+                if self._uncommitted[partition] is delivery:
+                    del self._uncommitted[partition]
+                position = " ".join(map(str, delivery.position[:3]))
+                line = f"C {time.monotonic():.3f} {partition} {position}\n"
+                os.write(self._file, line.encode())
+
+
 async def consume(uri: str, path: Path, stop: asyncio.Event) -> None:
     """Deliver and commit until ``stop`` is set."""
-    file = _open(path)
     async with connect(uri) as client:
         print(READY, flush=True)
         async with Topics(client).join(TOPIC, GROUP, config=CONFIG) as member:
-
-            async def work() -> None:
-                while True:
-                    try:
-                        async for delivery in member:
-                            os.write(file, _lines(delivery))
-                            await member.commit(delivery)
-                            position = " ".join(map(str, delivery.position[:3]))
-                            line = f"C {time.monotonic():.3f} {delivery.partition} {position}\n"
-                            os.write(file, line.encode())
-                        return
-                    except RhumblineError as error:
-                        print(f"continuing after {error!r}", flush=True)
-                        await asyncio.sleep(_RETRY_S)
-
-            tasks = Tasks()
-            tasks.spawn(work(), "consumer")
+            program, tasks = ConsumerProgram(member, path), Tasks()
+            tasks.spawn(program.deliver(), "deliveries")
+            tasks.spawn(program.commit(), "commits")
             await stop.wait()
             await tasks.aclose()
 
