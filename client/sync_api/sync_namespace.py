@@ -30,6 +30,7 @@ class SyncNamespace(Facade[LogNamespace]):
     set_stream_policy = Blocking(LogNamespace.set_stream_policy)
     truncate = Blocking(LogNamespace.truncate)
     untruncate = Blocking(LogNamespace.untruncate)
+    end_stream = Blocking(LogNamespace.end_stream)
     seal = Blocking(LogNamespace.seal)
     take_over = Blocking(LogNamespace.take_over)
     unseal = Blocking(LogNamespace.unseal)

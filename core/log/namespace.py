@@ -6,6 +6,7 @@ from dataclasses import replace
 from ..protocol.dlsn import Dlsn, check_position
 from ..protocol.errors import (
     BadVersionError,
+    EndOfStreamError,
     IndeterminateError,
     InvalidArgumentError,
     InvalidPositionError,
@@ -359,6 +360,17 @@ class Namespace:
             context=self._context,
             counts=self._context.series.of(self.name, name),
         )
+
+    async def end_stream(self, name: str) -> None:
+        """Take the stream from its writer and end it permanently. Safe to repeat.
+
+        Raises as ``open_writer`` and ``StreamWriter.end_stream``.
+        """
+        try:
+            writer = await self.open_writer(name)
+        except EndOfStreamError:
+            return
+        await writer.end_stream()
 
     async def take_over(
         self, name: str, confirm: ConfirmEnd | None = None, *, expect: StreamHead | None = None

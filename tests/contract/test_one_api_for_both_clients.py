@@ -132,6 +132,10 @@ async def test_seal_refuses_writers_until_unseal(world: LogWorld, kind: str) -> 
         assert not await namespace.unseal("s")
         async with client.writer("s") as writer:
             await writer.append(b"1")
+        await namespace.end_stream("s")
+        await namespace.end_stream("s")
+        async with client.reader("s") as reader:
+            assert [record.payload async for record in reader] == [b"0", b"1"]
 
 
 @KINDS

@@ -59,6 +59,10 @@ class LogNamespace(Protocol):
         """Make truncated records readable again; return the start of the stream afterwards."""
         ...
 
+    async def end_stream(self, name: str) -> None:
+        """End a stream permanently after all acknowledged records. Safe to repeat."""
+        ...
+
     async def seal(self, name: str) -> None:
         """Take the stream from its writer and refuse writers until ``unseal`` (rule STR-33)."""
         ...
