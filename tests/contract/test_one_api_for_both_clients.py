@@ -284,7 +284,7 @@ async def test_single_records_are_acknowledged_rejected_and_given_up(
         async with topics.writer("t") as writer:
             await writer.append(b"good", key=b"k", headers={"h": b"1"}, event_time=5)
             await writer.append(b"bad")
-        received = []
+        received: list[bytes] = []
         async with topics.join_records(
             "t", "g", records=RecordConfig(deliveries_max=2), dead_letters="dead"
         ) as member:
