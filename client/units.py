@@ -1,6 +1,7 @@
 """Parses and formats durations, sizes and counts."""
 
 import re
+from datetime import UTC, datetime
 
 from ..core.protocol.errors import InvalidArgumentError
 
@@ -25,6 +26,29 @@ def parse_ms(text: str) -> int:
     Raises InvalidArgumentError.
     """
     return _parse(text, _MS, "ms", "a duration", "10ms, 1.5s, 2m, 1h, 7d")
+
+
+def parse_time_ms(text: str, now_ms: int) -> int:
+    """Return the ms since the Unix epoch of a time.
+
+    It is in ISO 8601, in UTC unless it names a zone, or a plain number of ms, or a duration and
+    ``ago``, as in ``15m ago``. Raises InvalidArgumentError.
+    """
+    text = text.strip()
+    if text.isdigit():
+        return int(text[:18])
+    if text.endswith(" ago"):
+        return max(0, now_ms - parse_ms(text.removesuffix(" ago")))
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{text[:80]!r} is not a time; write for example 2026-11-23T09:30, "
+            "2026-11-23T09:30:00+01:00, 1795426200000 or `15m ago`"
+        ) from error
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return max(0, round(found.timestamp() * 1000))
 
 
 def parse_bytes(text: str) -> int:

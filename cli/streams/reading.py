@@ -10,28 +10,11 @@ from ...core.log.namespace import Namespace
 from ...core.log.read.record_batch import Record
 from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError
-from ...core.protocol.record_set import TXID_FIRST, TXID_LAST
-from ...core.protocol.start import EARLIEST, LATEST, AtTxid, Start
+from ...core.protocol.errors import NoSuchObjectError
+from ...core.protocol.start import EARLIEST, LATEST, AtEventTime, AtTime, AtTxid, Start
 from ..output import TABLE, DocumentWriter, ProgressBar, print_message
 from .records.record_documents import as_document
 from .records.record_files import record_format
-
-
-def parse_start(text: str) -> Start | Dlsn:
-    """Parse ``earliest``, ``latest``, a DLSN, or ``txid:N``. Raises InvalidArgumentError."""
-    if text == "earliest":
-        return EARLIEST
-    if text == "latest":
-        return LATEST
-    kind, _, number = text.partition(":")
-    if kind == "txid":
-        if not number.isdigit() or not TXID_FIRST <= int(number) <= TXID_LAST:
-            raise InvalidArgumentError(
-                f"{text!r}: a txid is a number from {TXID_FIRST} to {TXID_LAST}"
-            )
-        return AtTxid(int(number))
-    return Dlsn.parse(text)
 
 
 class _Printer:
@@ -111,6 +94,8 @@ def _check_found(stream: str, start: Start | Dlsn, stop: Dlsn) -> None:
     """
     if isinstance(start, AtTxid):
         wanted = f"txid {start.txid} is above that of every record of stream {stream}"
+    elif isinstance(start, AtTime | AtEventTime):
+        wanted = f"stream {stream} has no record of this time or a later one"
     elif isinstance(start, Dlsn) and start > stop:
         wanted = f"position {start} is beyond the end of stream {stream}"
     else:

@@ -11,17 +11,19 @@ from ...client.units import show_count, show_ms
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import DeadlineExceededError
+from ...core.protocol.start import AtTime
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, ProgressBar, print_done, print_record, print_rows
 from ..output_schema import done, integer, prints, record, rows, text
 from ..servers.proxy import namespace_via, via_option
 from ..servers.stream_home import home
+from ..topics.start_options import START_HELP, parse_start, parse_time
 from ..waiting import timeout_option
 from .appending import APPENDED, append_records
 from .describing import DESCRIPTION, describe_stream, for_people
 from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
-from .reading import parse_start, read_stream
+from .reading import read_stream
 from .records.record_documents import RECORD, common_attributes
 from .records.record_files import FORMATS
 from .recovering import RECOVERED, recover_stream
@@ -179,9 +181,9 @@ async def append(
 @click.option(
     "--from",
     "start",
-    default="earliest",
-    help="Start at earliest, latest, a DLSN, or txid:N. [default: earliest]",
+    help=f"Start at {START_HELP}. [default: earliest]",
 )
+@click.option("--from-time", metavar="TIME", help="The same as --from time:TIME.")
 @click.option("--to", "end", help="Stop before this DLSN.")
 @click.option("--limit", type=click.IntRange(min=1), help="Print at most this many records.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True,
@@ -200,10 +202,15 @@ async def append(
 @session_options
 @runs
 async def read(
-    session: CommandSession, name: str, start: str, end: str | None, limit: int | None, form: str,
-    verbose: bool, waits: bool, timeout_ms: int, via: str | None
+    session: CommandSession, name: str, start: str | None, from_time: str | None, end: str | None,
+    limit: int | None, form: str, verbose: bool, waits: bool, timeout_ms: int, via: str | None
 ) -> None:  # fmt: skip
     """Print the records that are in the stream now."""
+    if start is not None and from_time is not None:
+        raise click.UsageError("--from and --from-time are mutually exclusive")
+    chosen = (
+        parse_start(start or "earliest") if from_time is None else AtTime(parse_time(from_time))
+    )
     if waits and limit is None:
         raise click.UsageError("--wait needs --limit")
     timeout_s = timeout_ms / 1000 if waits else None
@@ -211,7 +218,7 @@ async def read(
         reading = read_stream(
             namespace,
             name,
-            start=parse_start(start),
+            start=chosen,
             end=Dlsn.parse(end) if end else None,
             limit=limit,
             form="verbose" if verbose else form,

@@ -115,7 +115,24 @@ stream unseal t
 stream set-policy t --retention 1h
 stream truncate t 2:0:0
 stream untruncate t
+stream read t --from-time 1h{sp}ago
+stream read t --from event-time:1h{sp}ago
 stream delete t --yes
+subscription create s mine
+subscription seek s mine --to latest
+subscription ls s
+subscription describe s mine
+subscription delete s mine
+topic create o --partitions 2
+topic append o --file {root}/keyed --key-separator :
+topic ls
+topic describe o
+topic grow o --partitions 3
+group reset o g --to time:1h{sp}ago
+group ls o
+group describe o g
+group delete o g
+topic delete o --yes
 sql --tables
 sql select{sp}*{sp}from{sp}streams,segments,ledgers,fragments,bookies,proxies,metrics
 top --once --interval 200ms
@@ -126,6 +143,7 @@ top --once --interval 200ms
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BackgroundCluster, Path]]:
     root = tmp_path_factory.mktemp("json")
     (root / "lines").write_text("one\ntwo\n")
+    (root / "keyed").write_text("a:1\nb:2\n")
     with BackgroundCluster(root) as running:
         running.write_segments(2)
         yield running, root

@@ -14,7 +14,7 @@ from ...runtime.metadata_store import MetadataStore
 from ..api.log_namespace import LogNamespace
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription
-from .topics import Topic, list_children
+from .topics import Topic, list_children, remove_tree
 
 
 class GroupPartition(NamedTuple):
@@ -40,7 +40,11 @@ class GroupDescription(NamedTuple):
 
 async def list_groups(store: MetadataStore, namespace: LogNamespace, topic: Topic) -> list[str]:
     """Return the groups that have members or have read some partition, in order."""
-    found = set(await list_children(store, TopicPaths(namespace.name, topic.name).groups))
+    paths = TopicPaths(namespace.name, topic.name)
+    found = set()
+    for group in await list_children(store, paths.groups):
+        if await list_children(store, paths.members(group)):
+            found.add(group)
     for stream in topic.streams:
         found.update(await namespace.subscriptions.names(stream))
     return sorted(found)
@@ -115,3 +119,4 @@ async def delete_group(
             await namespace.subscriptions.delete(stream, group)
         except NoSuchSubscriptionError:
             continue
+    await remove_tree(store, TopicPaths(namespace.name, topic.name).group(group))

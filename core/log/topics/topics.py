@@ -232,7 +232,7 @@ async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) ->
             await namespace.delete_stream(stream)
         except NoSuchStreamError:
             continue
-    await _remove(store, TopicPaths(namespace.name, name).topic)
+    await remove_tree(store, TopicPaths(namespace.name, name).topic)
 
 
 async def _check_no_members(store: MetadataStore, paths: TopicPaths) -> None:
@@ -254,12 +254,12 @@ async def list_children(store: MetadataStore, path: str) -> list[str]:
         return []
 
 
-async def _remove(store: MetadataStore, path: str) -> None:
+async def remove_tree(store: MetadataStore, path: str) -> None:
     """Remove a node and everything below it, but no node that is created there later."""
     try:
         version = (await store.get(path)).version
         for child in await store.children(path):
-            await _remove(store, f"{path}/{child}")
+            await remove_tree(store, f"{path}/{child}")
     except NoNodeError:
         return
     await idempotent_writes.discard(store, path, version)

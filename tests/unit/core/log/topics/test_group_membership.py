@@ -175,7 +175,7 @@ async def test_crashed_member_is_replaced_within_its_session(world: LogWorld) ->
         crashed = member_of(world, topic, config=config)
         await crashed.__aenter__()
         await asyncio.sleep(1)
-        assert len(survivor.partitions) == 2
+        assert len(crashed.partitions) == 2
         session = crashed._session
         await crashed._run_tasks.aclose()  # the process has gone, its session ends by itself
         await crashed._reader_tasks.aclose()

@@ -1,0 +1,1 @@
+"""Commands for topics, consumer groups and subscriptions."""
