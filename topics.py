@@ -4,12 +4,7 @@ from .client.topics import Topics, consume_records
 from .core.log.metadata.acknowledgements import Acknowledgements
 from .core.log.metadata.subscriptions import Subscription
 from .core.log.topics.consumer_group import Delivery, GroupMember
-from .core.log.topics.dead_letters import (
-    DeadLetter,
-    DeadLetterSink,
-    decode_dead_letter,
-    encode_dead_letter,
-)
+from .core.log.topics.dead_letters import DeadLetter, DeadLetterSink, dead_letter_in
 from .core.log.topics.group_membership import GroupConfig, GroupListener
 from .core.log.topics.group_state import GroupDescription, GroupPartition
 from .core.log.topics.partitions import ByKey, Partitioner, RoundRobin
@@ -39,8 +34,7 @@ __all__ = [
     "consume_records",
     "DeadLetter",
     "DeadLetterSink",
-    "encode_dead_letter",
-    "decode_dead_letter",
+    "dead_letter_in",
     "GroupDescription",
     "GroupPartition",
     "Subscription",

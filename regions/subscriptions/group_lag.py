@@ -1,4 +1,4 @@
-"""How far a consumer group is behind, by partition, by member, and in total."""
+"""The lag of a consumer group: by partition, by member, and in total."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class PartitionLag(NamedTuple):
     member: str | None
     """The id of the member that reads it; None if none does."""
     lag: Lag
-    """What the group has not committed. For a group that never read the partition: everything."""
+    """The records that the group has not committed; all of them if it never read the partition."""
     bytes: int | None
     """An estimate of the bytes of those records, from the sizes of completed segments; None: there
     are none."""

@@ -318,5 +318,14 @@ class StreamReader(ClosesAtExit):
 
 
 def first_at_event_time(record_set: RecordSet, event_ms: int) -> int:
-    """Return the index of the first record with this event time or a later one; count if none."""
-    return 0 if record_set.created_ms >= event_ms else record_set.count
+    """Return the index of the first record with this event time or a later one; count if none.
+
+    The creation time stands for an event time that is absent. Raises CorruptionError.
+    """
+    created_ms, attributes = record_set.created_ms, record_set.attributes
+    if attributes is None:
+        return 0 if created_ms >= event_ms else record_set.count
+    for index, time_ms in enumerate(attributes.event_times()):
+        if (created_ms if time_ms is None else time_ms) >= event_ms:
+            return index
+    return record_set.count

@@ -2,21 +2,30 @@
 
 A dead letter is appended, and acknowledged by the bookies, before the record is acknowledged in its
 subscription. After a crash in between it is appended again, so a dead-letter stream has every such
-record at least once. Its metadata tells the copies apart: they name the same position.
+record at least once. Its headers tell the copies apart: they name the same position.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from ...protocol.attributes.attribute_values import (
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    NO_HEADERS,
+    Headers,
+)
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import CorruptionError, InvalidArgumentError, OwnershipLostError
 from ..api.log_namespace import LogNamespace
 from ..api.log_writer import LogWriter
 from ..read.record_batch import Record
 
-_REASON_CHARACTERS_MAX = 500
-_FORMAT = 1
+PREFIX = "rhumbline-dead-"
+"""The beginning of the names of the headers that a dead letter has besides those of its record."""
+
+_REASON_BYTES_MAX = 1_000
+_HEADERS_ADDED = 7
+_BYTES_ADDED_MAX = 4_000
 
 
 class DeadLetter(NamedTuple):
@@ -29,12 +38,19 @@ class DeadLetter(NamedTuple):
     position: Dlsn
     """The position of the record."""
     deliveries: int
-    """How often it was delivered."""
+    """The number of its deliveries."""
     reason: str
     """Why its last delivery failed."""
     txid: int
+    """The txid of the record."""
     created_ms: int
+    """The creation time of the record."""
     payload: bytes
+    key: bytes | None = None
+    headers: Headers = NO_HEADERS
+    """The headers of the record, without those of the dead letter. They are absent if both together
+    would exceed the limits of a record."""
+    event_time: int | None = None
 
     @classmethod
     def of(
@@ -46,47 +62,62 @@ class DeadLetter(NamedTuple):
             subscription,
             record.dlsn,
             deliveries,
-            reason[:_REASON_CHARACTERS_MAX],
+            reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore"),
             record.txid,
             record.created_ms,
             record.payload,
+            record.key,
+            {name: one for name, one in record.headers.items() if not name.startswith(PREFIX)},
+            record.event_time,
         )
 
+    def all_headers(self) -> dict[str, bytes]:
+        """Return the headers in the dead-letter stream."""
+        added = {
+            "stream": self.stream,
+            "subscription": self.subscription,
+            "position": str(self.position),
+            "deliveries": str(self.deliveries),
+            "reason": self.reason,
+            "txid": str(self.txid),
+            "created-ms": str(self.created_ms),
+        }
+        size = sum(len(name) + len(value) for name, value in self.headers.items())
+        fits = (
+            len(self.headers) + _HEADERS_ADDED <= HEADERS_MAX
+            and size + _BYTES_ADDED_MAX <= HEADERS_BYTES_MAX
+        )
+        kept = dict(self.headers) if fits else {}
+        return kept | {f"{PREFIX}{name}": value.encode() for name, value in added.items()}
 
-def encode_dead_letter(letter: DeadLetter) -> bytes:
-    """Return the payload in a dead-letter stream: a line of JSON, then the original payload."""
-    fields = {
-        "v": _FORMAT,
-        "stream": letter.stream,
-        "subscription": letter.subscription,
-        "position": str(letter.position),
-        "deliveries": letter.deliveries,
-        "reason": letter.reason,
-        "txid": letter.txid,
-        "created_ms": letter.created_ms,
-    }
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n" + letter.payload
 
+def dead_letter_in(record: Record) -> DeadLetter:
+    """Return the dead letter in a record of a dead-letter stream.
 
-def decode_dead_letter(data: bytes) -> DeadLetter:
-    """Return what ``encode_dead_letter`` was given. Raises CorruptionError for anything else."""
-    head, _, payload = data.partition(b"\n")
+    Raises CorruptionError if the record is not one.
+    """
+    headers = record.headers
     try:
-        fields: dict[str, Any] = json.loads(head)
-        if fields["v"] != _FORMAT:
-            raise CorruptionError(f"a dead letter of format {fields['v']}")
+        found = {
+            name.removeprefix(PREFIX): value.decode()
+            for name, value in headers.items()
+            if name.startswith(PREFIX)
+        }
         return DeadLetter(
-            str(fields["stream"]),
-            str(fields["subscription"]),
-            Dlsn.parse(fields["position"]),
-            int(fields["deliveries"]),
-            str(fields["reason"]),
-            int(fields["txid"]),
-            int(fields["created_ms"]),
-            payload,
+            found["stream"],
+            found["subscription"],
+            Dlsn.parse(found["position"]),
+            int(found["deliveries"]),
+            found["reason"],
+            int(found["txid"]),
+            int(found["created-ms"]),
+            record.payload,
+            record.key,
+            {name: one for name, one in headers.items() if not name.startswith(PREFIX)},
+            record.event_time,
         )
-    except (InvalidArgumentError, KeyError, TypeError, ValueError) as error:
-        raise CorruptionError(f"not a dead letter: {head[:60]!r}") from error
+    except (InvalidArgumentError, KeyError, ValueError) as error:
+        raise CorruptionError(f"the record at {record.dlsn} is not a dead letter") from error
 
 
 class DeadLetterSink(Protocol):
@@ -120,7 +151,12 @@ class StreamDeadLetters:
             await self.aclose()
             self._writer = await self.namespace.open_writer(self.stream)
         try:
-            await self._writer.append(encode_dead_letter(letter))
+            await self._writer.append(
+                letter.payload,
+                key=letter.key,
+                headers=letter.all_headers(),
+                event_time=letter.event_time,
+            )
         except OwnershipLostError:
             await self.aclose()
             raise

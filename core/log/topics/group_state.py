@@ -25,7 +25,7 @@ class GroupPartition(NamedTuple):
     member: str | None
     """The id of the member that reads it; None if none does."""
     subscription: Subscription | None
-    """What the group has committed; None: it never read the partition."""
+    """The stored state of the group in the partition; None: it never read it."""
 
 
 class GroupDescription(NamedTuple):

@@ -22,7 +22,6 @@ from ...protocol.errors import (
     UnknownOutcomeError,
 )
 from ...protocol.start import EARLIEST, Start, check_start
-from ...runtime.event_log import EventLog
 from ...runtime.primitives.backoff import Backoff
 from ...runtime.primitives.wakeup import Wakeup
 from ...runtime.runtime import Runtime
@@ -36,8 +35,6 @@ from ..read.record_batch import Record
 from ..read.stream_reader import StreamReader
 from .dead_letters import DeadLetter, DeadLetterSink
 from .record_window import RecordWindow
-
-_LOG = EventLog(__name__)
 
 DELAY_MS_MAX = 24 * 3600 * 1000
 """The longest delay of a rejected record, in ms."""
@@ -82,7 +79,7 @@ class ReceivedRecord(NamedTuple):
 
     record: Record
     deliveries: int
-    """How often the record was delivered, this time included. After a crash it may count a
+    """The number of deliveries of the record, this one included. After a crash it may count a
     delivery that did not happen."""
     partition: int = 0
     """The partition of the topic; 0 for a stream."""
@@ -434,5 +431,6 @@ class RecordConsumer(ClosesAtExit):
         if isinstance(error, RhumblineError):
             self._fail(error)
             return
-        _LOG.error("record consumer failed", stream=self.stream, error=error)
+        message = f"the consumer of {self.stream} failed"
+        self._loop.call_exception_handler({"message": message, "exception": error})
         self._fail(ClosedError(f"the consumer of {self.stream} failed: {error!r}"))

@@ -4,7 +4,11 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from ...protocol.attributes.attribute_values import Headers
+<<<<<<< HEAD
 from ...protocol.errors import InvalidArgumentError, RefusedError, RhumblineError
+=======
+from ...protocol.errors import InvalidArgumentError, RhumblineError
+>>>>>>> ff0b433f (Give dead letters headers, find event times, and write down the rules STR-36 to STR-39)
 from ...runtime.tasks import run_all
 from ..api.log_namespace import LogNamespace
 from ..api.log_writer import LogWriter
@@ -75,23 +79,32 @@ class TopicWriter(ClosesAtExit):
     ) -> Append:
         """Append to the partition that the partitioner chooses, see ``StreamWriter.append``.
 
-        Raises InvalidArgumentError, among others if ``key`` is neither bytes nor None.
+        The key is stored with the record. Raises InvalidArgumentError, among others if ``key`` is
+        neither bytes nor None.
         """
         writer = self.writers[self.partition_of(key)]
         return writer.append(payload, txid, key=key, headers=headers, event_time=event_time)
 
     def append_many(
-        self, payloads: Sequence[bytes], keys: Sequence[bytes | None] | None = None
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
     ) -> TopicAppendMany:
         """Append records, each to the partition of its key, see ``StreamWriter.append_many``.
 
         Records of one partition keep their order. If the call raises, the records of some
         partitions may have been appended: TooManyRequestsError is raised before any is.
         """
-        if keys is not None and len(keys) != len(payloads):
-            raise InvalidArgumentError(f"{len(payloads)} payloads need as many keys: {len(keys)}")
+        count = len(payloads)
+        for name, values in (("keys", keys), ("headers", headers), ("event_times", event_times)):
+            if values is not None and len(values) != count:
+                raise InvalidArgumentError(f"{count} payloads need as many {name}: {len(values)}")
         if not payloads:
             raise InvalidArgumentError("append_many needs at least one record")
+<<<<<<< HEAD
         by_partition: dict[int, list[bytes]] = {}
         keys_of: dict[int, list[bytes | None]] = {}
         for index, payload in enumerate(payloads):
@@ -100,25 +113,53 @@ class TopicWriter(ClosesAtExit):
             by_partition.setdefault(partition, []).append(payload)
             keys_of.setdefault(partition, []).append(key)
         for partition in by_partition:
+=======
+        chosen: dict[int, list[int]] = {}
+        for index in range(count):
+            partition = self.partition_of(None if keys is None else keys[index])
+            chosen.setdefault(partition, []).append(index)
+        for partition in chosen:
+>>>>>>> ff0b433f (Give dead letters headers, find event times, and write down the rules STR-36 to STR-39)
             self.writers[partition].check_room()
         return TopicAppendMany(
             {
                 partition: self.writers[partition].append_many(
+<<<<<<< HEAD
                     by_partition[partition], keys=None if keys is None else keys_of[partition]
                 )
                 for partition in sorted(by_partition)
+=======
+                    [payloads[index] for index in indexes],
+                    keys=None if keys is None else [keys[index] for index in indexes],
+                    headers=None if headers is None else [headers[index] for index in indexes],
+                    event_times=None
+                    if event_times is None
+                    else [event_times[index] for index in indexes],
+                )
+                for partition, indexes in sorted(chosen.items())
+>>>>>>> ff0b433f (Give dead letters headers, find event times, and write down the rules STR-36 to STR-39)
             }
         )
 
     def append_numbered(
-        self, producer: bytes, first_sequence: int, payloads: Sequence[bytes], *, partition: int
+        self,
+        producer: bytes,
+        first_sequence: int,
+        payloads: Sequence[bytes],
+        *,
+        partition: int,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
     ) -> AppendMany:
         """Append numbered records to one partition, see ``StreamWriter.append_numbered``.
 
         A producer numbers the records of each partition apart, because each partition is a stream:
         ``partition_of`` names the partition of a key, ``last_sequence`` the last number in it.
         """
-        return self._writer(partition).append_numbered(producer, first_sequence, payloads)
+        return self._writer(partition).append_numbered(
+            producer, first_sequence, payloads, keys=keys, headers=headers, event_times=event_times
+        )
 
     def last_sequence(self, producer: bytes, *, partition: int) -> int | None:
         """Return the last accepted sequence of ``producer`` in a partition, None if unknown.

@@ -7,7 +7,7 @@ import pytest
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.log.read.record_batch import Record
 from rhumbline.core.protocol.record_set import Producer, encode_record_set
-from rhumbline.core.protocol.start import AtTime
+from rhumbline.core.protocol.start import AtEventTime, AtTime
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
 POLICY = StreamPolicy(roll_bytes=600, flush=FlushPolicy(bytes_max=400, period_ms=0))
@@ -126,3 +126,31 @@ async def test_producer_with_a_wrong_clock_does_not_move_the_time_of_others(
     await writer.close()
     times = [record.created_ms for record in await world.read_all("s", 3)]
     assert times == [world.clock.now_ms - 5, world.clock.now_ms - 5, world.clock.now_ms]
+
+
+@pytest.mark.seeds(8)
+async def test_event_time_is_found_in_any_order(world: LogWorld, seed: int) -> None:
+    random = Random(seed)
+    for session in range(4):
+        writer = await world.writer("s", POLICY)
+        for n in range(15):
+            world.clock.now_ms += random.choice((0, 10, 700))
+            late_ms = random.choice((0, 5, 400, 5_000, -900))
+            event_ms = random.choice((None, world.clock.now_ms - late_ms))
+            writer.append(b"%d.%d" % (session, n), 1, event_time=event_ms)
+            if random.random() < 0.4:
+                await writer.flush()
+        await writer.close()
+    records = await read_everything(world)
+    times = [
+        record.created_ms if record.event_time is None else record.event_time for record in records
+    ]
+    ahead_ms = max(time - one.created_ms for one, time in zip(records, times, strict=True))
+    end = await world.namespace.end("s")
+    for ms in sorted({time + delta for time in times for delta in (-1, 0, 1)}):
+        expected = [one.dlsn for one, time in zip(records, times, strict=True) if time >= ms]
+        start = AtEventTime(ms, ahead_ms=max(0, ahead_ms))
+        async with await world.namespace.open_reader("s", start) as reader:
+            batch = await reader.next_batch(until=end)
+            found = None if batch is None else batch.first_dlsn
+            assert found == (expected[0] if expected else None)

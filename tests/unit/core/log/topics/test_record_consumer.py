@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from rhumbline.core.log.metadata.subscriptions import Subscription
-from rhumbline.core.log.topics.dead_letters import StreamDeadLetters, decode_dead_letter
+from rhumbline.core.log.topics.dead_letters import StreamDeadLetters, dead_letter_in
 from rhumbline.core.log.topics.record_consumer import ReceivedRecord, RecordConfig, RecordConsumer
 from rhumbline.core.protocol.errors import (
     ClosedError,
     ConfigurationError,
+    CorruptionError,
     InvalidArgumentError,
     SubscriptionLostError,
 )
@@ -146,7 +147,7 @@ async def test_record_at_which_consumers_crash_becomes_a_dead_letter(world: LogW
         found = await take(consumer, 3)
         assert [one.payload for one in found] == [b"3", b"4", b"5"]
     (record,) = await world.read_all("dead", 1)
-    letter = decode_dead_letter(record.payload)
+    letter = dead_letter_in(record)
     assert (letter.stream, letter.subscription, letter.payload) == ("s", "mine", b"2")
     assert letter.deliveries == 3
     assert letter.reason == "its consumer stopped without an answer"
@@ -168,12 +169,32 @@ async def test_dead_letter_is_appended_before_the_record_is_acknowledged(world: 
         await asyncio.sleep(1)
         assert (await stored(world)).position > one.position
     (record,) = await world.read_all("dead", 1)
-    letter = decode_dead_letter(record.payload)
+    letter = dead_letter_in(record)
     assert (letter.reason, letter.deliveries, letter.position) == (
         "no such customer",
         2,
         one.position,
     )
+
+
+async def test_dead_letter_keeps_key_headers_and_event_time(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    await writer.append(b"x", key=b"k", headers={"trace": b"1"}, event_time=77)
+    await writer.append(b"y", headers={f"h{n}": b"" for n in range(100)})
+    await writer.close()
+    await world.namespace.create_stream("dead")
+    async with open_consumer(world, deliveries_max=1) as consumer:
+        for one in await take(consumer, 2):
+            consumer.reject(one.position, reason="no")
+        await asyncio.sleep(5)
+    first, second = await world.read_all("dead", 2)
+    letter = dead_letter_in(first)
+    assert (letter.key, letter.headers, letter.event_time) == (b"k", {"trace": b"1"}, 77)
+    assert first.headers["rhumbline-dead-reason"] == b"no"
+    assert dead_letter_in(second).headers == {}, "they do not fit"
+    (plain,) = await world.read_all("s", 1)
+    with pytest.raises(CorruptionError, match="is not a dead letter"):
+        dead_letter_in(plain)
 
 
 async def test_second_consumer_takes_over_and_the_first_stores_nothing(world: LogWorld) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from rhumbline.core.log.topics.dead_letters import StreamDeadLetters, decode_dead_letter
+from rhumbline.core.log.topics.dead_letters import StreamDeadLetters, dead_letter_in
 from rhumbline.core.log.topics.record_consumer import RecordConfig
 from rhumbline.core.log.topics.record_group import RecordGroupMember
 from rhumbline.core.log.topics.topic_writer import TopicWriter, open_topic_writer
@@ -67,7 +67,7 @@ async def test_every_record_is_acknowledged_or_a_dead_letter(world: LogWorld) ->
     for key in sorted(rejected):
         stream = f"dead.{topic.partition_of(key)}"
         (record,) = await world.read_all(stream, 1)
-        dead.append(decode_dead_letter(record.payload))
+        dead.append(dead_letter_in(record))
     assert [letter.payload for letter in dead] == sorted(rejected)
     assert {letter.reason for letter in dead} == {"not now"}
     assert {letter.stream for letter in dead} <= set(topic.streams)
