@@ -237,7 +237,7 @@ class SubscriptionStore:
             value = await self._store.get(self._path(stream, name))
         except NoNodeError as error:
             raise _missing_error(stream, name) from error
-        return _decode(name, value.data), value.version
+        return decode_subscription(name, value.data), value.version
 
     async def _unmoved(self, stream: str, name: str) -> Check:
         """Return a transaction check that the stream is not being moved (rule STR-34)."""
@@ -272,7 +272,8 @@ def _encode(value: Subscription) -> bytes:
     return encode_metadata_record(_ACKNOWLEDGED_FORMAT, fields)
 
 
-def _decode(name: str, data: bytes) -> Subscription:
+def decode_subscription(name: str, data: bytes) -> Subscription:
+    """Decode the value of a subscription's node. Raises CorruptionError, ForeignDataError."""
     has_acknowledgements = metadata_record_version(data) == _ACKNOWLEDGED_FORMAT
     fields = decode_metadata_record(
         f"subscription {name}",

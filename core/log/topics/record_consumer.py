@@ -295,8 +295,19 @@ class RecordConsumer(ClosesAtExit):
                     f"were not stored within {self._config.finish_ms_max} ms"
                 ) from error
 
+    async def abandon(self) -> None:
+        """Stop without storing anything, as a crash would. Safe to repeat."""
+        self._is_closed = True
+        await self._tasks.aclose()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.aclose()
+
     async def _close_at_exit(self) -> None:
         await self.aclose()
+
+    async def _abort_at_exit(self) -> None:
+        await self.abandon()
 
     # --- work in the background -----------------------------------------------------------------
 

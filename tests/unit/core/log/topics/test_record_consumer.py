@@ -39,13 +39,6 @@ def open_consumer(world: LogWorld, **config: int | None) -> RecordConsumer:
     )
 
 
-async def crash(consumer: RecordConsumer) -> None:
-    """Stop without storing anything."""
-    await consumer._tasks.aclose()
-    assert consumer._reader is not None
-    await consumer._reader.aclose()
-
-
 async def take(consumer: RecordConsumer, count: int) -> list[ReceivedRecord]:
     async with asyncio.timeout(60):
         return [await anext(consumer) for _ in range(count)]
@@ -141,7 +134,7 @@ async def test_record_at_which_consumers_crash_becomes_a_dead_letter(world: LogW
                 break
             consumer.acknowledge(one.position)
             await consumer.flush()
-        await crash(consumer)
+        await consumer.abandon()
     assert [count for payload, count in seen if payload == b"2"] == [1, 2, 3]
     async with open_consumer(world, deliveries_max=3) as consumer:
         found = await take(consumer, 3)
