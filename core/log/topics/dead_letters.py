@@ -5,6 +5,7 @@ subscription. After a crash in between it is appended again, so a dead-letter st
 record at least once. Its headers tell the copies apart: they name the same position.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,12 @@ from ...protocol.attributes.attribute_values import (
     Headers,
 )
 from ...protocol.dlsn import Dlsn
-from ...protocol.errors import CorruptionError, InvalidArgumentError, OwnershipLostError
+from ...protocol.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    OwnershipLostError,
+    UnavailableError,
+)
 from ..api.log_namespace import LogNamespace
 from ..api.log_writer import LogWriter
 from ..read.record_batch import Record
@@ -24,6 +30,7 @@ PREFIX = "rhumbline-dead-"
 """The beginning of the names of the headers that a dead letter has besides those of its record."""
 
 _REASON_BYTES_MAX = 1_000
+_CLOSE_S_MAX = 5.0
 _HEADERS_ADDED = 7
 _BYTES_ADDED_MAX = 4_000
 
@@ -162,7 +169,12 @@ class StreamDeadLetters:
             raise
 
     async def aclose(self) -> None:
-        """Close the writer, see ``DeadLetterSink``."""
+        """Close the writer, see ``DeadLetterSink``. Every dead letter so far is acknowledged."""
         writer, self._writer = self._writer, None
-        if writer is not None:
-            await writer.abort() if writer.failure is not None else await writer.close()
+        if writer is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_S_MAX):
+                await writer.close()
+        except (OwnershipLostError, UnavailableError, TimeoutError):
+            await writer.abort()  # the next writer completes the segment
