@@ -11,6 +11,7 @@ from enum import Enum
 from itertools import count
 from typing import NamedTuple
 
+from ...core.log.metadata.subscriptions import Subscription
 from ...core.protocol.dlsn import Dlsn
 
 TOKEN = re.compile(rb"@\d{4}\.\d{6}@")
@@ -179,6 +180,29 @@ class LateAdd(NamedTuple):
     is_confirmed: bool
     is_readable: bool
     """True if the bookie returned the entry afterwards."""
+
+
+class RecordDelivery(NamedTuple):
+    """A delivery to an application that acknowledges single records."""
+
+    at_ms: float
+    position: Dlsn
+    deliveries: int
+    """The number of deliveries that the consumer reported, this one included."""
+
+
+@dataclass(slots=True)
+class SubscriptionUse:
+    """What the consumers of one subscription did. Times are virtual milliseconds."""
+
+    deliveries_max: int
+    deliveries: list[RecordDelivery] = field(default_factory=list)
+    acknowledged: dict[Dlsn, float] = field(default_factory=dict)
+    """When the application first acknowledged the record at a position."""
+    dead: dict[Dlsn, float] = field(default_factory=dict)
+    """When the dead letter of the record at a position was first stored."""
+    versions: list[tuple[float, Subscription]] = field(default_factory=list)
+    """(virtual ms, value) of the subscription, in the order of the store."""
 
 
 def token_of(session: int, number: int) -> bytes:

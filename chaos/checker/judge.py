@@ -9,6 +9,7 @@ from . import (
     slow_bookie_invariants,
     stale_metadata_invariants,
     stream_invariants,
+    subscription_invariants,
     truncation_invariants,
     wire_invariants,
 )
@@ -23,6 +24,7 @@ CHECKS = (
     stale_metadata_invariants,
     slow_bookie_invariants,
     stream_invariants,
+    subscription_invariants,
     truncation_invariants,
     wire_invariants,
 )

@@ -15,7 +15,7 @@ from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
 from ...regions.ownerless.ownerless_ledgers import Takeover
-from .history import History, LateAdd
+from .history import History, LateAdd, SubscriptionUse
 
 EXAMPLES_MAX = 3
 """Maximum number of reported violations of one invariant."""
@@ -216,6 +216,8 @@ class RunRecord:
     seals: Sequence[SealPeriod] = ()
     unreachable_regions: Sequence[UnreachableRegion] = ()
     """The cuts of the only writer of the run; empty if there are several writers."""
+    subscription: SubscriptionUse | None = None
+    """The consumers that acknowledge single records of the main stream, if there are any."""
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""

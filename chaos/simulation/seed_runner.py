@@ -11,6 +11,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ..checker.run_record import INVARIANTS
+from .plans.acknowledgements import acknowledgements
 from .plans.basic import basic, steady
 from .plans.damage import damage
 from .plans.end_queries import end_queries
@@ -43,6 +44,7 @@ def mixed(seed: int) -> RunPlan:
 # The names are those of the command line. The strings inside the plan functions that seed their
 # generators (for example f"{seed} first light") are part of a seed's identity and never change.
 PLANS: dict[str, Callable[[int], RunPlan]] = {
+    "acknowledgements": acknowledgements,
     "basic": basic,
     "changes": changes,
     "cut-off-readers": cut_off_readers,
@@ -71,6 +73,7 @@ EVERYTHING = "everything"
 """The name that stands for all plans of ``SHARES``; it has no seeds of its own."""
 
 SHARES: dict[str, float] = {
+    "acknowledgements": 0.5,
     "basic": 0.25,
     "changes": 1,
     "cut-off-readers": 1,

@@ -1,6 +1,6 @@
 """Synthetic records of runs: a valid one violates nothing, and each defect is found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,11 +13,13 @@ from rhumbline.chaos.checker.history import (
     EndQuery,
     History,
     LateAdd,
+    RecordDelivery,
     RecordedAppend,
     RecordedRead,
     ReportedEnd,
     SequenceGap,
     StreamEnding,
+    SubscriptionUse,
     Truncation,
     Untruncation,
 )
@@ -33,6 +35,8 @@ from rhumbline.chaos.checker.run_record import (
     UnreachableRegion,
 )
 from rhumbline.core.ledger.slow_departure import SlowDeparture
+from rhumbline.core.log.metadata.acknowledgements import Acknowledgements
+from rhumbline.core.log.metadata.subscriptions import Subscription
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.ledger_metadata import (
@@ -42,6 +46,7 @@ from rhumbline.core.protocol.ledger_metadata import (
     LedgerState,
 )
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.protocol.record_set import encode_record_set
 from rhumbline.core.protocol.recovery import AnswerKind, BookieAnswer, Evidence, Verdict
 from rhumbline.core.protocol.segments import Segment
 from rhumbline.regions.ownerless.ownerless_ledgers import Takeover
@@ -514,6 +519,62 @@ def new_ledger_in_a_region_out_of_reach(record: RunRecord) -> None:
     ]
 
 
+def a_subscription(record: RunRecord) -> SubscriptionUse:
+    """Return a valid use: two records are acknowledged, a third is a dead letter."""
+    use = SubscriptionUse(deliveries_max=2)
+    use.acknowledged = {Dlsn(1, 0, 0): 500.0, Dlsn(1, 1, 0): 510.0}
+    use.dead = {Dlsn(1, 0, 1): 540.0}
+    use.deliveries = [
+        RecordDelivery(490.0, Dlsn(1, 0, 0), 1),
+        RecordDelivery(495.0, Dlsn(1, 0, 1), 1),
+        RecordDelivery(500.0, Dlsn(1, 1, 0), 1),
+        RecordDelivery(530.0, Dlsn(1, 0, 1), 2),
+    ]
+    held = Acknowledgements("c", Dlsn(1, 2, 0), ((Dlsn(1, 1, 0), Dlsn(1, 1, 1)),))
+    use.versions = [
+        (520.0, Subscription("s", Dlsn(1, 0, 1), 0, held)),
+        (550.0, Subscription("s", Dlsn(1, 1, 1), 0, replace(held, ranges=()))),
+    ]
+    record.subscription = use
+    return use
+
+
+def position_passes_a_record(record: RunRecord) -> None:
+    use = a_subscription(record)
+    use.versions.append((560.0, Subscription("s", Dlsn(1, 2, 0))))
+
+
+def range_holds_a_record_that_was_not_acknowledged(record: RunRecord) -> None:
+    del a_subscription(record).acknowledged[Dlsn(1, 1, 0)]
+
+
+def dead_letter_comes_late(record: RunRecord) -> None:
+    a_subscription(record).dead[Dlsn(1, 0, 1)] = 551.0
+
+
+def delivery_is_not_counted(record: RunRecord) -> None:
+    a_subscription(record).deliveries[-1] = RecordDelivery(530.0, Dlsn(1, 0, 1), 1)
+
+
+def delivery_is_above_the_limit(record: RunRecord) -> None:
+    a_subscription(record).deliveries.append(RecordDelivery(560.0, Dlsn(1, 0, 1), 3))
+
+
+def give_times(record: RunRecord, times: Sequence[int]) -> None:
+    for entry_id, created_ms in enumerate(times):
+        payload = encode_record_set([b"x"], first_txid=1, last_txid=1, created_ms=created_ms)
+        for bookie in MEMBERS:
+            record.copies[5][entry_id, str(bookie)] = EntryCopy(-1, 0, payload)
+
+
+def creation_time_falls(record: RunRecord) -> None:
+    give_times(record, (0, 7, 6))
+
+
+def segment_is_completed_before_its_last_record(record: RunRecord) -> None:
+    give_times(record, (0, 0, 5))
+
+
 DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
@@ -561,6 +622,13 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G21": (acknowledged_after_the_deletion,),
     "G24": (position_of_another_stream_is_accepted, position_is_refused_by_its_own_stream),
     "G25": (record_is_given_out_as_one_of_another_stream, segment_names_another_stream),
+    "G28": (
+        position_passes_a_record,
+        range_holds_a_record_that_was_not_acknowledged,
+        dead_letter_comes_late,
+    ),
+    "G29": (delivery_is_not_counted, delivery_is_above_the_limit),
+    "G30": (creation_time_falls, segment_is_completed_before_its_last_record),
     "G23": (sealed_stream_acknowledges,),
     "G22": (stream_of_a_busy_writer_is_taken,),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),
@@ -584,6 +652,14 @@ def violated_ids(record: RunRecord) -> set[str]:
 
 def test_valid_record_violates_nothing() -> None:
     assert [str(violation) for violation in judge(a_record())] == []
+
+
+def test_a_subscription_that_passes_what_is_acknowledged_violates_nothing() -> None:
+    record = a_record()
+    a_subscription(record)
+    assert [str(violation) for violation in judge(record)] == []
+    give_times(record, (0, 0, 0))
+    assert not violated_ids(record) & {"G28", "G29", "G30"}
 
 
 def test_a_stream_created_and_deleted_by_its_calls_violates_nothing() -> None:
