@@ -193,7 +193,7 @@ class RecordDelivery(NamedTuple):
 
 @dataclass(slots=True)
 class SubscriptionUse:
-    """What the consumers of one subscription did. Times are virtual milliseconds."""
+    """The use of one subscription by its consumers. Times are virtual milliseconds."""
 
     deliveries_max: int
     deliveries: list[RecordDelivery] = field(default_factory=list)

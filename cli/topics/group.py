@@ -10,7 +10,7 @@ from ...core.log.topics.group_state import GroupDescription
 from ...regions.subscriptions.group_lag import LagTotal, PartitionLag, lag_by_member
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, ProgressBar, print_document, print_done, print_rows
-from ..output_schema import Schema, done, integer, maybe, prints, record, rows, table, text
+from ..output_schema import Schema, done, integer, listing, maybe, prints, record, rows, text
 from .start_options import START_HELP, parse_start
 
 
@@ -52,7 +52,7 @@ _DESCRIPTION = record(
     {
         "topic": _TOPIC,
         "group": _GROUP,
-        "members": table(
+        "members": listing(
             record(
                 {
                     "member": text("Id of the member."),
@@ -62,7 +62,7 @@ _DESCRIPTION = record(
             ),
             "A row for each member.",
         ),
-        "partitions": table(
+        "partitions": listing(
             record(
                 {
                     "partition": integer("Number of the partition."),

@@ -9,7 +9,7 @@ from ...client.topics import Topics
 from ...client.units import show_count
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_document, print_done, print_rows
-from ..output_schema import done, integer, maybe, prints, record, rows, table, text
+from ..output_schema import done, integer, listing, maybe, prints, record, rows, text
 from ..streams.policy_options import PolicyOptions, policy_options
 
 
@@ -68,7 +68,7 @@ async def ls(session: CommandSession, prefix: str) -> None:
         print_rows(found, session.output, empty=f"no topic in namespace {client.namespace().name}")
 
 
-_PARTITION_ROWS = table(
+_PARTITION_ROWS = listing(
     record(
         {
             "partition": integer("Number of the partition."),
@@ -90,7 +90,7 @@ _PARTITION_ROWS = table(
             "topic": _NAME,
             "partitions": _PARTITION_ROWS,
             "first_partitions": integer("Number of partitions with which it was created."),
-            "groups": table(record({"group": text("Name of the group.")}), "Its groups."),
+            "groups": listing(record({"group": text("Name of the group.")}), "Its groups."),
         }
     )
 )

@@ -116,7 +116,7 @@ stream set-policy t --retention 1h
 stream truncate t 2:0:0
 stream untruncate t
 stream read t --from-time 1h{sp}ago
-stream read t --from event-time:1h{sp}ago
+stream read t --from event-time:2026-01-31T12:00Z
 stream delete t --yes
 subscription create s mine
 subscription seek s mine --to latest
