@@ -2,7 +2,14 @@
 
 import pytest
 
-from rhumbline.client.units import parse_bytes, parse_ms, show_bytes, show_count, show_ms
+from rhumbline.client.units import (
+    parse_bytes,
+    parse_ms,
+    parse_time_ms,
+    show_bytes,
+    show_count,
+    show_ms,
+)
 from rhumbline.core.protocol.errors import InvalidArgumentError
 
 
@@ -59,3 +66,24 @@ def test_counts_agree_with_their_nouns() -> None:
         "1 copy",
         "2 copies",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1700000000123", 1_700_000_000_123),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500),
+        ("2023-11-14", 1_699_920_000_000),
+        ("15m ago", 99_100_000),
+        ("9d ago", 0),
+    ],
+)
+def test_time_is_parsed(text: str, ms: int) -> None:
+    assert parse_time_ms(text, 100_000_000) == ms
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "15m", "-5", "x ago"])
+def test_text_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        parse_time_ms(text, 0)
