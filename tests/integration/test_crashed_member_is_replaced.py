@@ -32,7 +32,7 @@ asyncio.run(main())
 
 async def until_partitions(member: GroupMember, count: int) -> None:
     async with asyncio.timeout(20):
-        while len(member.partitions) != count:
+        while len(member.partitions) != count:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
 
 

@@ -20,6 +20,7 @@ from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import EndOfStreamError, NoSuchStreamError, StreamExistsError
 from rhumbline.core.protocol.installation import installed_version
 from rhumbline.core.protocol.record_set import decode_entry
+from rhumbline.core.protocol.start import AtEventTime, AtTime
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc import rhumbline_pb2_grpc
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, succeeded
@@ -168,6 +169,28 @@ def test_proxy_serves_probes_and_prometheus(proxy: ClusterProxy) -> None:
     ):
         with urllib.request.urlopen(found[1] + path, timeout=10) as answer:
             assert wanted in answer.read().decode()
+
+
+async def seek_by_time(address: str) -> None:
+    async with asyncio.timeout(60), connect_proxies(f"grpc://{address}") as client:
+        await client.namespace().create_stream("times")
+        async with client.writer("times") as writer:
+            for txid in range(1, 9):  # txids of the application, one entry for each record
+                await writer.append(b"%d" % txid, txid, event_time=1_000 * txid)
+        async with client.reader("times") as reader:
+            found = [await anext(reader) for _ in range(8)]
+        fifth = found[4]
+        async with client.reader("times", AtTime(fifth.created_ms)) as reader:
+            first = await anext(reader)
+            assert first.created_ms == fifth.created_ms
+            assert first.dlsn <= fifth.dlsn
+        late = AtEventTime(5_500, ahead_ms=10**9)
+        async with client.reader("times", late) as reader:
+            assert (await anext(reader)).payload == b"6"
+
+
+def test_thin_client_starts_at_a_time(proxy: ClusterProxy) -> None:
+    asyncio.run(seek_by_time(proxy.address))
 
 
 def test_operators_list_release_and_drain_proxies(
