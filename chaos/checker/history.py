@@ -49,6 +49,10 @@ class RecordedAppend:
     """The producer id and sequence number of a numbered append, which may be sent several times."""
     reported_positions: list[Dlsn] = field(default_factory=list)
     """For a numbered append: the positions that its calls returned."""
+    expected: Dlsn | None = None
+    """For a conditional append: where the stream has to end."""
+    named_end: Dlsn | None = None
+    """For a conditional append that was refused: the end that the refusal named."""
     was_refused_as_duplicate: bool = False
     """True if a call was refused because the record is already in the stream."""
 

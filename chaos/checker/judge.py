@@ -1,6 +1,7 @@
 """Evaluates all invariants on the record of a run."""
 
 from . import (
+    condition_invariants,
     ledger_invariants,
     log_invariants,
     ownership_invariants,
@@ -16,6 +17,7 @@ from . import (
 from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
 
 CHECKS = (
+    condition_invariants,
     ledger_invariants,
     log_invariants,
     ownership_invariants,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..checker.run_record import INVARIANTS
 from .plans.acknowledgements import acknowledgements
 from .plans.basic import basic, steady
+from .plans.conditions import conditions
 from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.lying_disk import lying_disk
@@ -47,6 +48,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "acknowledgements": acknowledgements,
     "basic": basic,
     "changes": changes,
+    "conditions": conditions,
     "cut-off-readers": cut_off_readers,
     "damage": damage,
     "end-queries": end_queries,
@@ -76,6 +78,7 @@ SHARES: dict[str, float] = {
     "acknowledgements": 0.5,
     "basic": 0.25,
     "changes": 1,
+    "conditions": 1,
     "cut-off-readers": 1,
     "damage": 1,
     "end-queries": 1,

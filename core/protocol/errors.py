@@ -199,6 +199,19 @@ class TxidOutOfOrderError(RefusedError):
     code = "txid-out-of-order"
 
 
+class EndMismatchError(RefusedError):
+    """The stream does not end at the position that a conditional append expected; it added nothing.
+
+    Read the records up to ``end``, decide again and append with the new position.
+    """
+
+    code = "end-mismatch"
+
+    def __init__(self, message: str, end: "Dlsn | None" = None) -> None:
+        super().__init__(message)
+        self.end = end
+
+
 class EndOfStreamError(RefusedError):
     """The application ended the stream: it accepts no more records, and the reader has all of them.
 

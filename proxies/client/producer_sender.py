@@ -20,6 +20,7 @@ from random import Random
 from typing import Protocol
 
 from ...core.log.write.batch import Batch
+from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import (
     AppendOutcomeUnknownError,
     DeadlineExceededError,
@@ -44,17 +45,25 @@ _PAUSE_MS_MAX = 250
 class OutgoingSet:
     """A record set that is queued or in flight."""
 
-    __slots__ = ("batch", "deadline", "encoded", "has_result", "is_uncertain", "keeps_txids",
-                 "appended", "sequence")  # fmt: skip
+    __slots__ = ("batch", "deadline", "encoded", "expected", "has_result", "is_uncertain",
+                 "keeps_txids", "appended", "sequence")  # fmt: skip
 
     def __init__(
-        self, batch: Batch, encoded: bytes, *, sequence: int, keeps_txids: bool, deadline: float
+        self,
+        batch: Batch,
+        encoded: bytes,
+        *,
+        sequence: int,
+        keeps_txids: bool,
+        deadline: float,
+        expected: Dlsn | None = None,
     ) -> None:
         self.batch = batch
         self.encoded = encoded
         self.sequence = sequence
         self.keeps_txids = keeps_txids
         self.deadline = deadline
+        self.expected = expected
         self.has_result = True
         self.is_uncertain = False  # an attempt had an unknown outcome
         self.appended: Appended | None = None

@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from ...core.log.close_at_exit import ClosesAtExit
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.append_validation import (
+    CheckedRecords,
     as_bytes,
+    check_atomic,
     check_attributes,
     check_numbering,
+    check_records,
     check_sequence,
     check_txid,
     check_txids,
@@ -20,6 +23,7 @@ from ...core.log.write.append_validation import (
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from ...core.protocol.attributes.attribute_columns import attribute_builder
 from ...core.protocol.attributes.attribute_values import Attributes, Headers
+from ...core.protocol.dlsn import Dlsn, check_position
 from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
 from ...core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
 from .thin_producer import ThinProducers
@@ -64,13 +68,24 @@ class ProxyWriter(ClosesAtExit):
         key: bytes | None = None,
         headers: Headers | None = None,
         event_time: int | None = None,
+        expected: Dlsn | None = None,
     ) -> Append:
         """Append a record and return immediately; await the result for its position.
 
         Takes and raises what the core writer does; the proxy assigns txids to records without
         one. A transient failure is retried until the deadline, and the record is stored at most
-        once.
+        once. With ``expected`` the record is sent once all earlier ones are settled; then
+        AppendOutcomeUnknownError means that the end has moved, perhaps because of this record.
         """
+        if expected is not None:
+            return self.append_many(
+                [payload],
+                None if txid is None else [txid],
+                keys=[key],
+                headers=[headers],
+                event_times=[event_time],
+                expected=expected,
+            ).first
         if key is not None or headers is not None or event_time is not None:
             return self._append(payload, txid, Attributes(key, headers, event_time))
         if txid is None and payload.__class__ is bytes and self._refusal is None:
@@ -98,22 +113,35 @@ class ProxyWriter(ClosesAtExit):
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
         event_times: Sequence[int | None] | None = None,
+        atomic: bool = False,
+        expected: Dlsn | None = None,
     ) -> AppendMany:
-        """Append records in order. All or none are accepted; they may end up in several sets."""
-        check_sequence("payloads", payloads)
-        if not payloads:
-            raise InvalidArgumentError("append_many needs at least one record")
+        """Append records in order. All or none are accepted; they may end up in several sets.
+
+        With ``atomic`` or ``expected`` they are one set, as in the core writer.
+        """
+        records = check_records(
+            payloads,
+            self._record_bytes_max,
+            keys=keys,
+            headers=headers,
+            event_times=event_times,
+        )
         if txids is not None:
-            check_txids(self.stream, txids, len(payloads), self.last_txid)
-        checked = [self._checked(payload) for payload in payloads]
-        attributes = check_attributes(len(payloads), keys, headers, event_times)
+            check_txids(self.stream, txids, len(records.payloads), self.last_txid)
+        if atomic or expected is not None:
+            check_atomic(records.size)
         self._check_open()
+        if expected is not None:
+            return self._append_if(records, txids, expected)
+        if atomic:
+            return AppendMany([self._add_together(records, txids)])
         spans: list[tuple[Batch, int, int]] = []
-        for index, payload in enumerate(checked):
+        for index, payload in enumerate(records.payloads):
             batch = self._add(
                 payload,
                 None if txids is None else txids[index],
-                None if attributes is None else attributes[index],
+                None if records.attributes is None else records.attributes[index],
             )
             if spans and spans[-1][0] is batch:
                 spans[-1] = (batch, spans[-1][1], spans[-1][2] + 1)
@@ -121,7 +149,41 @@ class ProxyWriter(ClosesAtExit):
                 spans.append((batch, len(batch.payloads) - 1, 1))
         return AppendMany(spans)
 
-    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
+    def _add_together(
+        self, records: CheckedRecords, txids: Sequence[int] | None
+    ) -> tuple[Batch, int, int]:
+        """Add records to the open batch, or to a new one if they do not fit together."""
+        if txids is not None:
+            self.last_txid = txids[-1]
+            self._stop_sharing()
+        batch = self._producer.batch_for(records.size, None if txids is None else txids[0])
+        if batch.txids is not None and txids is not None:
+            batch.txids.extend(txids[1:])
+            batch.last_txid = txids[-1]
+        first = len(batch.payloads)
+        for index, one in enumerate(records.attributes or (), start=first):
+            batch.add_attributes(index, one)
+        batch.payloads.extend(records.payloads)
+        return batch, first, len(records.payloads)
+
+    def _append_if(
+        self, records: CheckedRecords, txids: Sequence[int] | None, expected: Dlsn
+    ) -> AppendMany:
+        attributes = records.attributes
+        encoded = encode_record_set(
+            records.payloads,
+            first_txid=TXID_FIRST if txids is None else txids[0],
+            last_txid=TXID_FIRST if txids is None else txids[-1],
+            txids=txids,
+            created_ms=self._producer.wall_ms(),
+            codec=self._policy.codec,
+            attributes=None if attributes is None else attribute_builder(attributes),
+        )
+        return self.append_set(encoded, keeps_txids=txids is not None, expected=expected)
+
+    def append_set(
+        self, encoded: bytes, *, keeps_txids: bool = False, expected: Dlsn | None = None
+    ) -> AppendMany:
         """Append a record set as the core writer does, for one producer that numbers its sets.
 
         A set that the stream already has is not appended again. Do not mix it with other appends. A
@@ -130,6 +192,10 @@ class ProxyWriter(ClosesAtExit):
         self._check_open()
         if encoded.__class__ is not bytes:
             encoded = as_bytes(encoded)
+        if expected is not None:
+            check_position(expected)
+            batch = self._producer.submit_if(encoded, keeps_txids=keeps_txids, expected=expected)
+            return AppendMany([(batch, 0, batch.count)])
         self._stop_sharing()
         batch = self._producer.submit_set(encoded, keeps_txids=keeps_txids)
         return AppendMany([(batch, 0, batch.count)])
@@ -241,8 +307,7 @@ class ProxyWriter(ClosesAtExit):
         """
         closed = self._refuse()
         if self._producer.writers == 0:
-            self._producer.seal_batch()
-            self._producer.sender.fail(closed)
+            self._producer.fail(closed)
 
     def _refuse(self) -> RhumblineError:
         if self._refusal is None:

@@ -9,12 +9,15 @@ settled.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from ...core.log.log_context import LogContext
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.batch import NO_BATCH, Append, Batch
+from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import RhumblineError, TooManyRequestsError
 from ...core.protocol.record_set import (
+    NO_SEQUENCE,
     TXID_FIRST,
     Producer,
     encode_record_set,
@@ -29,6 +32,8 @@ from .producer_sender import OutgoingSet, ProducerSender, Transport
 PRODUCER_BYTES = 16
 TIMEOUT_MS = 30_000
 OUTSTANDING_BYTES_MAX = 32 << 20
+CONDITIONAL_MAX = 64
+"""Maximum number of conditional appends in progress of one producer."""
 
 
 class ThinProducer:
@@ -49,9 +54,11 @@ class ThinProducer:
         self.open = NO_BATCH
         """The batch that accepts records, or NO_BATCH."""
         self._counts = counts
-        self.sender = ProducerSender(
-            transport, key, runtime.random, self._on_change, self._on_settled
-        )
+        self._transport = transport
+        self._key = key
+        self._random = runtime.random
+        self.sender = self._new_sender()
+        self._conditional: dict[Batch, ProducerSender] = {}  # in progress
         self.writers = 0
         """Number of writers that use the producer."""
         self._stream = key[1]
@@ -62,6 +69,11 @@ class ThinProducer:
         self._next_sequence = 0
         self._is_scheduled = False
         self._waiters: list[asyncio.Future[None]] = []
+
+    def _new_sender(self) -> ProducerSender:
+        return ProducerSender(
+            self._transport, self._key, self._random, self._on_change, self._on_settled
+        )
 
     @property
     def failure(self) -> RhumblineError | None:
@@ -151,6 +163,49 @@ class ThinProducer:
         self._submit(batch, encoded, producer.first_sequence, keeps_txids=keeps_txids)
         return batch
 
+    def submit_if(self, encoded: bytes, *, keeps_txids: bool, expected: Dlsn) -> Batch:
+        """Send an unnumbered set, to be appended only if the stream ends at ``expected``.
+
+        It has a sender of its own, which may repeat it: the records move the end, so they are
+        stored once (rule PRX-60). It is sent when everything that was appended before is settled.
+        Raises TooManyRequestsError.
+        """
+        self.seal_batch()
+        if len(self._conditional) >= CONDITIONAL_MAX:
+            raise TooManyRequestsError(
+                f"stream {self._stream}: {CONDITIONAL_MAX} conditional appends are in progress"
+            )
+        batch = Batch(0, TXID_FIRST, self._clock.wall_ms())
+        batch.count = numbering(encoded)[0]
+        batch.bytes = len(encoded)
+        sender = self._new_sender()
+        self._conditional[batch] = sender
+        batch.callbacks.append(partial(self._on_decided, batch))
+        sender.follow(self.sender)
+        deadline = self._loop.time() + self._timeout_s
+        sender.submit(
+            OutgoingSet(
+                batch,
+                encoded,
+                sequence=NO_SEQUENCE,
+                keeps_txids=keeps_txids,
+                deadline=deadline,
+                expected=expected,
+            )
+        )
+        return batch
+
+    def _on_decided(self, batch: Batch) -> None:
+        del self._conditional[batch]
+        self._on_change()
+
+    def fail(self, failure: RhumblineError) -> None:
+        """Stop sending. Records that may have arrived get an unknown outcome."""
+        self.seal_batch()
+        self.sender.fail(failure)
+        for sender in list(self._conditional.values()):
+            sender.fail(failure)
+
     def _submit(self, batch: Batch, encoded: bytes, sequence: int, *, keeps_txids: bool) -> None:
         batch.bytes = len(encoded)
         deadline = self._loop.time() + self._timeout_s
@@ -166,13 +221,21 @@ class ThinProducer:
         while self.sender.failure is None and (
             self.sender.outstanding_bytes > OUTSTANDING_BYTES_MAX // 2
         ):
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._changed()
+
+    async def _changed(self) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
 
     async def flush(self) -> None:
-        """Wait until every record so far is acknowledged. Raises the first failure."""
+        """Wait until every record so far is acknowledged, and conditional ones are decided.
+
+        Raises the first failure, which is not that of a conditional append.
+        """
         self.seal_batch()
+        while self._conditional:
+            await self._changed()
         last = self.sender.last
         if last is not None:
             await Append(last, 0)

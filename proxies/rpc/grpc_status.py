@@ -11,6 +11,7 @@ from ...core.protocol.errors import (
     BadVersionError,
     CorruptionError,
     DeadlineExceededError,
+    EndMismatchError,
     GapError,
     IndeterminateError,
     InvalidArgumentError,
@@ -121,6 +122,8 @@ def encode_error(error: RhumblineError) -> pb.Error:
         encoded.retry_after_ms = error.retry_after_ms
     if isinstance(error, TruncatedError) and isinstance(error.first_active, Dlsn):
         encoded.first_active.CopyFrom(encode_position(error.first_active))
+    if isinstance(error, EndMismatchError) and isinstance(error.end, Dlsn):
+        encoded.end.CopyFrom(encode_position(error.end))
     return encoded
 
 
@@ -138,6 +141,9 @@ def decode_error(encoded: pb.Error) -> RhumblineError:
         return NotOwnerError(text, encoded.owner)
     if cls is OverRateError:
         return OverRateError(text, encoded.retry_after_ms)
+    if cls is EndMismatchError:
+        end = encoded.end
+        return EndMismatchError(text, decode_position(end) if end.lssn else None)
     if cls is TruncatedError:
         found = encoded.first_active
         return TruncatedError(text, decode_position(found) if found.lssn else None)

@@ -204,6 +204,7 @@ def add_item(
         keeps_txids=outgoing.keeps_txids,
         restarts=restarts,
         tried=tried,
+        expected=None if outgoing.expected is None else encode_position(outgoing.expected),
     )
 
 
@@ -234,6 +235,7 @@ def decode_item(item: pb.AppendItem) -> AppendItem:
         record_set,
         keeps_txids=item.keeps_txids,
         tried=tuple(item.tried) if item.restarts else (),
+        expected=decode_position(item.expected) if item.HasField("expected") else None,
     )
 
 

@@ -31,20 +31,22 @@ class Position(_message.Message):
     def __init__(self, lssn: _Optional[int] = ..., entry_id: _Optional[int] = ..., slot: _Optional[int] = ..., stream_id: _Optional[str] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("code", "message", "retryable", "owner", "first_active", "retry_after_ms")
+    __slots__ = ("code", "message", "retryable", "owner", "first_active", "retry_after_ms", "end")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRYABLE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     FIRST_ACTIVE_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     code: str
     message: str
     retryable: bool
     owner: str
     first_active: Position
     retry_after_ms: int
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., owner: _Optional[str] = ..., first_active: _Optional[_Union[Position, _Mapping]] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+    end: Position
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., owner: _Optional[str] = ..., first_active: _Optional[_Union[Position, _Mapping]] = ..., retry_after_ms: _Optional[int] = ..., end: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class StatusDetails(_message.Message):
     __slots__ = ("code", "message", "details")
@@ -73,7 +75,7 @@ class AppendRequest(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[AppendItem, _Mapping]]] = ..., client_region: _Optional[str] = ...) -> None: ...
 
 class AppendItem(_message.Message):
-    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried", "traceparent", "attributes")
+    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried", "traceparent", "attributes", "expected")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +88,7 @@ class AppendItem(_message.Message):
     TRIED_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
     id: int
     namespace: str
     stream: str
@@ -98,7 +101,8 @@ class AppendItem(_message.Message):
     tried: _containers.RepeatedScalarFieldContainer[str]
     traceparent: str
     attributes: _containers.RepeatedCompositeFieldContainer[RecordAttributes]
-    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ..., attributes: _Optional[_Iterable[_Union[RecordAttributes, _Mapping]]] = ...) -> None: ...
+    expected: Position
+    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ..., attributes: _Optional[_Iterable[_Union[RecordAttributes, _Mapping]]] = ..., expected: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class RecordAttributes(_message.Message):
     __slots__ = ("key", "headers", "event_time")

@@ -28,6 +28,7 @@ class AppendItem:
     __slots__ = (
         "client_region",
         "count",
+        "expected",
         "first_sequence",
         "keeps_txids",
         "namespace",
@@ -46,6 +47,7 @@ class AppendItem:
         *,
         keeps_txids: bool = False,
         tried: tuple[str, ...] = (),
+        expected: Dlsn | None = None,
     ) -> None:
         """Read the header of the set. Raises InvalidArgumentError if the header is incomplete."""
         self.count, (self.producer, self.first_sequence) = numbering(record_set)
@@ -54,10 +56,17 @@ class AppendItem:
         self.record_set = record_set
         self.keeps_txids = keeps_txids
         self.tried = tried
+        self.expected = expected
+        """The set is appended only if the stream ends here (rule PRX-60)."""
         self.client_region = ""
         """The region of the client; "" if it is not known."""
         self.trace: str | None = None
         """Traceparent of this proxy's span for the set; None if it is not traced."""
+
+    @property
+    def is_conditional(self) -> bool:
+        """True if the set is appended only where the client expects the end of the stream."""
+        return self.expected is not None
 
     @property
     def is_numbered(self) -> bool:

@@ -131,7 +131,10 @@ class ServedStream:
             if wait_ms:
                 raise OverRateError(f"stream {item.stream} exceeds its rate limit", wait_ms)
         ticket = self._writer.append_set(
-            item.record_set, keeps_txids=item.keeps_txids, trace=item.trace
+            item.record_set,
+            keeps_txids=item.keeps_txids,
+            trace=item.trace,
+            expected=item.expected,
         )
         self.record_count += item.count
         self.set_count += 1
@@ -157,7 +160,8 @@ class ServedStream:
             self._end()
             on_result(NotOwnerError(f"not appended: {error}"))
         except RhumblineError as error:
-            self._end()
+            if not item.is_conditional or self._writer.failure is not None:
+                self._end()
             on_result(error)
         else:
             if item.is_numbered:

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from ...protocol.attributes.attribute_values import Attributes
 from ...protocol.errors import InvalidArgumentError, RecordTooLargeError, TxidOutOfOrderError
@@ -99,6 +100,51 @@ def check_attributes(
             raise InvalidArgumentError(f"got {len(values)} {name} for {count} records")
         columns.append(values)
     return [Attributes(*row) for row in zip(*columns, strict=True)]
+
+
+class CheckedRecords(NamedTuple):
+    """The records of one call, and the bytes that they need."""
+
+    payloads: Sequence[bytes]
+    attributes: list[Attributes] | None
+    size: int
+
+
+def check_records(
+    payloads: Sequence[bytes],
+    record_bytes_max: int,
+    *,
+    keys: object,
+    headers: object,
+    event_times: object,
+) -> CheckedRecords:
+    """Check the payloads and attributes of ``append_many``.
+
+    Raises InvalidArgumentError, RecordTooLargeError.
+    """
+    check_sequence("payloads", payloads)
+    count = len(payloads)
+    if count == 0:
+        raise InvalidArgumentError("append_many needs at least one record")
+    if set(map(type, payloads)) != {bytes}:
+        payloads = [as_bytes(payload) for payload in payloads]
+    total = sum(map(len, payloads))
+    if total > record_bytes_max and max(map(len, payloads)) > record_bytes_max:
+        raise too_large(max(map(len, payloads)), record_bytes_max)
+    attributes = check_attributes(count, keys, headers, event_times)
+    if attributes is not None:
+        for one in attributes:
+            total += one.size
+    return CheckedRecords(payloads, attributes, total + count * RECORD_OVERHEAD_BYTES)
+
+
+def check_atomic(total: int) -> None:
+    """Raise RecordTooLargeError if records of ``total`` bytes may not fit one entry (STR-42)."""
+    if total > SET_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"records of {total} bytes cannot be appended together: an entry holds at most "
+            f"{SET_BYTES_MAX} bytes of them"
+        )
 
 
 def check_numbering(producer: object, first_sequence: object) -> None:

@@ -44,6 +44,7 @@ class Batch:
         "count",
         "created_ms",
         "entry_id",
+        "expected",
         "failure",
         "first_slot",
         "first_txid",
@@ -77,6 +78,8 @@ class Batch:
         ``first_txid``."""
         self.attributes: AttributeBuilder | None = None
         """Keys, headers and event times, once a record has one."""
+        self.expected: Dlsn | None = None
+        """The records are appended only if the stream ends here (rule STR-41)."""
         self.created_ms = created_ms
         self.bytes = 0
         """Payload bytes and overhead. Set when the batch is submitted."""
@@ -269,6 +272,12 @@ class AppendMany:
             if not batch.is_done:
                 return False
         return True
+
+    @property
+    def first(self) -> Append:
+        """The first record."""
+        batch, index, _ = self._spans[0]
+        return Append(batch, index)
 
     def on_done(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when all records are settled.

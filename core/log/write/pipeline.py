@@ -18,8 +18,10 @@ The states and their transitions are in pipeline_state.py.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
     AppendOutcomeUnknownError,
     LimitExceededError,
@@ -47,6 +49,7 @@ from .end_of_stream import encode_end_of_stream
 from .lac_publisher import LacPublisher
 from .pipeline_state import PIPELINE, PipelineEvent, PipelineState
 from .segment_chain import OpenSegment
+from .stream_tail import StreamTail
 
 _SENDING = PipelineState.SENDING
 _ABANDONED = PipelineState.ABANDONED
@@ -70,6 +73,10 @@ class PipelineOwner(Protocol):
 
     def on_segment_switched(self) -> None:
         """Called when entries go to another segment, possibly with another policy."""
+        ...
+
+    def on_tail_needed(self) -> None:
+        """Called when a conditional batch waits for ``know_tail`` or ``refuse_unknown_tail``."""
         ...
 
     def on_roll_needed(self) -> None:
@@ -118,6 +125,7 @@ class Pipeline:
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
+        self._tail = StreamTail(stream)
         self._lac_publisher = LacPublisher(self, owner)
         self.machine = StateMachine(
             PIPELINE,
@@ -152,7 +160,49 @@ class Pipeline:
         """Send the batches of the queue that may be sent now."""
         queue = self.queue
         while queue and self._may_send():
-            self._send(queue.popleft())
+            expected = queue[0].expected
+            if expected is None or self._may_follow(expected):
+                self._send(queue.popleft())
+            elif self._tail.is_known:
+                self._refuse(queue.popleft())
+            else:
+                self._owner.on_tail_needed()
+                return
+
+    def know_tail(self, tail: Dlsn) -> None:
+        """Note the tail that earlier writers left, and send what waited for it (rule STR-41)."""
+        self._tail.on_found(tail)
+        self.pump()
+        if self.can_send:
+            self._owner.on_can_send()
+
+    def refuse_unknown_tail(self, error: RhumblineError) -> None:
+        """Fail the conditional batch that waits for the tail, which could not be read."""
+        if self.queue and self.queue[0].expected is not None and not self._tail.is_known:
+            self._settle(self.queue.popleft(), error)
+            self.pump()
+            self.wake()
+            if self.can_send:
+                self._owner.on_can_send()
+
+    def _may_follow(self, expected: Dlsn) -> bool:
+        segment = self.segment
+        return self._tail.is_at(expected, Dlsn(segment.lssn, segment.last_entry_id + 1, 0))
+
+    def _refuse(self, batch: Batch) -> None:
+        """Fail a conditional batch, once the records before it are settled."""
+        if self.in_flight:
+            self.in_flight[-1].callbacks.append(partial(self._refuse_now, batch))
+        else:
+            self._refuse_now(batch)
+
+    def _refuse_now(self, batch: Batch) -> None:
+        error = self._tail.mismatch(batch.expected, self.segment.stream_id) or self.failure
+        assert error is not None, "refused for records that this session sent (STR-41)"
+        self._settle(batch, error)
+        self.wake()
+        if self.can_send:
+            self._owner.on_can_send()  # perhaps nothing is in flight whose result would do it
 
     def _send(self, batch: Batch) -> None:
         if batch.kind is Kind.DATA and self._needs_snapshot(batch) and not self._send_snapshot():
@@ -164,6 +214,7 @@ class Pipeline:
         segment.position += batch.count
         if batch.kind is Kind.DATA:
             self.last_txid = segment.last_txid = batch.last_txid
+            self._tail.on_sent(batch)
         elif batch.kind is Kind.END_OF_STREAM:
             segment.ends_stream = True
         self.sent_at = self._loop.time()
@@ -320,6 +371,8 @@ class Pipeline:
                 self.dedup_table.acknowledge(numbered_set)
         batch.numbered_sets = []
         if failure is None:
+            if batch.kind is Kind.DATA:
+                self._tail.on_settled(batch)
             self._count(batch, len(regions))
         elif batch.kind is Kind.DATA:
             self._context.add_failed(failure, batch.count or len(batch.payloads))
@@ -390,6 +443,7 @@ class Pipeline:
             else:
                 self._settle(batch, None)  # a control record is not sent again
         self.queue.extendleft(reversed(absent))
+        self._tail.on_resolved()
         self.wake()
 
     def switch(self, segment: OpenSegment, policy: StreamPolicy) -> None:

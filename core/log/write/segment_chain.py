@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
     CorruptionError,
     EndOfStreamError,
@@ -33,6 +34,7 @@ from ..metadata.stream_reads import StoredSegment
 from ..metadata.stream_store import ClaimPurpose, StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
+from ..read.tail_search import find_tail
 from .dedup_table import DeduplicationTable, DeduplicationTableBuilder
 from .end_of_stream import last_txid_of
 
@@ -232,6 +234,10 @@ class SegmentChain:
         finally:
             await reader.aclose()
         return builder.table()
+
+    async def find_tail(self) -> Dlsn:
+        """Return the position after the last record of the completed segments."""
+        return await find_tail(self._streams, self._opener, self._stream, self.last_completed)
 
     async def abandon(self) -> None:
         """Delete a ledger that was created but provably belongs to no segment. Never raises.

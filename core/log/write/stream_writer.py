@@ -19,6 +19,7 @@ from functools import partial
 
 from ...protocol.attributes.attribute_columns import attribute_builder
 from ...protocol.attributes.attribute_values import Attributes, Headers
+from ...protocol.dlsn import Dlsn, check_position
 from ...protocol.errors import (
     ClosedError,
     EndOfStreamError,
@@ -28,7 +29,14 @@ from ...protocol.errors import (
     RhumblineError,
     TooManyRequestsError,
 )
-from ...protocol.record_set import NO_PRODUCER, TXID_FIRST, Kind, Producer, encode_record_set
+from ...protocol.record_set import (
+    NO_PRODUCER,
+    TXID_FIRST,
+    Kind,
+    Producer,
+    RecordSet,
+    encode_record_set,
+)
 from ...runtime.runtime import Runtime
 from ...runtime.trace_context import trace_extension
 from ...runtime.tracing import Span, TraceStep
@@ -38,9 +46,12 @@ from ..log_context import LogContext
 from ..policy import StreamPolicy
 from ..stream_series import StreamCounts
 from .append_validation import (
+    CheckedRecords,
     as_bytes,
+    check_atomic,
     check_attributes,
     check_numbering,
+    check_records,
     check_sequence,
     check_txid,
     check_txids,
@@ -56,6 +67,7 @@ from .keepalive import Keepalive
 from .pipeline import Pipeline
 from .segment_chain import OpenSegment, SegmentChain
 from .segment_roll import SegmentRoll
+from .tail_lookup import TailLookup
 from .writer_close import close_writer
 
 
@@ -99,6 +111,9 @@ class StreamWriter(ClosesAtExit):
         self._segment_roll = SegmentRoll(
             chain, self._pipeline, config, read_policy, runtime.random, self._on_bug
         )
+        self._tail_lookup = TailLookup(
+            chain.find_tail, self._pipeline, config.failover_ms_max, self._on_bug
+        )
         self._closing: asyncio.Task[None] | None = None
         self._keepalive = Keepalive(self._pipeline, self, context.timer)
         self._keepalive.schedule()
@@ -123,13 +138,16 @@ class StreamWriter(ClosesAtExit):
         key: bytes | None = None,
         headers: Headers | None = None,
         event_time: int | None = None,
+        expected: Dlsn | None = None,
     ) -> Append:
         """Append a record without waiting. Await the returned object for the record's position.
 
         ``txid`` must not be below the last txid. None uses the time of day in ms, or the last txid
         if that is higher or too low for a time of day; records of one entry may share it. ``key``,
         ``headers`` (bytes by name) and ``event_time`` (ms since the Unix epoch, UTC) are stored
-        with the record.
+        with the record. With ``expected`` the record, as an entry of its own, is appended only if
+        the stream ends there, that is, if all of its records are below that position. Otherwise
+        awaiting raises EndMismatchError, which names the end (rule STR-41).
 
         If the call raises, the record was not appended: RecordTooLargeError, TxidOutOfOrderError,
         InvalidArgumentError, TooManyRequestsError (await ``room()`` or earlier appends),
@@ -138,7 +156,7 @@ class StreamWriter(ClosesAtExit):
         example StreamLostError, the record was not appended.
         """
         batch = self._buffer.open
-        if key is None and headers is None and event_time is None:
+        if key is None and headers is None and event_time is None and expected is None:
             if txid is None and payload.__class__ is bytes:
                 size = len(payload)
                 room = batch.room - size - RECORD_OVERHEAD_BYTES
@@ -149,7 +167,16 @@ class StreamWriter(ClosesAtExit):
                     payloads.append(payload)
                     return ticket
             return self._append(payload, txid, None)
-        return self._append(payload, txid, Attributes(key, headers, event_time))
+        if expected is None:
+            return self._append(payload, txid, Attributes(key, headers, event_time))
+        return self.append_many(
+            [payload],
+            None if txid is None else [txid],
+            keys=[key],
+            headers=[headers],
+            event_times=[event_time],
+            expected=expected,
+        ).first
 
     def _append(self, payload: bytes, txid: int | None, attributes: Attributes | None) -> Append:
         if payload.__class__ is not bytes:
@@ -184,26 +211,25 @@ class StreamWriter(ClosesAtExit):
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
         event_times: Sequence[int | None] | None = None,
+        atomic: bool = False,
+        expected: Dlsn | None = None,
     ) -> AppendMany:
         """Append records in order, with much less overhead per record than ``append``.
 
         Each of the sequences has one value for each payload. Raises the same errors as ``append``,
         in which case no record was appended. The records may be split over several entries, so a
-        later failure may leave only the first of them in the stream.
+        later failure may leave only the first of them in the stream. With ``atomic`` they are one
+        record set: all of them are in the stream, or none (rule STR-42); more than 2.5 MiB are then
+        refused with RecordTooLargeError. ``expected`` is that of ``append`` and implies ``atomic``.
         """
-        check_sequence("payloads", payloads)
-        count = len(payloads)
-        if count == 0:
-            raise InvalidArgumentError("append_many needs at least one record")
-        if set(map(type, payloads)) != {bytes}:
-            payloads = [as_bytes(payload) for payload in payloads]
-        total = sum(map(len, payloads))
-        if total > self._record_bytes_max and max(map(len, payloads)) > self._record_bytes_max:
-            raise too_large(max(map(len, payloads)), self._record_bytes_max)
-        attributes = check_attributes(count, keys, headers, event_times)
-        if attributes is not None:
-            total += sum(one.size for one in attributes)
-        total += count * RECORD_OVERHEAD_BYTES
+        records = check_records(
+            payloads,
+            self._record_bytes_max,
+            keys=keys,
+            headers=headers,
+            event_times=event_times,
+        )
+        count, total = len(records.payloads), records.size
         if total > self._config.outstanding_bytes_max:
             raise RecordTooLargeError(
                 f"{count} records of {total} bytes in one call exceed "
@@ -211,26 +237,58 @@ class StreamWriter(ClosesAtExit):
             )
         if txids is not None:
             check_txids(self.stream, txids, count, self.last_txid)
+        if expected is not None:
+            return self._append_if(records, txids, expected)
+        if atomic:
+            check_atomic(total)
         self._check_open()
         flush_bytes = self._pipeline.policy.flush.bytes_max
-        if total <= flush_bytes or count == 1:
-            return AppendMany([self._extend(payloads, txids, attributes, total)])
-        spans = []
+        if total <= flush_bytes or count == 1 or atomic:
+            return AppendMany([self._extend(*records, txids)])
+        return AppendMany(self._extend_several(records, txids, flush_bytes))
+
+    def _append_if(
+        self, records: CheckedRecords, txids: Sequence[int] | None, expected: Dlsn
+    ) -> AppendMany:
+        """Append records as an entry of their own, on condition that the stream ends there."""
+        check_atomic(records.size)
+        self._check_expected(expected)
+        self._check_open()
+        self._buffer.submit()
+        span = self._extend(*records, txids)
+        self._submit_if(span[0], expected)
+        return AppendMany([span])
+
+    def _check_expected(self, expected: Dlsn) -> None:
+        check_position(expected).check_stream(self.stream, self.stream_id)
+
+    def _submit_if(self, batch: Batch, expected: Dlsn) -> None:
+        """Send the open batch, which is appended only if the stream ends at ``expected``."""
+        assert batch is self._buffer.open
+        batch.expected = expected
+        self._buffer.submit()
+
+    def _extend_several(
+        self, records: CheckedRecords, txids: Sequence[int] | None, flush_bytes: int
+    ) -> list[tuple[Batch, int, int]]:
+        """Add records to as many batches as they need."""
+        payloads, attributes, _ = records
         sizes: Iterable[int] = map(len, payloads)
         if attributes is not None:
             sizes = [size + one.size for size, one in zip(sizes, attributes, strict=True)]
+        spans = []
         for first, stop, size in split_by_size(sizes, flush_bytes, self._buffer.record_room()):
             given = None if txids is None else txids[first:stop]
             some = None if attributes is None else attributes[first:stop]
-            spans.append(self._extend(payloads[first:stop], given, some, size))
-        return AppendMany(spans)
+            spans.append(self._extend(payloads[first:stop], some, size, given))
+        return spans
 
     def _extend(
         self,
         payloads: Sequence[bytes],
-        txids: Sequence[int] | None,
         attributes: Sequence[Attributes] | None,
         size: int,
+        txids: Sequence[int] | None,
     ) -> tuple[Batch, int, int]:
         """Add records that fit one batch. Return (batch, index of the first record, count)."""
         first_txid = self._default_txid() if txids is None else txids[0]
@@ -248,7 +306,12 @@ class StreamWriter(ClosesAtExit):
         return span
 
     def append_set(
-        self, encoded: bytes, *, keeps_txids: bool = False, trace: str | None = None
+        self,
+        encoded: bytes,
+        *,
+        keeps_txids: bool = False,
+        trace: str | None = None,
+        expected: Dlsn | None = None,
     ) -> AppendMany:
         """Append a record set that a producer encoded, unchanged. An entry may hold several sets.
 
@@ -256,6 +319,7 @@ class StreamWriter(ClosesAtExit):
         which must not be below the last txid. If the set is from a numbered producer and is already
         in the stream or in flight, it is not appended again, and the result is that of the first
         append (rule STR-16). ``trace`` is the ``traceparent`` that the entry follows from.
+        ``expected`` is that of ``append``; numbered sets cannot have it.
 
         Raises the errors of ``append``, and CorruptionError, DuplicateRecordError (already in the
         stream, position no longer known), SequenceGapError.
@@ -265,22 +329,22 @@ class StreamWriter(ClosesAtExit):
             encoded = as_bytes(encoded)
         record_set = decode_producer_set(encoded, self._record_bytes_max)
         is_numbered = record_set.producer != NO_PRODUCER
+        if expected is not None:
+            self._check_expected(expected)
+            if is_numbered:
+                raise InvalidArgumentError(
+                    "a conditional record set must not be numbered: its condition prevents a "
+                    "second copy already"
+                )
         if is_numbered:
             known = self._dedup_table.find_duplicate(
                 record_set.producer, record_set.first_sequence, record_set.count
             )
             if known is not None:
                 return known
-        if keeps_txids:
-            record_set.txids()  # raises if they fall
-            check_txid(self.stream, record_set.first_txid, self.last_txid)
-            first, last = record_set.first_txid, record_set.last_txid
-        elif record_set.txids_view() is not None:
-            raise InvalidArgumentError(
-                "the record set has its own txids; pass keeps_txids=True or encode it without txids"
-            )
-        else:
-            first = last = self._default_txid()
+        first, last = self._txids_of(record_set, keeps_txids=keeps_txids)
+        if expected is not None:
+            self._buffer.submit()
         batch = self._buffer.batch_for_sets(len(encoded), first)
         slot = batch.count
         batch.sets.append((encoded, record_set.count, None if keeps_txids else first))
@@ -295,7 +359,22 @@ class StreamWriter(ClosesAtExit):
             )
             batch.numbered_sets.append(numbered_set)
             self._dedup_table.accept(numbered_set)
+        if expected is not None:
+            self._submit_if(batch, expected)
         return AppendMany([(batch, slot, record_set.count)])
+
+    def _txids_of(self, record_set: RecordSet, *, keeps_txids: bool) -> tuple[int, int]:
+        """Return the first and the last txid with which a set of a producer is appended."""
+        if keeps_txids:
+            record_set.txids()  # raises if they fall
+            check_txid(self.stream, record_set.first_txid, self.last_txid)
+            return record_set.first_txid, record_set.last_txid
+        if record_set.txids_view() is not None:
+            raise InvalidArgumentError(
+                "the record set has its own txids; pass keeps_txids=True or encode it without txids"
+            )
+        txid = self._default_txid()
+        return txid, txid
 
     def append_numbered(
         self,
@@ -428,6 +507,7 @@ class StreamWriter(ClosesAtExit):
         self._pipeline.abandon()
         self._buffer.stop()
         self._keepalive.stop()
+        await self._tail_lookup.aclose()
         await self._segment_roll.aclose()
 
     async def _close_at_exit(self) -> None:
@@ -455,6 +535,10 @@ class StreamWriter(ClosesAtExit):
         """Schedule the idle work of the new segment."""
         if self._refusal is None:
             self._keepalive.schedule()
+
+    def on_tail_needed(self) -> None:
+        """Find the end that earlier writers left: a conditional batch waits for it."""
+        self._tail_lookup.request()
 
     def on_roll_needed(self) -> None:
         """Request a segment roll: the segment is full or expired, or its ledger failed."""

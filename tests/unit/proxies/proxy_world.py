@@ -135,7 +135,13 @@ class DirectTransport:
         restarts: bool,
         tried: tuple[str, ...],
     ) -> None:
-        item = AppendItem(*key, outgoing.encoded, keeps_txids=outgoing.keeps_txids, tried=tried)
+        item = AppendItem(
+            *key,
+            outgoing.encoded,
+            keeps_txids=outgoing.keeps_txids,
+            tried=tried,
+            expected=outgoing.expected,
+        )
         asyncio.get_running_loop().call_soon(self._arrive, address, item, on_result, restarts)
 
     def _arrive(
@@ -250,10 +256,11 @@ def an_item(
     producer: bytes = b"",
     sequence: int = 0,
     tried: tuple[str, ...] = (),
+    expected: Dlsn | None = None,
 ) -> AppendItem:
     """Return an item with a record set, unnumbered without a producer id."""
     numbering = Producer(producer, sequence) if producer else Producer(NO_PRODUCER, NO_SEQUENCE)
     encoded = encode_record_set(
         payloads, first_txid=TXID_FIRST, last_txid=TXID_FIRST, producer=numbering
     )
-    return AppendItem("test", stream, encoded, tried=tried)
+    return AppendItem("test", stream, encoded, tried=tried, expected=expected)

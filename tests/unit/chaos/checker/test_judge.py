@@ -96,6 +96,7 @@ def a_record() -> RunRecord:
             append.holders, append.has_own_outcome = MEMBERS, False
             append.group, append.reported_positions = entry_id + 1, [append.dlsn]
             append.producer = (PRODUCER, number) if entry_id == 0 else None
+            append.expected = Dlsn(1, 0, 2) if entry_id == 1 else None
             txid = 10 * (number + 1)
             delivered = DeliveredRecord(950.0, append.dlsn, append.payload, txid, append.producer)
             read.records.append(delivered)
@@ -270,6 +271,29 @@ def set_is_torn_for_a_reader(record: RunRecord) -> None:
 
 def set_is_in_two_places(record: RunRecord) -> None:
     append_of(record, 5).dlsn = Dlsn(1, 2, 2)
+
+
+def other_record_is_behind_the_expected_end(record: RunRecord) -> None:
+    for number in (4, 5):
+        append_of(record, number).expected = Dlsn(1, 1, 1)
+
+
+def conditional_append_is_below_the_expected_end(record: RunRecord) -> None:
+    append_of(record, 5).expected = Dlsn(1, 3, 0)
+
+
+def refused(record: RunRecord, expected: Dlsn, end: Dlsn) -> None:
+    append = record.history.begin_append(1, 99, b"")
+    append.outcome, append.expected, append.named_end = AppendOutcome.FAILED, expected, end
+    append.ended_ms = append.called_ms
+
+
+def expected_end_is_refused(record: RunRecord) -> None:
+    refused(record, Dlsn(1, 2, 2), Dlsn(1, 2, 2))
+
+
+def named_end_follows_no_record(record: RunRecord) -> None:
+    refused(record, Dlsn(1, 0, 2), Dlsn(1, 2, 3))
 
 
 def txids_fall(record: RunRecord) -> None:
@@ -602,6 +626,12 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     ),
     "G20": (reader_goes_back, reader_reports_an_end_of_a_stream_that_was_not_ended),
     "G14": (set_is_torn_for_a_reader, set_is_in_two_places),
+    "G30": (
+        other_record_is_behind_the_expected_end,
+        conditional_append_is_below_the_expected_end,
+        expected_end_is_refused,
+        named_end_follows_no_record,
+    ),
     "G15": (txids_fall, seek_ends_too_far, seek_ends_too_early),
     "G16": (
         number_is_stored_twice,
