@@ -14,6 +14,7 @@ from .command_tree import all_commands
 from .grpc_reference import grpc_page
 from .metrics_reference import METRICS_FILE, metrics_page
 from .output_reference import output_page, output_schema
+from .policy_reference import POLICIES_FILE, policies_page
 from .sql_reference import SQL_FILE, sql_page
 from .state_machines import state_machines_page
 from .store_comparison import RESULTS_FILE, store_comparison_page
@@ -104,6 +105,7 @@ def write_pages(directory: Path) -> None:
     """Write all pages to ``directory``, which holds the results of the metadata stores."""
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
+    (directory / POLICIES_FILE).write_text(policies_page(), encoding="utf-8")
     (directory / METRICS_FILE).write_text(metrics_page(), encoding="utf-8")
     (directory / SQL_FILE).write_text(sql_page(), encoding="utf-8")
     (directory / OUTPUT_FILE).write_text(output_page(), encoding="utf-8")

@@ -87,7 +87,7 @@ class PolicyOptions:
                         _LISTS[name](text) if name in _LISTS else read_value(declared, text)
                     )
                 except InvalidArgumentError as error:
-                    raise InvalidArgumentError(f"--{_option_name(name)}: {error}") from error
+                    raise InvalidArgumentError(f"--{option_name(name)}: {error}") from error
         return given
 
 
@@ -110,7 +110,8 @@ def parse_spread(text: str) -> tuple[str, ...]:
 _LISTS = {"regions": parse_regions, "spread": parse_spread}
 
 
-def _option_name(field: str) -> str:
+def option_name(field: str) -> str:
+    """Return the name of the option that sets a field of a policy, without dashes."""
     return _NAMES.get(field, field.removesuffix("_ms").replace("_", "-"))
 
 
@@ -138,7 +139,7 @@ def policy_options(command: Command) -> Command:
 
     for name, declared in reversed(_FIELDS.items()):
         wrapped = click.option(
-            f"--{_option_name(name)}",
+            f"--{option_name(name)}",
             name,
             type=click.Choice(declared.choices) if declared.choices else None,
             metavar=None if declared.choices else metavar_of(declared),

@@ -4,6 +4,7 @@ from rhumbline.cli.reference.dashboards.grafana import dashboard_files
 from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
 from rhumbline.cli.reference.metrics_reference import METRICS_FILE, metrics_page
 from rhumbline.cli.reference.output_reference import output_page, output_schema
+from rhumbline.cli.reference.policy_reference import POLICIES_FILE, policies_page
 from rhumbline.cli.reference.reference_pages import (
     COMMANDS_FILE,
     GRPC_FILE,
@@ -20,6 +21,9 @@ from rhumbline.cli.reference.sql_reference import SQL_FILE, sql_page
 from rhumbline.cli.reference.state_machines import state_machines_page
 from rhumbline.cli.reference.store_comparison import RESULTS_FILE, store_comparison_page
 from rhumbline.cli.reference.store_contract import store_contract_page
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.runtime.settings import settings_of
 from rhumbline.proxies.rpc import rhumbline_pb2
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
@@ -32,6 +36,13 @@ def test_commands_page_is_current() -> None:
 
 def test_settings_page_is_current() -> None:
     assert (ROOT / "docs/reference" / SETTINGS_FILE).read_text() == settings_page(), HINT
+
+
+def test_page_of_the_policies_is_current_and_has_every_field() -> None:
+    page = policies_page()
+    assert (ROOT / "docs/reference" / POLICIES_FILE).read_text() == page, HINT
+    for name in (*settings_of(StreamPolicy), *settings_of(FlushPolicy), *settings_of(Quorum)):
+        assert f"| `{name}` |" in page
 
 
 def test_metrics_page_is_current() -> None:
