@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 from opentelemetry import trace
+from opentelemetry.context import get_current
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from ..core.protocol.errors import RhumblineError
@@ -46,7 +47,7 @@ LINKS_MAX = 128
 class OtelSpan:
     """An OpenTelemetry span with the interface that core uses."""
 
-    __slots__ = ("_is_messaging", "_joined", "_span", "_stream", "_tracer")
+    __slots__ = ("_is_messaging", "_joined", "_seen", "_span", "_stream", "_tracer")
 
     def __init__(
         self, span: trace.Span, tracer: trace.Tracer, step: TraceStep, stream: Value
@@ -55,6 +56,7 @@ class OtelSpan:
         self._tracer = tracer
         self._is_messaging = step in _OPERATIONS
         self._stream = stream
+        self._seen = get_current()
         self._joined = {_current_id()}  # the application's spans whose appends are in the step
 
     @property
@@ -68,6 +70,10 @@ class OtelSpan:
 
         The two spans are linked in both directions.
         """
+        context = get_current()
+        if context is self._seen:  # cheap, because this is called for each record
+            return
+        self._seen = context
         current = _current_id()
         if not current or current in self._joined or len(self._joined) > LINKS_MAX:
             return

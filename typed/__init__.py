@@ -13,7 +13,14 @@ from .payload_codec import (
     UnknownWriterSchemaError,
 )
 from .schema_check import check_new_schema, check_reader_schema
-from .typed_stream import Interceptor, TypedReader, TypedRecord, TypedStream, TypedWriter
+from .typed_stream import (
+    Interceptor,
+    OutgoingRecord,
+    TypedReader,
+    TypedRecord,
+    TypedStream,
+    TypedWriter,
+)
 
 if TYPE_CHECKING:
     from .arrow_codec import ArrowCodec
@@ -27,6 +34,7 @@ __all__ = [
     "TypedReader",
     "TypedRecord",
     "Interceptor",
+    "OutgoingRecord",
     "PayloadCodec",
     "MappedCodec",
     "BytesCodec",

@@ -6,12 +6,14 @@ connection; ``writer`` and ``reader`` open it with a client.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from ..core.log.metadata.stream_schema import Compatibility, SchemaHistory, StreamSchema
 from ..core.log.read.record_batch import Record, RecordBatch
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.batch import Append, AppendMany
+from ..core.protocol.attributes.attribute_values import Headers
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import (
     InvalidArgumentError,
@@ -23,6 +25,7 @@ from .payload_codec import PayloadCodec, UnknownWriterSchemaError
 from .schema_check import check_new_schema, check_reader_schema
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _ATTEMPTS_MAX = 20
 
@@ -30,12 +33,26 @@ _ATTEMPTS_MAX = 20
 class PayloadWriter(Protocol):
     """The methods of a stream's writer that a typed writer uses; those of core and thin client."""
 
-    def append(self, payload: bytes, txid: int | None = None) -> Append:
+    def append(
+        self,
+        payload: bytes,
+        txid: int | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        event_time: int | None = None,
+    ) -> Append:
         """See ``StreamWriter.append``."""
         ...
 
     def append_many(
-        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+        self,
+        payloads: Sequence[bytes],
+        txids: Sequence[int] | None = None,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
     ) -> AppendMany:
         """See ``StreamWriter.append_many``."""
         ...
@@ -88,6 +105,18 @@ class OpensStreams(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class OutgoingRecord(Generic[T]):
+    """A value that is to be appended, with the attributes of its record."""
+
+    value: T
+    txid: int | None = None
+    key: bytes | None = None
+    headers: Headers | None = None
+    event_time: int | None = None
+    """Milliseconds since the Unix epoch."""
+
+
 class Interceptor(Generic[T]):
     """A pair of functions that see every value before its append and every record after its read.
 
@@ -95,9 +124,9 @@ class Interceptor(Generic[T]):
     iteration; the value was then not appended.
     """
 
-    def before_append(self, value: T) -> T:
-        """Return the value to append in place of ``value``."""
-        return value
+    def before_append(self, record: OutgoingRecord[T]) -> OutgoingRecord[T]:
+        """Return what to append in place of ``record``; see ``dataclasses.replace``."""
+        return record
 
     def after_read(self, record: "TypedRecord[T]") -> "TypedRecord[T]":
         """Return the record to deliver in place of ``record``; see ``TypedRecord.with_value``."""
@@ -124,6 +153,21 @@ class TypedRecord(Generic[T]):
         """The txid of the record."""
         return self.record.txid
 
+    @property
+    def key(self) -> bytes | None:
+        """The key; None if the record has none."""
+        return self.record.key
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, bytes by name."""
+        return self.record.headers
+
+    @property
+    def event_time(self) -> int | None:
+        """The event time in milliseconds since the Unix epoch; None if the record has none."""
+        return self.record.event_time
+
     def with_value(self, value: T) -> "TypedRecord[T]":
         """Return the same record with another value."""
         return TypedRecord(self.record, value)
@@ -147,16 +191,51 @@ class TypedWriter(Generic[T]):
         self._codec = codec
         self._interceptors = tuple(interceptors)
 
-    def append(self, value: T, txid: int | None = None) -> Append:
+    def append(
+        self,
+        value: T,
+        txid: int | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        event_time: int | None = None,
+    ) -> Append:
         """Append a value without waiting, as ``StreamWriter.append`` does with a payload.
 
         Raises PayloadError if the value cannot be encoded; then nothing was appended.
         """
-        return self.inner.append(self._encode(value), txid)
+        out = self._intercepted(OutgoingRecord(value, txid, key, headers, event_time))
+        payload = self._codec.encode(out.value)
+        return self.inner.append(
+            payload, out.txid, key=out.key, headers=out.headers, event_time=out.event_time
+        )
 
-    def append_many(self, values: Sequence[T], txids: Sequence[int] | None = None) -> AppendMany:
-        """Append values in order, as ``StreamWriter.append_many`` does with payloads."""
-        return self.inner.append_many([self._encode(value) for value in values], txids)
+    def append_many(
+        self,
+        values: Sequence[T],
+        txids: Sequence[int] | None = None,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+    ) -> AppendMany:
+        """Append values in order, as ``StreamWriter.append_many`` does with payloads.
+
+        The txids of an interceptor are ignored. Raises PayloadError if a value cannot be encoded;
+        then nothing was appended.
+        """
+        given = keys or [None] * len(values)
+        if len(given) != len(values):
+            raise InvalidArgumentError(f"{len(values)} values have {len(given)} keys")
+        out = [
+            self._intercepted(OutgoingRecord(value, key=key))
+            for value, key in zip(values, given, strict=True)
+        ]
+        return self.inner.append_many(
+            [self._codec.encode(record.value) for record in out],
+            txids,
+            keys=_column([record.key for record in out]),
+            headers=_column([record.headers for record in out]),
+            event_times=_column([record.event_time for record in out]),
+        )
 
     async def room(self) -> None:
         """Wait for room; see ``StreamWriter.room``."""
@@ -166,10 +245,10 @@ class TypedWriter(Generic[T]):
         """Wait until every record so far is acknowledged; see ``StreamWriter.flush``."""
         await self.inner.flush()
 
-    def _encode(self, value: T) -> bytes:
+    def _intercepted(self, record: OutgoingRecord[T]) -> OutgoingRecord[T]:
         for interceptor in self._interceptors:
-            value = interceptor.before_append(value)
-        return self._codec.encode(value)
+            record = interceptor.before_append(record)
+        return record
 
 
 class TypedReader(Generic[T]):
@@ -318,3 +397,8 @@ class TypedStream(Generic[T]):
             f"stream {self.name}: its schema was not stored in {_ATTEMPTS_MAX} attempts, because "
             "other programs stored theirs"
         )
+
+
+def _column(values: list[U | None]) -> list[U | None] | None:
+    """Return the values, or None if there is none."""
+    return None if all(value is None for value in values) else values

@@ -4,7 +4,7 @@ from base64 import b64decode
 
 import pyarrow as pa
 
-from .shape import Fields, Items, Part, Scalar, Shape
+from .shape import Fields, FieldShape, Items, Scalar, Shape
 
 
 def arrow_shape(definition: str) -> Shape:
@@ -16,7 +16,7 @@ def arrow_shape(definition: str) -> Shape:
 def _fields(fields: list[pa.Field]) -> Shape:
     return Fields(
         {
-            field.name: Part(_shape(field.type), not field.nullable, not field.nullable)
+            field.name: FieldShape(_shape(field.type), not field.nullable, not field.nullable)
             for field in fields
         }
     )

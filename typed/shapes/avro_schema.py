@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .shape import Entries, Fields, Items, OneOf, Part, Scalar, Shape, Symbols
+from .shape import Entries, Fields, FieldShape, Items, OneOf, Scalar, Shape, Symbols
 
 
 def avro_shape(definition: str) -> Shape:
@@ -32,7 +32,7 @@ def _shape(schema: Any, named: dict[str, Shape], space: str) -> Shape:  # noqa: 
     else:
         named[name] = Scalar(f"record {name}")  # inside itself it is compared by its name
         members = {
-            field["name"]: Part(
+            field["name"]: FieldShape(
                 _shape(field["type"], named, space),
                 is_always_written=True,
                 needs_value="default" not in field,

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .shape import ANY, Entries, Fields, Items, OneOf, Part, Scalar, Shape, Symbols
+from .shape import ANY, Entries, Fields, FieldShape, Items, OneOf, Scalar, Shape, Symbols
 
 _REFERENCE = "#/$defs/"
 _ANYTHING = Scalar(ANY)
@@ -53,7 +53,7 @@ def _object(schema: dict[str, Any], defs: dict[str, Any], path: tuple[str, ...])
         return Entries(_shape(others, defs, path))
     required = schema.get("required", [])
     members = {
-        name: Part(_shape(value, defs, path), name in required, name in required)
+        name: FieldShape(_shape(value, defs, path), name in required, name in required)
         for name, value in properties.items()
     }
     return Fields(members, is_closed=others is False)

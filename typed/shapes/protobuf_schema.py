@@ -6,7 +6,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from .shape import Fields, Items, Part, Scalar, Shape
+from .shape import Fields, FieldShape, Items, Scalar, Shape
 
 _F = FieldDescriptor
 _WIRE_TYPES = {
@@ -40,7 +40,7 @@ def _message(message: Descriptor, path: tuple[str, ...]) -> Shape:
     inside = (*path, message.full_name)
     return Fields(
         {
-            f"field {field.number}": Part(
+            f"field {field.number}": FieldShape(
                 _field(field, inside), field.is_required, field.is_required
             )
             for field in message.fields

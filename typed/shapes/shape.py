@@ -47,7 +47,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FieldShape:
     """A field of ``Fields``."""
 
     shape: "Shape"
@@ -60,7 +60,7 @@ class Part:
 class Fields:
     """A value with named parts. A closed one is not readable if it has other parts."""
 
-    members: Mapping[str, Part] = field(default_factory=dict)
+    members: Mapping[str, FieldShape] = field(default_factory=dict)
     is_closed: bool = False
 
 

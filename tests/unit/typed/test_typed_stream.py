@@ -23,6 +23,7 @@ from rhumbline.typed import (
     AvroValue,
     Interceptor,
     JsonCodec,
+    OutgoingRecord,
     StrCodec,
     TypedRecord,
     TypedStream,
@@ -174,8 +175,10 @@ class Stamp(Interceptor[Order]):
     def __init__(self, mark: str) -> None:
         self._mark = mark
 
-    def before_append(self, value: Order) -> Order:
-        return replace(value, note=value.note + self._mark)
+    def before_append(self, record: OutgoingRecord[Order]) -> OutgoingRecord[Order]:
+        value = replace(record.value, note=record.value.note + self._mark)
+        marks = (record.headers or {}).get("marks", b"") + self._mark.encode()
+        return replace(record, value=value, headers={"marks": marks})
 
     def after_read(self, record: TypedRecord[Order]) -> TypedRecord[Order]:
         note = record.value.note
@@ -189,10 +192,18 @@ async def test_interceptors_see_values_in_order_and_records_in_reverse(world: Lo
         "orders", JsonCodec(Order), interceptors=[Stamp("a"), Interceptor(), Stamp("b")]
     )
     async with stamped.writer(client) as writer:
-        await writer.append(Order(1, "x"))
+        await writer.append(Order(1, "x"), key=b"k", event_time=7)
+        await writer.append_many([Order(2, "y")], keys=[b"l"])
     async with ORDERS.reader(client) as plain, stamped.reader(client) as reader:
         assert (await anext(plain)).value.note == "xab"
-        assert (await anext(reader)).value.note == "x"
+        first, second = await anext(reader), await anext(reader)
+        assert [first.value.note, second.value.note] == ["x", "y"]
+        assert (first.key, first.event_time) == (b"k", 7)
+        assert (second.key, second.event_time) == (b"l", None)
+        assert first.headers == second.headers == {"marks": b"ab"}
+    with pytest.raises(InvalidArgumentError, match="1 values have 2 keys"):
+        async with stamped.writer(client) as writer:
+            writer.append_many([Order(1)], keys=[b"k", b"l"])
 
 
 def number_of(kind: str) -> AvroCodec:

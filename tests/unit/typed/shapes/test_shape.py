@@ -6,9 +6,9 @@ from rhumbline.typed.shapes.shape import (
     ANY,
     Entries,
     Fields,
+    FieldShape,
     Items,
     OneOf,
-    Part,
     Scalar,
     Shape,
     Symbols,
@@ -19,12 +19,12 @@ INT, LONG, STRING = Scalar("int"), Scalar("long"), Scalar("string")
 RED, RED_GREEN = Symbols(frozenset({"red"})), Symbols(frozenset({"red", "green"}))
 
 
-def needed(shape: Shape) -> Part:
-    return Part(shape, is_always_written=True, needs_value=True)
+def needed(shape: Shape) -> FieldShape:
+    return FieldShape(shape, is_always_written=True, needs_value=True)
 
 
-def optional(shape: Shape) -> Part:
-    return Part(shape, is_always_written=False, needs_value=False)
+def optional(shape: Shape) -> FieldShape:
+    return FieldShape(shape, is_always_written=False, needs_value=False)
 
 
 READABLE = [
@@ -53,7 +53,7 @@ UNREADABLE = [
     (INT, OneOf((INT, STRING)), "value: string is not readable as int"),
     (OneOf((INT, RED)), STRING, "value: string is none of int or an enumeration"),
     (
-        Fields({"a": Part(INT, is_always_written=True, needs_value=True)}),
+        Fields({"a": FieldShape(INT, is_always_written=True, needs_value=True)}),
         Fields({"b": needed(INT)}),
         "a: required, but absent",
     ),
