@@ -30,7 +30,7 @@ def change(source: sqlite3.Connection, first: int) -> None:
 
 async def until_equal(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     async with asyncio.timeout(60):
-        while customers(source) != customers(target):
+        while customers(source) != customers(target):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 

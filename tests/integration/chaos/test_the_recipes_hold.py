@@ -10,7 +10,7 @@ import pytest
 
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
-RECIPES = ("key_value_store", "change_propagation")
+RECIPES = ("key_value_store", "change_propagation", "publish_subscribe")
 
 
 @pytest.fixture
