@@ -4,13 +4,13 @@
 which is ``--rhumbline-seed``. The id of a test contains its seed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from .rehearsal import RehearsalFactory
+    from .rehearsal import RegionName, RehearsalFactory
 
 _SEED = "rhumbline_seed"
 
@@ -40,8 +40,21 @@ def rhumbline_cluster(rhumbline_seed: int) -> Iterator["RehearsalFactory"]:
 
     clusters: list[Rehearsal] = []
 
-    def create(**settings: object) -> Rehearsal:
-        cluster = Rehearsal(**{"seed": rhumbline_seed, **settings})  # type: ignore[arg-type]
+    def create(
+        regions: "int | Sequence[RegionName]" = 3,
+        *,
+        bookies: int = 2,
+        rtt_ms: float = 20.0,
+        quorum: tuple[int, int, int, int] | None = None,
+        seed: int | None = None,
+    ) -> Rehearsal:
+        cluster = Rehearsal(
+            regions,
+            bookies=bookies,
+            rtt_ms=rtt_ms,
+            quorum=quorum,
+            seed=rhumbline_seed if seed is None else seed,
+        )
         clusters.append(cluster)
         return cluster
 

@@ -9,7 +9,7 @@ every random choice, so a failure can be replayed.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import combinations
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from ..client.connect import Client
 from ..core.ledger.config import LedgerConfig
@@ -27,6 +27,8 @@ T = TypeVar("T")
 ClientProgram = Callable[[Client], Coroutine[Any, Any, T]]
 """An async function that uses a client connected in the program's region."""
 
+RegionName = Literal["east", "north", "west", "south", "island", "far"] | str
+"""The name of a region: one of those that a number of regions stands for, or one of the test's."""
 REGION_NAMES = ("east", "north", "west", "south", "island", "far")
 TRACE_LINES_SHOWN = 25
 
@@ -97,7 +99,7 @@ class Rehearsal:
 
     def __init__(
         self,
-        regions: int | Sequence[str] = 3,
+        regions: int | Sequence[RegionName] = 3,
         *,
         bookies: int = 2,
         rtt_ms: float = 20.0,
@@ -195,7 +197,7 @@ class Rehearsal:
     # --- programs ---------------------------------------------------------------------------------
 
     def start_program(
-        self, region: str, program: ClientProgram[T], *, name: str = ""
+        self, region: RegionName, program: ClientProgram[T], *, name: str = ""
     ) -> RunningProgram[T]:
         """Start a program on its own host in a region and return a handle on it."""
         self._check_region(region)
@@ -228,12 +230,14 @@ class Rehearsal:
         self._programs.append(running)
         return running
 
-    async def run_program(self, region: str, program: ClientProgram[T], *, name: str = "") -> T:
+    async def run_program(
+        self, region: RegionName, program: ClientProgram[T], *, name: str = ""
+    ) -> T:
         """Start a program, wait until it finishes and return its result."""
         running: Awaitable[T] = self.start_program(region, program, name=name)
         return await running
 
-    async def _run_client(self, host: SimHost, region: str, program: ClientProgram[T]) -> T:
+    async def _run_client(self, host: SimHost, region: RegionName, program: ClientProgram[T]) -> T:
         settings = self._cluster.settings
         store = host.metadata()
         client = Client(
@@ -263,7 +267,7 @@ class Rehearsal:
 
         await self.run_program(self.regions[0], create, name="operator")
 
-    async def read_payloads(self, stream: str, *, region: str | None = None) -> list[bytes]:
+    async def read_payloads(self, stream: str, *, region: RegionName | None = None) -> list[bytes]:
         """Read a stream from its start to its current end and return the payloads.
 
         The reader runs in ``region``; by default in the first region.
@@ -281,7 +285,7 @@ class Rehearsal:
 
     # --- faults -----------------------------------------------------------------------------------
 
-    def kill_region(self, region: str) -> None:
+    def kill_region(self, region: RegionName) -> None:
         """Power off every host of a region without notice to its peers. Safe to repeat."""
         self._check_region(region)
         if region in self._killed_regions:
@@ -292,7 +296,7 @@ class Rehearsal:
             host.power_off()
         self._set_members(region, is_up=False)
 
-    def restore_region(self, region: str) -> None:
+    def restore_region(self, region: RegionName) -> None:
         """Restart the bookies of a killed region with their disks; its programs stay dead."""
         self._check_region(region)
         for host in self._killed_regions.pop(region, []):
@@ -300,7 +304,7 @@ class Rehearsal:
                 host.start_again()
         self._set_members(region, is_up=True)
 
-    def cut_region(self, region: str) -> None:
+    def cut_region(self, region: RegionName) -> None:
         """Partition a region from all others; its hosts keep running.
 
         Each call needs its own ``heal_region``.
@@ -308,12 +312,12 @@ class Rehearsal:
         self._check_region(region)
         self._world.cut_region(region)
 
-    def heal_region(self, region: str) -> None:
+    def heal_region(self, region: RegionName) -> None:
         """End one ``cut_region``."""
         self._check_region(region)
         self._world.heal_region(region)
 
-    def slow_region(self, region: str, *, factor: float) -> None:
+    def slow_region(self, region: RegionName, *, factor: float) -> None:
         """Multiply the delay of every link in and out of a region; 1 restores it."""
         self._check_region(region)
         for other in self.regions:
@@ -321,11 +325,11 @@ class Rehearsal:
                 if region != other:
                     self._world.network.link(*pair).slowness = factor
 
-    def kill_bookie(self, region: str, number: int = 0) -> None:
+    def kill_bookie(self, region: RegionName, number: int = 0) -> None:
         """Kill a bookie as SIGKILL does; bookies of a region are numbered from 0."""
         self._bookie(region, number).kill()
 
-    def restart_bookie(self, region: str, number: int = 0) -> None:
+    def restart_bookie(self, region: RegionName, number: int = 0) -> None:
         """Start a killed bookie again with its disk. Safe to repeat."""
         self._bookie(region, number).start_again()
 
@@ -337,7 +341,7 @@ class Rehearsal:
         """Make the metadata store available again. Safe to repeat."""
         self._world.metadata.health.is_down = False
 
-    def _bookie(self, region: str, number: int) -> SimHost:
+    def _bookie(self, region: RegionName, number: int) -> SimHost:
         self._check_region(region)
         if not 0 <= number < self._bookies:
             raise ConfigurationError(
@@ -345,21 +349,33 @@ class Rehearsal:
             )
         return self._world.hosts[bookie_host(region, number)]
 
-    def _check_region(self, region: str) -> None:
+    def _check_region(self, region: RegionName) -> None:
         if region not in self.regions:
             raise ConfigurationError(
                 f"there is no region {region!r}; the regions are {', '.join(self.regions)}"
             )
 
-    def _set_members(self, region: str, *, is_up: bool) -> None:
+    def _set_members(self, region: RegionName, *, is_up: bool) -> None:
         for member in self._world.metadata.members:
             if member.region == region:
                 member.is_up = is_up
         self._world.network.changed()
 
 
-RehearsalFactory = Callable[..., Rehearsal]
-"""The type of the fixture ``rhumbline_cluster``: a callable with the arguments of ``Rehearsal``."""
+class RehearsalFactory(Protocol):
+    """The type of the fixture ``rhumbline_cluster``, which makes clusters from its arguments."""
+
+    def __call__(
+        self,
+        regions: int | Sequence[RegionName] = 3,
+        *,
+        bookies: int = 2,
+        rtt_ms: float = 20.0,
+        quorum: tuple[int, int, int, int] | None = None,
+        seed: int | None = None,
+    ) -> Rehearsal:
+        """Create a cluster; see ``Rehearsal``. Without a seed it has that of the test."""
+        ...
 
 
 async def _idle(host: SimHost) -> None:

@@ -75,6 +75,42 @@ KINDS = {
 }
 
 
+_WORDS = {
+    "lose-region": "region lost",
+    "cut-region": "region cut off",
+    "mute-region": "traffic from the region lost",
+    "deafen-region": "traffic to the region lost",
+    "cut-one-way": "traffic lost one way",
+    "refuse-region": "connections refused",
+    "slow-region": "links slow",
+    "narrow-region": "links narrow",
+    "slice-region": "data in tiny pieces",
+    "reset-region": "connections of the region reset",
+    "reset": "connections reset",
+    "limit-region": "connections break after some bytes",
+    "swizzle": "bookies cut off in turn",
+    "kill": "killed",
+    "pause": "paused",
+    "restart": "restarted",
+    "rolling-restart": "restarted one after the other",
+    "wipe": "disk wiped",
+    "full-disk": "disk full",
+    "slow-disk": "disk slow",
+    "metadata-away": "metadata store away",
+    "metadata-member": "member of the metadata ensemble down",
+    "expire-sessions": "sessions expired",
+    "cold-away": "cold store away",
+}
+assert _WORDS.keys() == KINDS.keys(), "every kind has words"
+
+
+def in_words(fault: str) -> str:
+    """Return a fault, its kind and target, in the words of reports: ``region lost: west``."""
+    kind, _, target = fault.partition(" ")
+    words = _WORDS.get(kind, kind)
+    return f"{words}: {target}" if target else words
+
+
 def targets_of(kind: str, regions: Sequence[str], bookies: Sequence[str]) -> list[str]:
     """Return the valid targets of a kind of fault."""
     return list(_targets(KINDS[kind].target_type, regions, bookies))

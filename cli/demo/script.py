@@ -146,8 +146,8 @@ class Demo:
         state.add_event(f"{len(cluster.bookies)} bookies are up in {len(cluster.regions)} regions")
         near, far, other = self._options.round_trips_ms
         state.add_event(
-            f"emulated round trips: {WRITER}-{NEAR} {near} ms, {WRITER}-{TAIL} {far} ms, "
-            f"{NEAR}-{TAIL} {other} ms"
+            f"round trips in ms: {WRITER}-{NEAR} {near}, {WRITER}-{TAIL} {far}, "
+            f"{NEAR}-{TAIL} {other}"
         )
         try:
             await self._write_and_tail()

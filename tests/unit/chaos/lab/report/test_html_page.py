@@ -80,6 +80,18 @@ def test_the_page_is_well_formed_and_self_contained(passed: ScenarioOutcome) -> 
     assert "rhumbline chaos run region-lost-under-load --world sim --seed 2" in page
 
 
+def test_the_page_begins_with_what_failed_and_speaks_in_words(passed: ScenarioOutcome) -> None:
+    page = report_page([failed(passed)])
+    head, _, rest = page.partition("<h3>Timeline by region</h3>")
+    assert "<li>G1: &lt;b&gt;append 1.2&lt;/b&gt; was not delivered</li>" in head
+    assert "p99 from append to acknowledgement" in head
+    assert "region lost: west" in rest and "lose-region" not in rest.partition("<pre>")[0]
+    assert '<div class="wide">' in rest, "a phone scrolls the timeline"
+    assert 'class="problems">' not in report_page([passed])
+    limits = [check.wanted for check in passed.checks if check.wanted.endswith((" s", " ms"))]
+    assert limits and f'<td class="n">{limits[0]}</td>' in page
+
+
 def test_a_fault_that_outlasts_the_run_is_drawn(passed: ScenarioOutcome) -> None:
     late = Band(passed.lasted_ms - 10, passed.lasted_ms * 3, "late", ())
     page = report_page([dataclasses.replace(passed, bands=[late])])
