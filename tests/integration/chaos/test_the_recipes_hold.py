@@ -39,7 +39,7 @@ def test_the_recipes_are_typed_strictly(recipes: Path) -> None:
         environment = {**os.environ, "MYPYPATH": f"{folder}:{ROOT / '.typecheck'}"}
         options = [
             "--config-file",
-            os.devnull,
+            str(config),
             "--ignore-missing-imports",
             "--follow-imports=silent",
         ]
