@@ -59,12 +59,15 @@ class EntryBlock:
             self.entries = ()  # the encoded form replaces them
         return self._encoded
 
+    def payloads(self) -> Sequence[bytes]:
+        """Return the payloads of the entries."""
+        return self.entries or list(pb.ReadResponse.FromString(self._encoded).entries)
+
     def starting_at(self, position: EntryPosition) -> "EntryBlock":
         """Return the part of the block from ``position`` on."""
         if position == self.start:
             return self
-        entries = self.entries or list(pb.ReadResponse.FromString(self._encoded).entries)
-        part = entries[position[1] - self.start[1] :]
+        part = self.payloads()[position[1] - self.start[1] :]
         return EntryBlock(position, self.end, part, self.start_sequence_id)
 
 

@@ -1,24 +1,34 @@
-"""Flow control of a read call by credit in bytes (rule PRX-20)."""
+"""Flow control of a read call by credit in bytes, and in records (rules PRX-20, PRX-37)."""
 
 import asyncio
 
+_UNLIMITED = 1 << 62
+
 
 class ReadCredit:
-    """Bytes that the reader still accepts: the reader grants credit, each sent block uses some."""
+    """What the reader still accepts: the reader grants credit, each sent block uses some."""
 
-    def __init__(self, granted: int) -> None:
+    def __init__(self, granted: int, records: int = 0) -> None:
+        """``records``: the first grant of a read with decoded records; 0: no limit."""
         self.wake = asyncio.Event()
-        self._left = granted
+        self.bytes_left = granted
+        self.records_left = records if records > 0 else _UNLIMITED
         self._is_final = False
 
-    def grant(self, amount: int) -> None:
-        """Add ``amount`` bytes of credit; amounts below 1 are ignored."""
-        self._left += max(0, amount)
+    def grant(self, amount: int, records: int = 0) -> None:
+        """Add bytes and records of credit; amounts below 1 are ignored."""
+        self.bytes_left += max(0, amount)
+        self.records_left += max(0, records)
         self.wake.set()
 
     def take(self, amount: int) -> None:
         """Subtract the size of a sent block. The last block may exceed the credit."""
-        self._left -= amount
+        self.bytes_left -= amount
+
+    def take_records(self, count: int) -> None:
+        """Subtract a number of records, at most ``records_left``."""
+        assert count <= self.records_left
+        self.records_left -= count
 
     def end(self) -> None:
         """Note that no more credit will be granted."""
@@ -27,7 +37,10 @@ class ReadCredit:
 
     async def wait(self, stopping: asyncio.Event) -> bool:
         """Wait for credit. Returns True if a block may be sent, False if no block will be."""
-        while self._left <= 0 and not self._is_final and not stopping.is_set():
+        while not self._is_left() and not self._is_final and not stopping.is_set():
             self.wake.clear()
             await self.wake.wait()
-        return self._left > 0 and not stopping.is_set()
+        return self._is_left() and not stopping.is_set()
+
+    def _is_left(self) -> bool:
+        return self.bytes_left > 0 and self.records_left > 0

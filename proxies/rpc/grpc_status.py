@@ -98,6 +98,9 @@ _CLASS_OF: dict[str, type[RhumblineError]] = {
 """Error class of a status without details, sent by the transport or by a foreign server. A
 transport that breaks while a message is being written reports INTERNAL."""
 
+STATUSES = tuple(_CLASS_OF)
+"""Names of the statuses that are errors."""
+
 _ERRORS = error_classes()
 _TYPE_URL = "type.googleapis.com/rhumbline.v1.Error"
 DETAILS_KEY = "grpc-status-details-bin"

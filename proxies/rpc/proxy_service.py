@@ -32,7 +32,9 @@ from ..homes.home_keeper import HomeKeeper
 from ..membership import READ, WRITE, ProxyMembership
 from ..probing.prober import Prober
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
+from ..read.decoded_read import DecodedRead
 from ..read.flow_control import ReadCredit
+from ..read.read_cursor import ReadCursor
 from ..read.read_proxy import OpenedRead, ReadProxy
 from ..topics.group_call import SESSIONLESS_MS_MAX, GroupCall
 from ..topics.namespace_administration import NamespaceAdministration
@@ -270,12 +272,13 @@ class ProxyService:
         if first is None:
             raise InvalidArgumentError("the read call has no request")
         reads, opened = await self._open(first)
-        credit = ReadCredit(first.credit_bytes or _CREDIT_BYTES)
+        credit = ReadCredit(first.credit_bytes or _CREDIT_BYTES, first.credit_records)
         tasks = Tasks(on_failure=lambda _: credit.end())
         self._calls[credit.wake] = None
         try:
             tasks.spawn(_grant_all(requests, credit), "read call")
-            await send(_read_start(opened.position, first.txid, opened.truncated))
+            skipped_by_client = 0 if first.decodes_records else first.txid
+            await send(_read_start(opened.position, skipped_by_client, opened.truncated))
             await self._deliver(reads, opened, first, credit, send)
         except asyncio.CancelledError:
             if self._stopping.is_set():  # the proxy closed the tail
@@ -309,6 +312,32 @@ class ProxyService:
         credit: ReadCredit,
         send: SendResponse,
     ) -> None:
+        if not first.decodes_records:
+            await self._deliver_blocks(reads, opened, opened.cursor, first, credit, send)
+            return
+        decoded = DecodedRead(
+            opened.cursor,
+            credit,
+            stream=first.stream,
+            stream_id=opened.position.stream_id,
+            first_slot=opened.position.slot,
+            checks_slot=first.HasField("position"),
+            first_txid=first.txid,
+        )
+        try:
+            await self._deliver_blocks(reads, opened, decoded, first, credit, send)
+        finally:
+            await decoded.aclose()
+
+    async def _deliver_blocks(
+        self,
+        reads: ReadProxy,
+        opened: OpenedRead,
+        blocks: ReadCursor | DecodedRead,
+        first: pb.ReadRequest,
+        credit: ReadCredit,
+        send: SendResponse,
+    ) -> None:
         heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
         generation = opened.arrival.generation
         while await credit.wait(self._stopping):
@@ -320,7 +349,7 @@ class ProxyService:
                         f"read proxy {better} serves {opened.key} for this reader now", better
                     )
             try:
-                block = await opened.cursor.next(heartbeat_s)
+                block = await blocks.next(heartbeat_s)
             except TimeoutError:
                 await send(pb.ReadResponse())
                 continue
@@ -417,5 +446,5 @@ def _read_start(position: Any, first_txid: int, truncated: Any) -> pb.ReadRespon
 
 async def _grant_all(requests: AsyncIterator[pb.ReadRequest], credit: ReadCredit) -> None:
     async for request in requests:
-        credit.grant(request.credit_bytes)
+        credit.grant(request.credit_bytes, request.credit_records)
     credit.end()

@@ -149,7 +149,7 @@ class AppendAnswer(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., lssns: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., slots: _Optional[_Iterable[int]] = ..., record_counts: _Optional[_Iterable[int]] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stream_id: _Optional[str] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "created_ms", "event_ms", "event_ahead_ms", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms")
+    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "created_ms", "event_ms", "event_ahead_ms", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms", "decodes_records", "credit_records")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,8 @@ class ReadRequest(_message.Message):
     ADVANCES_IF_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     TRIED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    DECODES_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_RECORDS_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     stream: str
     earliest: bool
@@ -180,23 +182,47 @@ class ReadRequest(_message.Message):
     advances_if_truncated: bool
     tried: _containers.RepeatedScalarFieldContainer[str]
     heartbeat_ms: int
-    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., event_ms: _Optional[int] = ..., event_ahead_ms: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    decodes_records: bool
+    credit_records: int
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., event_ms: _Optional[int] = ..., event_ahead_ms: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., heartbeat_ms: _Optional[int] = ..., decodes_records: _Optional[bool] = ..., credit_records: _Optional[int] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
-    __slots__ = ("start", "lssn", "start_sequence_id", "first_entry_id", "entries", "is_end")
+    __slots__ = ("start", "lssn", "start_sequence_id", "first_entry_id", "entries", "is_end", "records")
     START_FIELD_NUMBER: _ClassVar[int]
     LSSN_FIELD_NUMBER: _ClassVar[int]
     START_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     IS_END_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
     start: ReadStart
     lssn: int
     start_sequence_id: int
     first_entry_id: int
     entries: _containers.RepeatedScalarFieldContainer[bytes]
     is_end: bool
-    def __init__(self, start: _Optional[_Union[ReadStart, _Mapping]] = ..., lssn: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., entries: _Optional[_Iterable[bytes]] = ..., is_end: _Optional[bool] = ...) -> None: ...
+    records: _containers.RepeatedCompositeFieldContainer[Record]
+    def __init__(self, start: _Optional[_Union[ReadStart, _Mapping]] = ..., lssn: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., entries: _Optional[_Iterable[bytes]] = ..., is_end: _Optional[bool] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ...) -> None: ...
+
+class Record(_message.Message):
+    __slots__ = ("position", "payload", "txid", "sequence_id", "created_ms", "producer", "sequence", "traceparent")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    TXID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    payload: bytes
+    txid: int
+    sequence_id: int
+    created_ms: int
+    producer: bytes
+    sequence: int
+    traceparent: str
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., payload: _Optional[bytes] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class ReadStart(_message.Message):
     __slots__ = ("position", "first_txid", "truncated")
