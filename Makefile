@@ -35,7 +35,11 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak shared-topic retention reference docs docs-serve wheel-check \
+<<<<<<< HEAD
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak shared-topic retention reference vectors docs docs-serve wheel-check \
+=======
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak retention reference vectors docs docs-serve wheel-check \
+>>>>>>> 9f97c720 (Add test vectors of record sets for decoders in other languages)
 	packages proto lock clean
 
 help: ## list the targets
@@ -168,6 +172,9 @@ retention: setup-test ## write under a TTL and watch the disks of real bookies: 
 
 reference: $(SELF) ## write the reference pages (commands, settings, metrics, gRPC, machines, contracts), and dashboards
 	$(BIN)/python -m rhumbline.cli.reference docs/reference deploy/grafana
+
+vectors: $(SELF) ## write the test vectors of record sets, for decoders in other languages
+	$(BIN)/python -m rhumbline.cli.reference.record_set_vectors docs/examples/record-sets
 
 MERMAID := docs/javascripts/mermaid.min.js
 

@@ -219,8 +219,8 @@ def _step(error: RhumblineError) -> str:
 def _errors() -> Iterator[str]:
     yield "## Error codes\n"
     yield (
-        "The values of `Error.code`, with the gRPC status of the call and the step of a client that may "
-        "repeat its request ([Retries](#retries)). A client that does not know a code goes to "
+        "The values of `Error.code`, with the gRPC status and the step of a client that "
+        "repeats its request ([Retries](#retries)). A client that does not know a code goes to "
         "another proxy if it is `retryable`, and gives up otherwise.\n"
     )
     yield "| code | status | retryable | step |"
