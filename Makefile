@@ -35,11 +35,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak shared-topic retention reference vectors docs docs-serve wheel-check \
-=======
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak retention reference vectors docs docs-serve wheel-check \
->>>>>>> 9f97c720 (Add test vectors of record sets for decoders in other languages)
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -175,6 +171,9 @@ reference: $(SELF) ## write the reference pages (commands, settings, metrics, gR
 
 vectors: $(SELF) ## write the test vectors of record sets, for decoders in other languages
 	$(BIN)/python -m rhumbline.cli.reference.record_set_vectors docs/examples/record-sets
+
+clients: setup-test ## make the stubs of Go, TypeScript and Java, and test the example clients with kills
+	$(PYTEST) tests/integration/proxies/test_other_languages_survive_kills.py -s
 
 MERMAID := docs/javascripts/mermaid.min.js
 

@@ -112,6 +112,12 @@ of them ends without an answer, DescribeStream tells the outcome.
 A status without details comes from the transport, or from something between client and proxy:
 
 {statuses}
+
+## Clients in other languages
+
+The `.proto` file is `proxies/rpc/rhumbline.proto`; it imports nothing, so any protoc makes stubs from
+it. Small clients in Go and TypeScript follow the rules above: see [Use other
+languages](../how-to/use-other-languages.md), which also says what they do not do.
 """  # noqa: E501 - rows of a table
 _RPC = re.compile(r"rpc (\w+)\((stream )?(\w+)\) returns \((stream )?(\w+)\);")
 _FIELD = re.compile(r"(?:(repeated|optional) )?([\w.]+) (\w+) = (\d+);")

@@ -4,11 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from ...protocol.attributes.attribute_values import Headers
-<<<<<<< HEAD
 from ...protocol.errors import InvalidArgumentError, RefusedError, RhumblineError
-=======
-from ...protocol.errors import InvalidArgumentError, RhumblineError
->>>>>>> ff0b433f (Give dead letters headers, find event times, and write down the rules STR-36 to STR-39)
 from ...runtime.tasks import run_all
 from ..api.log_namespace import LogNamespace
 from ..api.log_writer import LogWriter
@@ -104,31 +100,15 @@ class TopicWriter(ClosesAtExit):
                 raise InvalidArgumentError(f"{count} payloads need as many {name}: {len(values)}")
         if not payloads:
             raise InvalidArgumentError("append_many needs at least one record")
-<<<<<<< HEAD
-        by_partition: dict[int, list[bytes]] = {}
-        keys_of: dict[int, list[bytes | None]] = {}
-        for index, payload in enumerate(payloads):
-            key = None if keys is None else keys[index]
-            partition = self.partition_of(key)
-            by_partition.setdefault(partition, []).append(payload)
-            keys_of.setdefault(partition, []).append(key)
-        for partition in by_partition:
-=======
         chosen: dict[int, list[int]] = {}
         for index in range(count):
             partition = self.partition_of(None if keys is None else keys[index])
             chosen.setdefault(partition, []).append(index)
         for partition in chosen:
->>>>>>> ff0b433f (Give dead letters headers, find event times, and write down the rules STR-36 to STR-39)
             self.writers[partition].check_room()
         return TopicAppendMany(
             {
                 partition: self.writers[partition].append_many(
-<<<<<<< HEAD
-                    by_partition[partition], keys=None if keys is None else keys_of[partition]
-                )
-                for partition in sorted(by_partition)
-=======
                     [payloads[index] for index in indexes],
                     keys=None if keys is None else [keys[index] for index in indexes],
                     headers=None if headers is None else [headers[index] for index in indexes],
@@ -137,7 +117,6 @@ class TopicWriter(ClosesAtExit):
                     else [event_times[index] for index in indexes],
                 )
                 for partition, indexes in sorted(chosen.items())
->>>>>>> ff0b433f (Give dead letters headers, find event times, and write down the rules STR-36 to STR-39)
             }
         )
 

@@ -1,0 +1,41 @@
+/**
+ * Appends or reads numbered records, for tests:
+ *
+ *     node drive.js append SEEDS NAMESPACE STREAM COUNT PAUSE_MS
+ *     node drive.js read   SEEDS NAMESPACE STREAM COUNT
+ *
+ * SEEDS are addresses of proxies, separated by commas. It prints one line per record: its number and
+ * its position.
+ */
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { Client } from "./client.js";
+import type { Position } from "./gen/rhumbline.js";
+
+const [command, seeds, namespace, stream, count, pauseMs] = process.argv.slice(2) as [
+  string, string, string, string, string, string?,
+];
+const client = await Client.connect(...seeds.split(","));
+if (command === "read") {
+  let left = Number(count);
+  for await (const record of client.reader(namespace, stream)) {
+    show(record.payload.toString(), record.position);
+    if (--left === 0) break;
+  }
+} else {
+  const producer = client.producer(namespace, stream);
+  const appended: Promise<unknown>[] = [];
+  for (let i = 0; i < Number(count); i++) {
+    await producer.room();
+    appended.push(producer.append(Buffer.from(String(i))).then((position) => show(String(i), position)));
+    await sleep(Number(pauseMs));
+  }
+  await Promise.all(appended);
+  await producer.close();
+}
+client.close();
+
+function show(number: string, at?: Position): void {
+  console.log(`${number} ${at?.lssn ?? 0}:${at?.entryId ?? 0}:${at?.slot ?? 0}`);
+}
