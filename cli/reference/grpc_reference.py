@@ -38,8 +38,8 @@ section has the layout of every byte and examples to test a decoder with. A simp
 
 A client that has no decoder sets `decodes_records` in its first ReadRequest and gets `records`
 instead of `entries` ([PRX-37](../protocol/proxies.md#PRX-37)). It grants credit in records
-(`credit_records`), in bytes of payloads (`credit_bytes`) or in both: the proxy sends while both are
-above 0. To continue after a record, also after any failure, it reads from the record's `position`
+(`credit_records`), in bytes of payloads, keys and headers (`credit_bytes`) or in both: the proxy sends
+while both are above 0. To continue after a record, also after any failure, it reads from the record's `position`
 with `slot` + 1.
 
 The proxy pays for it: 0.9 µs of CPU time for each record of 100 bytes in sets of 100, 1.8 µs for

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import crc32c
 
+from ...core.protocol.attributes.attribute_columns import attribute_builder
+from ...core.protocol.attributes.attribute_values import Attributes
 from ...core.protocol.compression import Codec
-from ...core.protocol.errors import CorruptionError
+from ...core.protocol.errors import CorruptionError, ForeignDataError
 from ...core.protocol.record_set import (
     HEADER,
     NO_PRODUCER,
@@ -39,6 +41,7 @@ _FIELDS = (
     "producer", "first_sequence", "raw_crc", "header_crc",
 )  # fmt: skip
 _UNKNOWN = 200  # a kind, codec or tag that does not exist
+_NO_ATTRIBUTES = Attributes(None, None, None)
 _TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -105,7 +108,17 @@ def _described_set(record_set: RecordSet) -> dict[str, Any]:
         "raw_crc": f"{record_set.raw_crc:08x}",
     }
     rows = zip(record_set.payloads(), record_set.txids(), strict=True)
-    return found | {"records": [{"txid": txid, "payload": data.hex()} for data, txid in rows]}
+    records: list[dict[str, Any]] = [{"txid": txid, "payload": data.hex()} for data, txid in rows]
+    columns = record_set.attributes
+    if columns is not None:
+        attributes = zip(
+            records, columns.keys(), columns.headers(), columns.event_times(), strict=True
+        )
+        for row, key, headers, event_time in attributes:
+            row["key"] = None if key is None else key.hex()
+            row["headers"] = {name: value.hex() for name, value in headers.items()}
+            row["event_time"] = event_time
+    return found | {"records": records}
 
 
 # --- entries that are decoded -------------------------------------------------------------------
@@ -154,6 +167,48 @@ def _good() -> Iterator[Vector]:
     later = _resealed(flush, kind=_UNKNOWN)
     yield Vector("unknown-kind", "a hidden record of an unknown kind", later + _two())
 
+    yield from _with_attributes()
+
+
+def _with_attributes() -> Iterator[Vector]:
+    yield Vector("attributes", "keys, headers and event times; not each record has all", _rich())
+    keys = _data(b"a", b"b", attributes=attribute_builder([_key(b"1"), _key(b"2")]))
+    yield Vector("keys-only", "a column of keys without a bitmap", keys)
+    nine = attribute_builder(
+        Attributes(None, None, None if index in (0, 8) else -index) for index in range(10)
+    )
+    sparse = _data(*[b"%d" % index for index in range(10)], attributes=nine)
+    yield Vector("sparse-event-times", "a bitmap of two bytes, times before 1970", sparse)
+    both = _data(
+        b"a",
+        b"b",
+        first_txid=3,
+        last_txid=4,
+        txids=[3, 4],
+        attributes=attribute_builder([_key(b""), _NO_ATTRIBUTES]),
+        extension=trace_extension(_TRACEPARENT),
+    )
+    yield Vector("attributes-and-txids", "an empty key, txids and a traceparent", both)
+
+
+def _key(key: bytes) -> Attributes:
+    return Attributes(key, None, None)
+
+
+def _rich() -> bytes:
+    return _data(
+        b"one",
+        b"two",
+        b"three",
+        attributes=attribute_builder(
+            [
+                Attributes(b"user-7", {"trace": b"ab", "empty": b""}, _TIME - 1000),
+                _NO_ATTRIBUTES,
+                Attributes(None, {"trace": b"cd"}, None),
+            ]
+        ),
+    )
+
 
 def _two() -> bytes:
     return _data(b"hello", b"world!")
@@ -190,8 +245,21 @@ def _block(content: bytes, kind: int, size: int, *, is_last: bool) -> bytes:
 
 
 def _refused() -> Iterator[Vector]:
-    for name, meaning, entry in (*_damaged(), *_contradictory(), *_bad_columns(), *_bad_zstd()):
+    for name, meaning, entry in (
+        *_damaged(),
+        *_contradictory(),
+        *_bad_columns(),
+        *_bad_attributes(),
+        *_bad_zstd(),
+    ):
         yield Vector(name, meaning, entry, CorruptionError.code)
+    unknown = encode_extension({0x9000: bytes(4)})
+    yield Vector(
+        "unknown-required-tag",
+        "tag 0x9000, which a decoder must know to read the body",
+        _resealed(_data(b"x", extension=unknown), flags=2),
+        ForeignDataError.code,
+    )
 
 
 def _damaged() -> Iterator[tuple[str, str, bytes]]:
@@ -244,6 +312,21 @@ def _bad_columns() -> Iterator[tuple[str, str, bytes]]:
     yield "negative-offset", "offset -1", _with_body(good, 4, struct.pack("<i", -1))
 
 
+def _bad_attributes() -> Iterator[tuple[str, str, bytes]]:
+    rich = _rich()  # 3 records: event times of 40 bytes, keys of 40 bytes, headers
+    yield "flag-without-tags", "flag 2 and no required tag", _resealed(_two(), flags=2)
+    yield "absent-count", "2 absent, but all of the bitmap's bits set", _with_body(rich, 8, b"\7")
+    yield "bit-beyond-count", "a bit of a record that is not there", _with_body(rich, 8, b"\x10")
+    yield "absent-with-value", "an event time of a record without one", _with_body(rich, 24, b"\1")
+    yield "padding", "a byte of padding that is not 0", _with_body(rich, 15, b"\1")
+    yield "key-offsets", "offsets of keys that fall", _with_body(rich, 60, b"\7")
+    size = HEADER.size + 4
+    too_large = rich[:size] + struct.pack("<I", 1 << 20) + rich[size + 4 :]
+    yield "column-beyond-body", "a column larger than the body", _resealed(too_large)
+    odd = rich[:size] + struct.pack("<I", 39) + rich[size + 4 :]
+    yield "column-not-aligned", "a column of 39 bytes", _resealed(odd)
+
+
 def _bad_zstd() -> Iterator[tuple[str, str, bytes]]:
     yield "zstd-size-differs", "the frame names another size", _zstd(609)
     yield "zstd-without-size", "the frame does not name its size", _zstd(names_size=False)
@@ -259,7 +342,7 @@ def _flipped(entry: bytes, at: int) -> bytes:
 
 def _with_body(entry: bytes, at: int, data: bytes) -> bytes:
     """Replace bytes of a raw body and make its checksum right again."""
-    at += HEADER.size
+    at += HEADER.size + HEADER.unpack_from(entry)[_FIELDS.index("extension_bytes")]
     return _resealed(entry[:at] + data + entry[at + len(data) :])
 
 

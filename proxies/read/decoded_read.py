@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ...core.log.read.entry_source import Chunk
 from ...core.log.read.record_batch import RecordBatch
 from ...core.log.read.stream_reader import StreamReader
+from ...core.protocol.attributes.attribute_values import Headers
 from ...core.protocol.errors import EndOfStreamError
 from ...core.protocol.record_set import NO_PRODUCER
 from ..rpc import rhumbline_pb2 as pb
@@ -21,6 +22,10 @@ from .read_cursor import ReadCursor
 
 MESSAGE_RECORDS_MAX = 1_000
 """Most records of a message. It bounds how long the event loop encodes without a pause."""
+
+
+_Attributes = tuple[bytes | None, Headers, int | None]
+"""Key, headers and event time of a record."""
 
 
 class _BlockEntry:
@@ -75,7 +80,7 @@ class RecordBlock:
     def __init__(self, parts: list[bytes], size: int) -> None:
         self._parts = parts
         self.size = size
-        """Bytes of the payloads."""
+        """Bytes of the payloads, keys and headers."""
 
     def encoded(self) -> bytes:
         """Return the block as an encoded ReadResponse.
@@ -111,6 +116,7 @@ class DecodedRead:
         self._batch: RecordBatch | None = None
         self._payloads: list[bytes] = []  # of the records of the batch
         self._txids: Sequence[int] = ()
+        self._attributes: Sequence[_Attributes] = ()  # empty if no record of the set has any
         self._next = 0  # the first of them that was not sent
 
     async def next(self, timeout_s: float | None = None) -> RecordBlock | None:
@@ -141,6 +147,10 @@ class DecodedRead:
         self._batch, self._next = batch, 0
         self._payloads = [] if batch is None else batch.payloads()
         self._txids = () if batch is None else batch.txids()
+        self._attributes = ()
+        if batch is not None and batch.record_set.attributes is not None:
+            columns = batch.keys(), batch.headers(), batch.event_times()
+            self._attributes = list(zip(*columns, strict=True))
 
     def _encode(self, parts: list[bytes], count_max: int, bytes_max: int) -> int:
         """Encode records of the batch until one of the limits is reached; return their bytes."""
@@ -170,9 +180,32 @@ class DecodedRead:
                 record.sequence = sequence + at
             if sequence_id is not None:
                 record.sequence_id = sequence_id + at
+            if self._attributes:
+                size += _set_attributes(record, self._attributes[at])
             parts.append(message.SerializeToString())
             size += len(payload)
             self._next = at + 1
             if size >= bytes_max:
                 break
         return size
+
+
+def _set_attributes(record: pb.Record, attributes: _Attributes) -> int:
+    """Replace the attributes of ``record``, which may have those of another record.
+
+    Returns the bytes of the key and the headers.
+    """
+    key, headers, event_time = attributes
+    size = 0
+    record.ClearField("key")
+    record.ClearField("event_time")
+    del record.headers[:]
+    if key is not None:
+        record.key = key
+        size += len(key)
+    if event_time is not None:
+        record.event_time = event_time
+    for name, value in headers.items():
+        record.headers.add(name=name, value=value)
+        size += len(name) + len(value)
+    return size

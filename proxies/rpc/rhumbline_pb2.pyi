@@ -205,7 +205,7 @@ class ReadResponse(_message.Message):
     def __init__(self, start: _Optional[_Union[ReadStart, _Mapping]] = ..., lssn: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., entries: _Optional[_Iterable[bytes]] = ..., is_end: _Optional[bool] = ..., records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("position", "payload", "txid", "sequence_id", "created_ms", "producer", "sequence", "traceparent")
+    __slots__ = ("position", "payload", "txid", "sequence_id", "created_ms", "producer", "sequence", "traceparent", "key", "headers", "event_time")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     TXID_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,9 @@ class Record(_message.Message):
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     position: Position
     payload: bytes
     txid: int
@@ -222,7 +225,10 @@ class Record(_message.Message):
     producer: bytes
     sequence: int
     traceparent: str
-    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., payload: _Optional[bytes] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    key: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    event_time: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., payload: _Optional[bytes] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ..., traceparent: _Optional[str] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., event_time: _Optional[int] = ...) -> None: ...
 
 class ReadStart(_message.Message):
     __slots__ = ("position", "first_txid", "truncated")

@@ -41,7 +41,12 @@ func write(ctx context.Context, producer *rhumbline.Producer, count int, pause t
 	appended := make(chan *rhumbline.Pending, count)
 	go func() {
 		for i := range count {
-			pending, err := producer.Append(ctx, []byte(strconv.Itoa(i)))
+			number := strconv.Itoa(i)
+			attributes := &pb.RecordAttributes{Key: []byte(number)}
+			if i%2 == 0 {
+				attributes = nil
+			}
+			pending, err := producer.Append(ctx, []byte(number), attributes)
 			check(err)
 			appended <- pending
 			time.Sleep(pause)
@@ -63,6 +68,9 @@ func read(ctx context.Context, reader *rhumbline.Reader, count int) {
 	for range count {
 		record, err := reader.Next(ctx)
 		check(err)
+		if number := string(record.Payload); record.Key != nil && number != string(record.Key) {
+			log.Fatalf("record %s has the key %s", number, record.Key)
+		}
 		show(string(record.Payload), record.Position)
 	}
 }

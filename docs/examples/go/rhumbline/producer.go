@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "example.com/rhumbline/rhumblinev1"
 )
 
@@ -42,10 +44,11 @@ type Producer struct {
 
 // Pending is a record that is being appended.
 type Pending struct {
-	payload  []byte
-	settled  chan struct{}
-	position *pb.Position
-	err      error
+	payload    []byte
+	attributes *pb.RecordAttributes
+	settled    chan struct{}
+	position   *pb.Position
+	err        error
 }
 
 // Position waits until the record is durable and returns where it is. The position is nil if the record
@@ -70,9 +73,12 @@ func (c *Client) Producer(namespace, stream string) *Producer {
 	return p
 }
 
-// Append hands a record over. It waits while too many records are in flight.
-func (p *Producer) Append(ctx context.Context, payload []byte) (*Pending, error) {
-	pending := &Pending{payload: payload, settled: make(chan struct{})}
+// Append hands a record over. It waits while too many records are in flight. The attributes are its key,
+// headers and event time, or nil.
+func (p *Producer) Append(
+	ctx context.Context, payload []byte, attributes *pb.RecordAttributes,
+) (*Pending, error) {
+	pending := &Pending{payload: payload, attributes: attributes, settled: make(chan struct{})}
 	select {
 	case p.appends <- pending:
 		return pending, nil
@@ -155,7 +161,7 @@ func (p *Producer) gather(first *Pending) *set {
 	s := &set{first: p.sequence, deadline: time.Now().Add(appendDeadline)}
 	for size, next := 0, first; next != nil; {
 		s.records = append(s.records, next)
-		size += len(next.payload)
+		size += len(next.payload) + proto.Size(next.attributes)
 		next = nil
 		if len(s.records) < setRecordsMax && size < setBytesMax {
 			select {
@@ -255,14 +261,20 @@ func (p *Producer) serve(route *route, sets []*set) ([]*set, error) {
 
 func (p *Producer) item(s *set) *pb.AppendItem {
 	s.sent = true
-	payloads := make([][]byte, len(s.records))
-	for i, record := range s.records {
-		payloads[i] = record.payload
-	}
-	return &pb.AppendItem{
-		Id: uint64(s.first), Namespace: p.namespace, Stream: p.stream, Payloads: payloads,
+	item := &pb.AppendItem{
+		Id: uint64(s.first), Namespace: p.namespace, Stream: p.stream,
 		Producer: p.id, FirstSequence: s.first,
 	}
+	none := true
+	for _, record := range s.records {
+		item.Payloads = append(item.Payloads, record.payload)
+		item.Attributes = append(item.Attributes, record.attributes)
+		none = none && record.attributes == nil
+	}
+	if none {
+		item.Attributes = nil
+	}
+	return item
 }
 
 // settle notes the answers of a response. It returns the sets that have none yet, and the first refusal.

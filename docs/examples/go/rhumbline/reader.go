@@ -80,7 +80,10 @@ func (r *Reader) Next(ctx context.Context) (*pb.Record, error) {
 	r.position = proto.Clone(record.Position).(*pb.Position)
 	r.position.Slot++
 	r.count++
-	r.bytes += int64(len(record.Payload))
+	r.bytes += int64(len(record.Payload) + len(record.Key))
+	for _, header := range record.Headers {
+		r.bytes += int64(len(header.Name) + len(header.Value))
+	}
 	return record, nil
 }
 

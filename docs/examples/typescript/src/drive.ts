@@ -11,7 +11,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { Client } from "./client.js";
-import type { Position } from "./gen/rhumbline.js";
+import { RecordAttributes, type Position } from "./gen/rhumbline.js";
 
 const [command, seeds, namespace, stream, count, pauseMs] = process.argv.slice(2) as [
   string, string, string, string, string, string?,
@@ -20,7 +20,9 @@ const client = await Client.connect(...seeds.split(","));
 if (command === "read") {
   let left = Number(count);
   for await (const record of client.reader(namespace, stream)) {
-    show(record.payload.toString(), record.position);
+    const number = record.payload.toString();
+    if ((record.key?.toString() ?? number) !== number) throw new Error(`record ${number}: key ${record.key}`);
+    show(number, record.position);
     if (--left === 0) break;
   }
 } else {
@@ -28,7 +30,9 @@ if (command === "read") {
   const appended: Promise<unknown>[] = [];
   for (let i = 0; i < Number(count); i++) {
     await producer.room();
-    appended.push(producer.append(Buffer.from(String(i))).then((position) => show(String(i), position)));
+    const number = Buffer.from(String(i));
+    const attributes = i % 2 === 0 ? undefined : RecordAttributes.create({ key: number });
+    appended.push(producer.append(number, attributes).then((position) => show(String(i), position)));
     await sleep(Number(pauseMs));
   }
   await Promise.all(appended);

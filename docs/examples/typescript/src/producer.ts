@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { Route, type Client } from "./client.js";
 import { errorOf, refusal, unavailable, type RhumblineError } from "./errors.js";
 import {
-  AppendItem, AppendRequest, type AppendAnswer, type AppendResponse, type Position,
+  AppendItem, AppendRequest, RecordAttributes, type AppendAnswer, type AppendResponse, type Position,
 } from "./gen/rhumbline.js";
 
 const SETS_IN_FLIGHT = 64;
@@ -20,6 +20,7 @@ export class OutcomeUnknownError extends Error {}
 
 interface Appending {
   payload: Buffer;
+  attributes?: RecordAttributes;
   resolve: (position: Position | undefined) => void;
   reject: (error: Error) => void;
 }
@@ -59,14 +60,14 @@ export class Producer {
   }
 
   /**
-   * Appends a record. The promise is fulfilled when the record is durable, with its position, or with
+   * Appends a record, with its key, headers and event time if it has any. The promise is fulfilled when the record is durable, with its position, or with
    * undefined if it is certainly in the stream and the proxy did not find where.
    */
-  append(payload: Buffer): Promise<Position | undefined> {
+  append(payload: Buffer, attributes?: RecordAttributes): Promise<Position | undefined> {
     if (this.failure) return Promise.reject(this.failure);
     this.outstandingBytes += payload.length;
     return new Promise((resolve, reject) => {
-      this.queue.push({ payload, resolve, reject });
+      this.queue.push({ payload, attributes, resolve, reject });
       this.schedule();
     });
   }
@@ -145,6 +146,9 @@ export class Producer {
       namespace: this.namespace,
       stream: this.stream,
       payloads: set.records.map((record) => record.payload),
+      attributes: set.records.some((record) => record.attributes)
+        ? set.records.map((record) => record.attributes ?? RecordAttributes.create())
+        : [],
       producer: this.id,
       firstSequence: BigInt(set.first),
       ...more,

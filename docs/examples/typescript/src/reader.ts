@@ -77,7 +77,8 @@ export class Reader implements AsyncIterable<StreamRecord> {
   /** Grants what the application has consumed, half of the credit at a time. */
   private consume(call: ReadCall, record: StreamRecord): void {
     this.count += 1n;
-    this.bytes += BigInt(record.payload.length);
+    const headers = record.headers.reduce((sum, { name, value }) => sum + name.length + value.length, 0);
+    this.bytes += BigInt(record.payload.length + (record.key?.length ?? 0) + headers);
     if (2n * this.count < CREDIT_RECORDS && 2n * this.bytes < CREDIT_BYTES) return;
     call.write(ReadRequest.fromPartial({ creditRecords: this.count, creditBytes: this.bytes }));
     this.count = this.bytes = 0n;

@@ -40,6 +40,8 @@ def test_vector_is_decoded_or_refused(vector: Vector) -> None:
         sets = decode_entry(vector.entry)
         for one in sets:
             one.txids()
+            if one.attributes is not None:
+                one.attributes.check()
         return [one.payloads() for one in sets]
 
     if not vector.refused:
@@ -59,5 +61,6 @@ def test_vectors_cover_every_kind_of_content() -> None:
     assert {one.kind for one in sets} >= {Kind.DATA, Kind.FLUSH, Kind.END_OF_STREAM, 200}
     assert any(one.txids_view() is not None for one in sets)
     assert any(one.extension for one in sets)
+    assert any(one.attributes is not None for one in sets)
     assert any(0 in map(len, one.payloads()) for one in sets)
     assert len([v for v in VECTORS if v.refused == CorruptionError.code]) > 30

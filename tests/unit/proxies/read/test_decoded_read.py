@@ -132,6 +132,37 @@ async def test_decoded_records_are_those_of_a_reader_of_the_log(log: LogWorld) -
     await leave(service)
 
 
+async def test_decoded_records_have_their_attributes_and_no_others(log: LogWorld) -> None:
+    writer = await log.writer("s", MANUAL)
+    waiting = [
+        writer.append(b"a", key=b"k", headers={"x": b"1", "y": b""}, event_time=-5),
+        writer.append(b"b"),
+        writer.append(b"c", key=b""),
+        writer.append(b"d", event_time=0),
+    ]
+    await writer.flush()
+    await asyncio.gather(*waiting)
+    await writer.end_stream()
+    service = await a_service(log)
+    call = Call(service)
+    await asyncio.wait_for(call.done, 5)
+    assert [
+        (
+            record.payload,
+            record.key if record.HasField("key") else None,
+            {header.name: header.value for header in record.headers},
+            record.event_time if record.HasField("event_time") else None,
+        )
+        for record in call.records
+    ] == [
+        (b"a", b"k", {"x": b"1", "y": b""}, -5),
+        (b"b", None, {}, None),
+        (b"c", b"", {}, None),
+        (b"d", None, {}, 0),
+    ]
+    await leave(service)
+
+
 async def test_records_below_the_start_are_left_out(log: LogWorld) -> None:
     await written(log, [b"a", b"b", b"c"], [b"d", b"e"])
     service = await a_service(log)
@@ -176,6 +207,21 @@ async def test_credit_in_bytes_is_exceeded_by_one_record_at_most(log: LogWorld) 
     call.grant(credit_bytes=51)  # 50 were exceeded
     await asyncio.sleep(1)
     assert len(call.records) == 4
+    await call.end()
+    await leave(service)
+
+
+async def test_keys_and_headers_use_credit_like_payloads(log: LogWorld) -> None:
+    writer = await log.writer("s", MANUAL)
+    waiting = [writer.append(b"z" * 50, key=b"k" * 30, headers={"ab": b"c" * 18})]
+    waiting += [writer.append(b"z" * 50, key=b"k" * 50) for _ in range(9)]
+    await writer.flush()
+    await asyncio.gather(*waiting)
+    await writer.close()
+    service = await a_service(log)
+    call = Call(service, credit_bytes=250)
+    await asyncio.sleep(1)
+    assert len(call.records) == 3
     await call.end()
     await leave(service)
 
