@@ -27,6 +27,7 @@ RECORDS = 1_500
 PAUSE_MS = 5
 KILLS = 3
 PAGE = client_builds.ROOT / "docs" / "reference" / "grpc-api.md"
+VECTORS = client_builds.EXAMPLES / "record-sets"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -177,7 +178,8 @@ def test_java_stubs_append_and_read(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_go_client_passes_its_unit_tests(go_module: Path) -> None:
-    client_builds.run(go_module, "go", "test", "./...", GRPC_PAGE=str(PAGE))
+    found = {"GRPC_PAGE": str(PAGE), "VECTORS": str(VECTORS)}
+    client_builds.run(go_module, "go", "test", "./...", **found)
 
 
 def test_typescript_client_passes_its_unit_tests(typescript_package: Path) -> None:
