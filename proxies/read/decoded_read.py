@@ -13,7 +13,7 @@ from ...core.log.read.entry_source import Chunk
 from ...core.log.read.record_batch import RecordBatch
 from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.attributes.attribute_values import Headers
-from ...core.protocol.errors import EndOfStreamError
+from ...core.protocol.errors import CorruptionError, EndOfStreamError
 from ...core.protocol.record_set import NO_PRODUCER
 from ..rpc import rhumbline_pb2 as pb
 from .entry_block import BLOCK_BYTES_MAX
@@ -118,12 +118,15 @@ class DecodedRead:
         self._txids: Sequence[int] = ()
         self._attributes: Sequence[_Attributes] = ()  # empty if no record of the set has any
         self._next = 0  # the first of them that was not sent
+        self._failure: CorruptionError | None = None  # of the records after those of the batch
 
     async def next(self, timeout_s: float | None = None) -> RecordBlock | None:
         """Return the next records, within the credit, or None at the end. Waits at the tail.
 
         Raises TimeoutError and what reading raises; no record is lost then.
         """
+        if self._failure is not None:
+            raise self._failure
         if self._batch is None:
             async with asyncio.timeout(timeout_s):
                 self._take(await self._reader.next_batch())
@@ -135,7 +138,10 @@ class DecodedRead:
         while self._batch is not None and len(parts) < count_max and size < bytes_max:
             size += self._encode(parts, count_max - len(parts), bytes_max - size)
             if self._next == len(self._payloads):
-                self._take(self._reader.try_next_batch())
+                try:
+                    self._take(self._reader.try_next_batch())
+                except CorruptionError as error:  # raised once the records before it were sent
+                    self._failure = error
         self._credit.take_records(len(parts))
         return RecordBlock(parts, size)
 
@@ -144,13 +150,15 @@ class DecodedRead:
         await self._reader.aclose()
 
     def _take(self, batch: RecordBatch | None) -> None:
-        self._batch, self._next = batch, 0
-        self._payloads = [] if batch is None else batch.payloads()
-        self._txids = () if batch is None else batch.txids()
-        self._attributes = ()
-        if batch is not None and batch.record_set.attributes is not None:
+        """Continue with a batch. Raises CorruptionError; there is no batch then."""
+        self._batch, self._next, self._payloads, self._attributes = None, 0, [], ()
+        if batch is None:
+            return
+        self._txids = batch.txids()
+        if batch.record_set.attributes is not None:
             columns = batch.keys(), batch.headers(), batch.event_times()
             self._attributes = list(zip(*columns, strict=True))
+        self._payloads, self._batch = batch.payloads(), batch
 
     def _encode(self, parts: list[bytes], count_max: int, bytes_max: int) -> int:
         """Encode records of the batch until one of the limits is reached; return their bytes."""

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from rhumbline.cli.reference.record_set_vectors import vectors
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.compression import Codec
-from rhumbline.core.protocol.errors import InvalidPositionError
+from rhumbline.core.protocol.errors import CorruptionError, InvalidPositionError
+from rhumbline.core.protocol.record_set import encode_record_set, stamped
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ
-from rhumbline.proxies.read.decoded_read import MESSAGE_RECORDS_MAX
+from rhumbline.proxies.read.decoded_read import MESSAGE_RECORDS_MAX, DecodedRead
+from rhumbline.proxies.read.entry_block import EntryBlock
+from rhumbline.proxies.read.flow_control import ReadCredit
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
@@ -271,6 +275,39 @@ async def test_position_that_the_stream_cannot_have_is_refused(log: LogWorld) ->
     with pytest.raises(InvalidPositionError, match="has 2 slots"):
         await asyncio.wait_for(Call(service, position=position).done, 5)
     await leave(service)
+
+
+class BlockCursor:
+    """A cursor with one block."""
+
+    def __init__(self, *entries: bytes) -> None:
+        self.position = (1, 0)
+        self._block = EntryBlock((1, 0), (1, len(entries)), entries, 0)
+
+    async def next(self, timeout_s: float | None = None) -> EntryBlock | None:
+        if self.position == self._block.end:
+            return None
+        self.position = self._block.end
+        return self._block
+
+
+@pytest.mark.run_by(runner=asyncio.run)
+async def test_records_before_a_damaged_set_are_sent_before_the_error() -> None:
+    """A set whose columns are wrong although its checksums are right was reported too early."""
+    good = encode_record_set([b"a", b"b"], first_txid=1, last_txid=1)
+    (bad,) = [vector.entry for vector in vectors() if vector.name == "offsets-fall"]
+    cursor: Any = BlockCursor(good + stamped(bad, position=2))
+    read = DecodedRead(
+        cursor, ReadCredit(1 << 20), stream="s", stream_id="", first_slot=0, checks_slot=False,
+        first_txid=0,
+    )  # fmt: skip
+    block = await read.next(5)
+    assert block is not None
+    records = pb.ReadResponse.FromString(block.encoded()).records
+    assert [record.payload for record in records] == [b"a", b"b"]
+    with pytest.raises(CorruptionError):
+        await read.next(5)
+    await read.aclose()
 
 
 async def test_decoded_and_raw_reads_share_the_blocks(log: LogWorld) -> None:
