@@ -74,45 +74,79 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+class Drive:
+    """A run of the program `drive`: `rows` are the (number, position) that it has printed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.rows: list[tuple[int, tuple[int, ...]]] = []
+        self._process = process
+        self._changed = asyncio.Event()
+        self.done = asyncio.ensure_future(self._follow())
+
+    @classmethod
+    async def start(cls, command: Command, *arguments: str) -> "Drive":
+        pipe = subprocess.PIPE
+        return cls(
+            await asyncio.create_subprocess_exec(*command, *arguments, stdout=pipe, stderr=pipe)
+        )
+
+    async def _follow(self) -> None:
+        output, errors = self._process.stdout, self._process.stderr
+        assert output is not None and errors is not None
+        async for line in output:
+            number, at = line.split()
+            self.rows.append((int(number), tuple(map(int, at.split(b":")))))
+            self._changed.set()
+        failure = (await errors.read()).decode()
+        assert await self._process.wait() == 0, failure
+
+    async def reach(self, count: int) -> None:
+        """Wait until ``count`` rows were printed. Fails if the program ends before."""
+        while len(self.rows) < count:
+            self._changed.clear()
+            waiting = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait([waiting, self.done], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if self.done.done() and len(self.rows) < count:
+                await self.done
+                raise AssertionError(f"the program ended after {len(self.rows)} records")
+
+    async def aclose(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        self.done.cancel()
+        await asyncio.wait([self.done])
+        await self._process.wait()
+
+
 async def owner_of(client: ProxyClient, stream: str) -> str:
+    """Return the owner, as soon as there is one: the last takeover may be in progress."""
     request = pb.GetOwnerRequest(namespace="default", stream=stream)
-    return (await client.call(methods.GET_OWNER, request, pb.GetOwnerResponse)).owner
+    while True:
+        answer = await client.call(methods.GET_OWNER, request, pb.GetOwnerResponse)
+        if answer.owner:
+            return answer.owner
+        await asyncio.sleep(0.05)
 
 
-async def kill_while(cluster: Cluster, client: ProxyClient, stream: str) -> list[str]:
+async def kill_while(
+    cluster: Cluster, client: ProxyClient, stream: str, appending: Drive
+) -> list[str]:
     """Kill the owner of the stream again and again, and a read proxy each time."""
     killed = []
+    restarts: dict[ClusterProxy, asyncio.Task[None]] = {}
     for number in range(KILLS):
-        await asyncio.sleep(1.5)
+        await appending.reach(RECORDS * (number + 1) // (KILLS + 2))
         address = await owner_of(client, stream)
-        assert address, "a proxy owns the stream while records are appended"
-        owner, reader = cluster.at(address), cluster.reads[number % 2]
-        owner.kill()
-        reader.kill()
+        for proxy in (cluster.at(address), cluster.reads[number % 2]):
+            if proxy in restarts:
+                await restarts.pop(proxy)
+            proxy.kill()
+            restarts[proxy] = asyncio.create_task(asyncio.to_thread(proxy.start))
+        assert len(appending.rows) < RECORDS, "every kill is under load"
         killed.append(address)
-        for proxy in (owner, reader):
-            await asyncio.to_thread(proxy.start)
+    await asyncio.gather(*restarts.values())
     return killed
-
-
-def lines(output: bytes) -> list[tuple[int, tuple[int, ...]]]:
-    """Return (number, position) of each line that a client printed."""
-    rows = [line.split() for line in output.decode().splitlines()]
-    return [(int(number), tuple(map(int, at.split(":")))) for number, at in rows]
-
-
-async def drive(command: Command, *arguments: str) -> list[tuple[int, tuple[int, ...]]]:
-    process = await asyncio.create_subprocess_exec(
-        *command, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        output, errors = await asyncio.wait_for(process.communicate(), 120)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, errors.decode()
-    return lines(output)
 
 
 async def append_and_read_under_kills(cluster: Cluster, stream: str, command: Command) -> None:
@@ -120,20 +154,20 @@ async def append_and_read_under_kills(cluster: Cluster, stream: str, command: Co
     uri = f"grpc://{','.join(proxy.address for proxy in (*cluster.writes, *cluster.reads))}"
     async with asyncio.timeout(200), connect_proxies(uri) as client:
         await client.namespace().create_stream(stream)
-        read = drive(command, "read", seeds, "default", stream, str(RECORDS))
-        reading = asyncio.ensure_future(read)
-        append = drive(command, "append", seeds, "default", stream, str(RECORDS), str(PAUSE_MS))
-        appending = asyncio.ensure_future(append)
+        read = ("read", seeds, "default", stream, str(RECORDS))
+        reading = await Drive.start(command, *read)
+        append = ("append", seeds, "default", stream, str(RECORDS), str(PAUSE_MS))
+        appending = await Drive.start(command, *append)
         try:
-            killed = await kill_while(cluster, client, stream)
-            acknowledged, received = await appending, await reading
+            killed = await kill_while(cluster, client, stream, appending)
+            await appending.done
+            await reading.done
         finally:
-            for task in (appending, reading):
-                task.cancel()
-            await asyncio.wait([appending, reading])
+            for program in (appending, reading):
+                await program.aclose()
         stored = []
         async with client.reader(stream) as reader:
-            end = (await client.namespace().describe(stream)).segments
+            segments = (await client.namespace().describe(stream)).segments
             async for record in reader:
                 stored.append((int(record.payload), tuple(record.dlsn)))
                 if len(stored) == RECORDS:
@@ -141,9 +175,9 @@ async def append_and_read_under_kills(cluster: Cluster, stream: str, command: Co
             with pytest.raises(TimeoutError):  # nothing is stored twice, behind the others
                 await asyncio.wait_for(anext(reader), 1)
     assert [number for number, _ in stored] == list(range(RECORDS))
-    assert received == stored
-    assert acknowledged == stored
-    print(f"{stream}: {RECORDS} records once and in order; killed {killed}; {len(end)} segments")
+    assert reading.rows == stored
+    assert appending.rows == stored
+    print(f"{stream}: {RECORDS} records once and in order; killed {killed}", len(segments))
 
 
 @pytest.fixture(scope="module")
