@@ -13,8 +13,10 @@ from ...core.log.read.entry_source import Chunk
 from ...core.log.read.record_batch import RecordBatch
 from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.attributes.attribute_values import Headers
+from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import CorruptionError, EndOfStreamError
 from ...core.protocol.record_set import NO_PRODUCER
+from ...core.protocol.start import AtEventTime, AtTime, AtTxid, Start
 from ..rpc import rhumbline_pb2 as pb
 from .entry_block import BLOCK_BYTES_MAX
 from .flow_control import ReadCredit
@@ -99,19 +101,20 @@ class DecodedRead:
         credit: ReadCredit,
         *,
         stream: str,
-        stream_id: str,
-        first_slot: int,
-        checks_slot: bool,
-        first_txid: int,
+        start: Start,
+        position: Dlsn,
     ) -> None:
+        """``position`` is where the cursor was opened for ``start``."""
         self._credit = credit
         self._reader = StreamReader(
             CursorSource(cursor),
             stream=stream,
-            stream_id=stream_id,
-            first_slot=first_slot,
-            checks_slot=checks_slot,
-            first_txid=first_txid,
+            stream_id=position.stream_id,
+            first_slot=position.slot,
+            checks_slot=isinstance(start, Dlsn) and start == position,  # it was not truncated
+            first_txid=start.txid if isinstance(start, AtTxid) else 0,
+            first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
+            first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
         )
         self._batch: RecordBatch | None = None
         self._payloads: list[bytes] = []  # of the records of the batch

@@ -319,10 +319,8 @@ class ProxyService:
             opened.cursor,
             credit,
             stream=first.stream,
-            stream_id=opened.position.stream_id,
-            first_slot=opened.position.slot,
-            checks_slot=first.HasField("position"),
-            first_txid=first.txid,
+            start=decode_start(first),
+            position=opened.position,
         )
         try:
             await self._deliver_blocks(reads, opened, decoded, first, credit, send)

@@ -10,8 +10,10 @@ from google.protobuf.message import Message
 from rhumbline.cli.reference.record_set_vectors import vectors
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.compression import Codec
+from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import CorruptionError, InvalidPositionError
 from rhumbline.core.protocol.record_set import encode_record_set, stamped
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ
 from rhumbline.proxies.read.decoded_read import MESSAGE_RECORDS_MAX, DecodedRead
@@ -177,6 +179,9 @@ async def test_records_below_the_start_are_left_out(log: LogWorld) -> None:
     await asyncio.wait_for(by_txid.done, 5)
     assert by_txid.payloads == [b"d", b"e"]
     assert by_txid.starts[0].first_txid == 0, "the proxy has skipped them already"
+    by_time = Call(service, event_ms=1_000_001, event_ahead_ms=1_000)
+    await asyncio.wait_for(by_time.done, 5)
+    assert by_time.payloads == []
     for read in third.records:  # the documented way to continue after a record
         after = read.position
         after.slot += 1
@@ -297,10 +302,8 @@ async def test_records_before_a_damaged_set_are_sent_before_the_error() -> None:
     good = encode_record_set([b"a", b"b"], first_txid=1, last_txid=1)
     (bad,) = [vector.entry for vector in vectors() if vector.name == "offsets-fall"]
     cursor: Any = BlockCursor(good + stamped(bad, position=2))
-    read = DecodedRead(
-        cursor, ReadCredit(1 << 20), stream="s", stream_id="", first_slot=0, checks_slot=False,
-        first_txid=0,
-    )  # fmt: skip
+    credit = ReadCredit(1 << 20)
+    read = DecodedRead(cursor, credit, stream="s", start=EARLIEST, position=Dlsn(1, 0, 0))
     block = await read.next(5)
     assert block is not None
     records = pb.ReadResponse.FromString(block.encoded()).records
