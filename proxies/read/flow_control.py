@@ -6,7 +6,7 @@ _UNLIMITED = 1 << 62
 
 
 class ReadCredit:
-    """What the reader still accepts: the reader grants credit, each sent block uses some."""
+    """Bytes and records that a reader still accepts: it grants credit, a sent block uses some."""
 
     def __init__(self, granted: int, records: int = 0) -> None:
         """``records``: the first grant of a read with decoded records; 0: no limit."""
