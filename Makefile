@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the tests need besides the base: every optional part.
-LOCK_EXTRAS := --extra test --extra arrow --extra typed --extra avro --extra grpc --extra dns --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra spark --extra docs
+LOCK_EXTRAS := --extra test --extra arrow --extra typed --extra avro --extra grpc --extra dns --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra security --extra spark --extra docs
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml --group build
 

@@ -9,6 +9,7 @@ reads nor adds to known ledgers (rule BKE-24).
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from ..metadata.bookie_directory import BookieDirectory
@@ -25,6 +26,7 @@ from ..protocol.errors import (
 )
 from ..runtime.disk import Disk
 from ..runtime.event_log import EventLog
+from ..runtime.primitives.transport_security import IncomingSecurity
 from ..runtime.runtime import Runtime
 from ..runtime.state_machine import StateMachine
 from ..runtime.tasks import Tasks, wait_until_done
@@ -50,6 +52,7 @@ from .server.connection import ClientConnection
 from .server.entry_service import EntryService
 from .server.idle_connections import close_idle_connections
 from .server.partial_frames import PartialFrames
+from .server.plain_requests import judge_plain_requests
 from .space_limits import limits_on_disk
 from .start_guard import RECORD_MS, StartGuard
 from .storage import Storage
@@ -236,8 +239,12 @@ class Bookie:
         """True if plain adds are refused."""
         return self.state is not BookieState.WRITABLE
 
-    async def serve(self, host: str, port: int) -> None:
+    async def serve(
+        self, host: str, port: int, *, security: IncomingSecurity | None = None
+    ) -> None:
         """Listens on the port (0: any free port), registers the bookie and claims its storage.
+
+        ``security`` protects the connections; without it they are not encrypted (rule BKE-32).
 
         Connections are closed until then: only the registered process may claim, and what it
         serves before the claim would be unknown to a later start. Raises ConfigurationError if the
@@ -246,7 +253,8 @@ class Bookie:
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, host, port)
+            accept = self._accept if security is None else partial(self._guard_of, security)
+            self._server = await loop.create_server(accept, host, port)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
@@ -333,6 +341,10 @@ class Bookie:
         return ClientConnection(
             self.service, self._tasks, self._connections, self._closed_reasons, self._partial_frames
         )
+
+    def _guard_of(self, security: IncomingSecurity) -> Any:  # noqa: ANN401 - as above
+        judge = partial(judge_plain_requests, is_tls_required=security.is_required)
+        return security.guard(self._accept, judge)
 
     def set_read_only(self, read_only: bool) -> None:
         """Refuses plain adds, or accepts them again, by an operator's command.

@@ -528,6 +528,45 @@ CATALOGUE = (
         "{block}",
         "Blocks of entries removed from the cache to make room.",
     ),
+    *(
+        Metric(
+            f"{service}.tls.certificate_left_ms",
+            MetricType.GAUGE,
+            "s",
+            "Time until the certificate of the server ends; 0 if it has ended.",
+        )
+        for service in ("bookie", "proxy", "repair", "archive")
+    ),
+    Metric(
+        "bookie.gate.waiting",
+        MetricType.GAUGE,
+        "{connection}",
+        "Connections whose TLS handshake is not complete.",
+    ),
+    Metric(
+        "bookie.gate.handshakes",
+        MetricType.COUNTER,
+        "{connection}",
+        "Connections that completed their TLS handshake.",
+    ),
+    Metric(
+        "bookie.gate.handshakes_failed",
+        MetricType.COUNTER,
+        "{connection}",
+        "Connections closed because their TLS handshake failed or was late.",
+    ),
+    Metric(
+        "bookie.gate.plain_accepted",
+        MetricType.COUNTER,
+        "{connection}",
+        "Connections accepted without TLS, which tls.required would refuse.",
+    ),
+    Metric(
+        "bookie.gate.plain_refused",
+        MetricType.COUNTER,
+        "{connection}",
+        "Connections refused because they began without TLS.",
+    ),
     Metric("repair.ready", MetricType.GAUGE, "1", "1 while the repair process works."),
     Metric("repair.auditor", MetricType.GAUGE, "1", "1 in the process that audits the cluster."),
     Metric("repair.working", MetricType.GAUGE, "1", "1 while the repair process works."),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from .clock import Clock
+from .primitives.transport_security import OutgoingSecurity
 from .tracing import Tracer
 
 
@@ -21,6 +22,8 @@ class Runtime:
     random: Random
     tracer: Tracer | None = None
     """The receiver of spans; None: nothing is traced."""
+    security: OutgoingSecurity | None = None
+    """Protects the connections to bookies; None: they are not encrypted."""
 
     def random_bytes(self, count: int) -> bytes:
         """Return ``count`` random bytes, e.g. for a token."""

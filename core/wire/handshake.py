@@ -19,6 +19,9 @@ PLUGIN = "rhumbline"
 APACHE_NO_AUTH_PLUGIN = "AuthDisabledPlugin"
 """The plugin name in an Apache bookie's response, with an empty payload, if it needs no AUTH."""
 
+TLS_REQUIRED_PLUGIN = "TLS is required"
+"""The plugin name in the response of a bookie that refuses to speak without TLS."""
+
 _VERSION = 1
 _HELLO, _ACCEPTED, _REFUSED = range(3)
 _HEAD_BYTES = 2
@@ -50,6 +53,8 @@ def check_response(plugin: str, payload: bytes, wanted: BookieId) -> None:
     Raises BookieUnavailableError if it comes from another bookie or from one that does not support
     ids, and ProtocolError for a malformed response.
     """
+    if plugin == TLS_REQUIRED_PLUGIN:
+        raise BookieUnavailableError(f"{wanted} refuses connections without TLS: set [tls] ca")
     if plugin != PLUGIN:
         raise BookieUnavailableError(
             f"{wanted}: the bookie at its address uses the AUTH plugin {plugin[:80]!r}"

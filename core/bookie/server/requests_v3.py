@@ -258,7 +258,7 @@ def _auth(connection: "ClientConnection", service: "EntryService", request: pb.R
 def _start_tls(
     connection: "ClientConnection", service: "EntryService", request: pb.Request
 ) -> None:
-    status = status_for(RefusedError("TLS is not supported"))
+    status = status_for(RefusedError("TLS begins with the first request, if at all (BKE-32)"))
     connection.send(v3.frame(v3.refusal(request, status)))
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...protocol.bookie_id import BookieId, Region
+from ...protocol.bookie_id import BookieId, Region, has_incarnation
 from ...protocol.errors import BookieUnavailableError, ClosedError, ProtocolError, RhumblineError
 from ...runtime.event_log import EventLog
 from ...runtime.primitives.backoff import Backoff
@@ -40,6 +40,7 @@ class BookieLink:
         "_config",
         "_loop",
         "_region",
+        "_security",
         "_backoff_until",
         "_tasks",
         "bookie",
@@ -67,6 +68,7 @@ class BookieLink:
         self._config = config
         self._region = region
         self._tasks = tasks
+        self._security = runtime.security
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(runtime.random, config.backoff_ms_min, config.backoff_ms_max)
         self._backoff_until = 0.0
@@ -123,7 +125,7 @@ class BookieLink:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 registration = await self._addresses.registration(self.bookie)
                 host, port = address_for(registration, self._region)
-                await self._loop.create_connection(_protocol(connection), host, port)
+                await self._loop.create_connection(self._protocol(connection, host), host, port)
                 await connection.wait_ready()
             self._backoff.reset()  # the bookie has proved its identity: the pauses begin anew
             self._on_ready()
@@ -134,10 +136,13 @@ class BookieLink:
             connection.fail(BookieUnavailableError(f"connecting to {self.bookie} was cancelled"))
             raise
 
-
-def _protocol(connection: BookieConnection) -> Callable[[], Any]:
-    # Any, since a class that is to be compiled cannot inherit from asyncio's.
-    return lambda: connection
+    def _protocol(self, connection: BookieConnection, host: str) -> Callable[[], Any]:
+        # Any, since a class that is to be compiled cannot inherit from asyncio's.
+        security = self._security
+        if security is None:
+            return lambda: connection
+        upgrades = not has_incarnation(self.bookie)  # Apache's bookies begin without TLS
+        return lambda: security.protect(connection, host, upgrades=upgrades)
 
 
 def address_for(registration: Registration, region: Region | None) -> BookieAddress:

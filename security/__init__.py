@@ -1,0 +1,1 @@
+"""Identities and permissions: principals, certificates' names and decisions, without I/O."""

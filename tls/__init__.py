@@ -1,0 +1,1 @@
+"""TLS of connections: certificates on disk, handshakes, and a certificate authority."""

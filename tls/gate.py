@@ -1,0 +1,180 @@
+"""The server side of TLS: one port for connections that begin with TLS and for those that do not.
+
+The first byte of a TLS handshake is 0x16, with which no request of ours begins. A connection waits
+here only for its handshake, for a limited time and in limited numbers; then it belongs to the
+protocol that serves it, and in plain form nothing remains between that and the socket.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+from ..core.runtime.event_log import EventLog, LogLimit
+from ..core.runtime.primitives.transport_security import (
+    Accept,
+    FirstStep,
+    JudgeFirstBytes,
+)
+from .credentials import TlsCredentials
+from .tls_layer import TlsLayer
+
+_LOG = EventLog(__name__)
+
+_HANDSHAKE_BYTE = 0x16
+_WAITING_MAX = 1_024
+"""Maximum number of connections that wait for their handshake; the oldest makes room."""
+
+
+class TlsGate:
+    """Protects the connections of one port. Implements IncomingSecurity."""
+
+    def __init__(self, credentials: TlsCredentials, *, needs_certificate: bool = True) -> None:
+        """Without ``needs_certificate`` clients may connect without a certificate."""
+        self._credentials = credentials
+        self._needs_certificate = needs_certificate
+        self._waiting: dict[_Waiting, None] = {}
+        self.counts: Counter[str] = Counter()
+        """Numbers of connections by outcome: tls, plain, refused, failed."""
+        self._log_limit = LogLimit()
+
+    @property
+    def is_required(self) -> bool:
+        """True if connections without TLS are refused."""
+        return self._credentials.settings.required
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of connections that wait for their handshake."""
+        return len(self._waiting)
+
+    def guard(self, accept: Accept, judge: JudgeFirstBytes) -> "_Waiting":
+        """See IncomingSecurity."""
+        if len(self._waiting) >= _WAITING_MAX:
+            next(iter(self._waiting)).abort()
+        waiting = _Waiting(accept, judge, self._layer, self._release, self._ms_max)
+        self._waiting[waiting] = None
+        return waiting
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the counters."""
+        return {
+            "waiting": self.waiting_count,
+            "handshakes": self.counts["tls"],
+            "handshakes_failed": self.counts["failed"],
+            "plain_accepted": self.counts["plain"],
+            "plain_refused": self.counts["refused"],
+        }
+
+    def close(self) -> None:
+        """Close the connections that wait. Safe to repeat."""
+        for waiting in list(self._waiting):
+            waiting.abort()
+
+    @property
+    def _ms_max(self) -> int:
+        return self._credentials.settings.handshake_ms_max
+
+    def _layer(self, accept: Accept, on_failed: Callable[[Exception | None], None]) -> TlsLayer:
+        context = self._credentials.server_context(needs_certificate=self._needs_certificate)
+        return TlsLayer(context, accept, on_failed, handshake_ms_max=self._ms_max)
+
+    def _release(self, waiting: "_Waiting", outcome: str, error: Exception | None) -> None:
+        if self._waiting.pop(waiting, waiting) is None:
+            self.counts[outcome] += 1
+            if outcome == "failed":
+                self._log_failed(waiting, error)
+
+    def _log_failed(self, waiting: "_Waiting", error: Exception | None) -> None:
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time())
+        if dropped is not None:
+            peer = waiting.peer
+            address = ":".join(map(str, peer[:2])) if isinstance(peer, tuple) else None
+            reason = str(error or "closed by the client")
+            _LOG.info("handshake failed", peer=address, reason=reason, dropped=dropped or None)
+
+
+MakeLayer = Callable[[Accept, Callable[[Exception | None], None]], TlsLayer]
+
+
+class _Waiting(asyncio.Protocol):
+    """A connection until its handshake has succeeded, or it is known to be plain."""
+
+    def __init__(
+        self,
+        accept: Accept,
+        judge: JudgeFirstBytes,
+        make_layer: MakeLayer,
+        on_end: Callable[["_Waiting", str, Exception | None], None],
+        ms_max: int,
+    ) -> None:
+        self.peer: object = None
+        self._accept = accept
+        self._judge = judge
+        self._make_layer = make_layer
+        self._on_end = on_end
+        self._data = b""
+        self._transport: asyncio.Transport | None = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(ms_max / 1000, self.abort)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = transport.get_extra_info("peername")
+
+    def data_received(self, data: bytes) -> None:
+        """Begins TLS, or asks the judge."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if not self._data and data[0] == _HANDSHAKE_BYTE:
+            self._begin_tls(transport, data)
+            return
+        self._data += data
+        verdict = self._judge(self._data)
+        if verdict.step is FirstStep.WAIT:
+            return
+        if verdict.response:
+            transport.write(verdict.response)
+        if verdict.step is FirstStep.UPGRADE:
+            self._begin_tls(transport, b"")
+        elif verdict.step is FirstStep.REFUSE:
+            self._end("refused")
+            transport.close()
+        else:
+            self._end("plain")
+            protocol, received, self._data = self._accept(), self._data, b""
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+            protocol.data_received(received)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._end("failed", exc)
+
+    def abort(self) -> None:
+        """Close the connection now. Safe to repeat."""
+        self._end("failed", TimeoutError("no handshake in time"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _begin_tls(self, transport: asyncio.Transport, data: bytes) -> None:
+        self._timer.cancel()  # the layer has its own
+        layer = self._make_layer(self._accept_secured, lambda error: self._end("failed", error))
+        transport.set_protocol(layer)
+        layer.connection_made(transport)
+        if data:
+            layer.data_received(data)
+
+    def _accept_secured(self) -> Any:  # noqa: ANN401 - as asyncio.BaseProtocol
+        self._end("tls")
+        return self._accept()
+
+    def _end(self, outcome: str, error: Exception | None = None) -> None:
+        self._timer.cancel()
+        self._on_end(self, outcome, error)

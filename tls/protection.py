@@ -1,0 +1,86 @@
+"""The protection of everything that a process listens on."""
+
+import time
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from ..core.protocol.errors import ConfigurationError
+from ..core.runtime.event_log import EventLog
+from ..security.settings import SecuritySettings, TlsSettings
+from .credentials import TlsCredentials, credentials_of
+from .gate import TlsGate
+
+_LOG = EventLog(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The credentials of a process, and whether it may do without."""
+
+    credentials: TlsCredentials | None = None
+    insecure_network: bool = False
+
+    @property
+    def serving(self) -> TlsCredentials | None:
+        """The credentials, if servers use TLS."""
+        found = self.credentials
+        return found if found is not None and found.settings.serves else None
+
+    @property
+    def connecting(self) -> TlsCredentials | None:
+        """The credentials, if clients use TLS."""
+        found = self.credentials
+        return found if found is not None and found.settings.connects else None
+
+    def gate(self, *, needs_certificate: bool = True) -> TlsGate | None:
+        """Return the gate of a port; None without TLS."""
+        serving = self.serving
+        return None if serving is None else TlsGate(serving, needs_certificate=needs_certificate)
+
+    def check_address(self, host: str, server: str) -> None:
+        """Check that a server may listen on ``host``.
+
+        Raises ConfigurationError if other machines reach the address and the server has no TLS. If
+        the settings allow that, it is logged.
+        """
+        serving = self.serving
+        if is_loopback(host) or (serving is not None and serving.settings.required):
+            return
+        if not self.insecure_network:
+            raise ConfigurationError(
+                f"{server} would listen on {host or 'all addresses'} without TLS: everyone who "
+                "reaches it could read and change all data. Set [tls] certificate, key and ca "
+                "(`rhumbline security init` makes them), or [security] insecure_network = true"
+            )
+        _LOG.warning("network unprotected", server=server, host=host)
+
+
+UNPROTECTED = Protection()
+"""No TLS; servers listen on loopback only."""
+
+
+def protection_of(tls: TlsSettings, security: SecuritySettings) -> Protection:
+    """Return the protection that the settings describe. Raises ConfigurationError."""
+    return Protection(credentials_of(tls), security.insecure_network)
+
+
+def certificate_statistics(protection: Protection) -> dict[str, Any] | None:
+    """Return when the certificate of a server ends, for metrics; None without TLS."""
+    serving = protection.serving
+    if serving is None:
+        return None
+    expires_ms = serving.expires_ms()
+    assert expires_ms is not None
+    left_ms = max(0, expires_ms - time.time_ns() // 1_000_000)
+    return {"required": serving.settings.required, "certificate_left_ms": left_ms}
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only processes of this machine reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
