@@ -8,6 +8,7 @@ from .proxies.client.discovery.config import DiscoveryConfig
 from .proxies.config import ProxyConfig
 from .regions.region_reads import ReadSettings
 from .regions.repair.config import RepairConfig
+from .security.settings import SecuritySettings, TlsSettings
 
 __all__ = [
     "Settings",
@@ -22,4 +23,6 @@ __all__ = [
     "ReadSettings",
     "RepairConfig",
     "TelemetrySettings",
+    "TlsSettings",
+    "SecuritySettings",
 ]

@@ -45,6 +45,7 @@ _COMMANDS = {
     "cluster": ("operate.cluster", "Initialise and describe a cluster."),
     "metadata": ("operate.metadata", "Inspect the metadata store, and migrate to another one."),
     "chaos": ("operate.chaos", "Rehearse outages, in the simulator or with real processes."),
+    "security": ("security.command", "Make certificates, and show the one of this process."),
     "config": ("operate.config", "Check and explain settings."),
     "completion": ("operate.completion", "Print a script that completes commands in a shell."),
     "doctor": ("operate.doctor", "Check the settings and the cluster that they refer to."),

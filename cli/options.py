@@ -18,8 +18,10 @@ from ..core.runtime.settings import DeclaredSetting, Unit
 from ..core.runtime.tracing import Tracer
 from ..server.process_log import PROCESS_LOG, ProcessLog
 from ..telemetry.process_telemetry import Telemetry, running_telemetry
+from ..tls.protection import UNPROTECTED, Protection, protection_of
 from .config_file import Loaded, all_keys, load_settings
 from .output_form import output_option
+from .overview.status_documents import connect_with
 from .server_log import server_log
 
 Command = Callable[..., Any]
@@ -33,6 +35,8 @@ class CommandSession:
     output: str
     options: Mapping[str, str] = field(default_factory=dict)
     """The settings that were given as options, by ``section.key``."""
+    protection: Protection = UNPROTECTED
+    """TLS of this process, from its settings."""
 
     @property
     def settings(self) -> Settings:
@@ -78,7 +82,7 @@ class CommandSession:
             cold=settings.cluster.cold or None,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
             metadata_stale_after_ms=settings.cluster.metadata_stale_after_ms,
-            runtime=system_runtime(tracer),
+            runtime=system_runtime(tracer, self.protection.connecting),
             regional_metadata=dict(settings.cluster.regional_metadata),
             telemetry=settings.telemetry,
         )
@@ -137,7 +141,9 @@ def session_options(command: Command) -> Command:
             if value is not None:
                 options[key] = str(value)
         loaded = load_settings(config_file, options=options)
-        session = CommandSession(loaded, output, options)
+        protection = protection_of(loaded.settings.tls, loaded.settings.security)
+        connect_with(protection.connecting)
+        session = CommandSession(loaded, output, options, protection)
         if "log.level" in options:
             log = session.settings.log
             PROCESS_LOG.configure(log.level, log.format, log.levels)

@@ -38,6 +38,9 @@ from ..proxies.client.discovery.config import DiscoveryConfig
 from ..proxies.proxy_uri import SRV_SCHEME, is_proxy_uri
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
+from ..security.settings import TlsSettings
+from ..tls.credentials import TlsCredentials, credentials_of
+from ..tls.protection import Protection
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
 from .cluster_stores import ClusterStores
 from .direct_topics import DirectTopics
@@ -356,11 +359,12 @@ def connect_proxies(
     tracer: Tracer | None = None,
     region: str | None = None,
     discovery: DiscoveryConfig | None = None,
+    credentials: TlsCredentials | None = None,
 ) -> "ProxyClient":
     """Return a thin client of the proxies at ``grpc://host:port,host:port``.
 
     Raises ConfigurationError. The addresses are those with which the client begins; it reads the
-    list of all proxies from them.
+    list of all proxies from them. With ``credentials`` it uses TLS.
     """
     with needs_extra("a client of proxies", "grpc"):
         from ..proxies.client.discovery.dns_names import DnsNames
@@ -371,7 +375,7 @@ def connect_proxies(
     return ProxyClient(
         uri,
         runtime,
-        GrpcTransport(),
+        GrpcTransport(credentials),
         namespace=namespace,
         reader=reader,
         discovery=discovery,
@@ -394,6 +398,7 @@ def connect(
     tracer: Tracer | None = None,
     regional_metadata: Mapping[str, str] | None = None,
     discovery: DiscoveryConfig | None = None,
+    tls: TlsSettings | None = None,
 ) -> LogClient:
     """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
 
@@ -401,14 +406,19 @@ def connect(
 
     With ``grpc://host:port,host:port`` or ``grpc+srv://name`` the client uses the proxies that it
     finds from there, as ``discovery`` says. They have their own settings, so apart from that only
-    ``namespace``, ``region``, ``reader`` and ``tracer`` may be given. Raises ConfigurationError.
+    ``namespace``, ``region``, ``reader``, ``tracer`` and ``tls`` may be given. Raises
+    ConfigurationError.
 
     ``region`` is the region of this process; it may be omitted if the cluster has only one.
     ``cold`` is the URI of the cold store, from which segments that only the archive still contains
     are read. ``tracer`` creates spans for sampled record sets, e.g. an ``OtelTracer`` of
     ``rhumbline.telemetry``. ``regional_metadata`` has the URIs of regional metadata stores by
     region; the namespaces in them are found by their names.
+
+    ``tls`` names the certificate of this process and the authorities that it trusts; without it
+    connections are not encrypted.
     """
+    protection = Protection(credentials_of(tls))
     if is_proxy_uri(uri):
         if any(given is not None for given in (ledger, writer, cold, regional_metadata)):
             raise ConfigurationError(
@@ -421,6 +431,7 @@ def connect(
             tracer=tracer,
             region=region,
             discovery=discovery,
+            credentials=protection.connecting,
         )
     if discovery is not None:
         raise ConfigurationError(f"{uri}: discovery is a setting of clients of proxies")
@@ -432,7 +443,7 @@ def connect(
         writer=writer,
         reader=reader,
         cold=cold,
-        runtime=system_runtime(tracer),
+        runtime=system_runtime(tracer, protection.connecting),
         regional_metadata=regional_metadata,
     )
 

@@ -14,6 +14,7 @@ from ..proxies.client.discovery.config import DiscoveryConfig
 from ..proxies.config import ProxyConfig
 from ..regions.region_reads import ReadSettings
 from ..regions.repair.config import RepairConfig
+from ..security.settings import SecuritySettings, TlsSettings
 
 
 def _check_region(name: str) -> None:
@@ -179,3 +180,5 @@ class Settings:
     repair: RepairConfig = field(default_factory=RepairConfig)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     log: LogSettings = field(default_factory=LogSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
+from ..tls.credentials import TlsCredentials
+from ..tls.outgoing import TlsToBookies
 
 T = TypeVar("T")
 
@@ -28,9 +30,20 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-def system_runtime(tracer: Tracer | None = None) -> Runtime:
-    """Return a runtime with the system clock and a generator seeded by the operating system."""
-    return Runtime(clock=SystemClock(), random=Random(os.urandom(32)), tracer=tracer)
+def system_runtime(
+    tracer: Tracer | None = None, credentials: TlsCredentials | None = None
+) -> Runtime:
+    """Return a runtime with the system clock and a generator seeded by the operating system.
+
+    With ``credentials`` whose settings say so, connections to bookies use TLS.
+    """
+    connects = credentials is not None and credentials.settings.connects
+    return Runtime(
+        clock=SystemClock(),
+        random=Random(os.urandom(32)),
+        tracer=tracer,
+        security=TlsToBookies(credentials) if connects and credentials is not None else None,
+    )
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

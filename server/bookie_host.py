@@ -29,6 +29,7 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
+from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
 from .listening_address import check_advertised, warn_of_loopback
 from .posix_disk import PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
@@ -76,6 +77,7 @@ async def running_bookie(
     regional_metadata: Mapping[str, str] | None = None,
     open_disk: Callable[[Path], PosixDisk] = PosixDisk,
     observe: Callable[[str, Statistics], None] | None = None,
+    protection: Protection = UNPROTECTED,
 ) -> AsyncIterator[Bookie]:
     """Run a bookie until the block ends; then it stops in an orderly way.
 
@@ -86,11 +88,13 @@ async def running_bookie(
     callers observe writes. ``observe`` is called with the service name and the function that
     returns its statistics. Raises ForeignDataError, CorruptionError, WrongClusterError,
     DiskFullError, DiskFailedError, MetadataError, and ConfigurationError (a port in use, a wildcard
-    address without an advertised one, or a region that the cluster does not have).
+    address without an advertised one, an address of a network without TLS, or a region that the
+    cluster does not have).
     """
     check_advertised(
         host, config.advertised_host, "set the address for clients with [bookie] advertised_host"
     )
+    protection.check_address(host, "the bookie")
     async with AsyncExitStack() as closing:
         disk = open_disk(directory)
         closing.callback(disk.close)
@@ -98,7 +102,10 @@ async def running_bookie(
         ledgers, bookies = LedgerStore(store), BookieDirectory(store)
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
-        runtime = system_runtime()
+        runtime = system_runtime(None, protection.credentials)
+        gate = protection.gate()
+        if gate is not None:
+            closing.callback(gate.close)
         with prefixed_errors(directory):
             regional = await _regional_store(disk, regional_metadata or {}, closing)
             bookie = await Bookie.open(
@@ -126,12 +133,14 @@ async def running_bookie(
                 **bookie.statistics(),
                 "durable_writes": disk.syncs.summary(),
                 "client": {"metadata": measured.statistics()},
+                "tls": certificate_statistics(protection),
+                "gate": None if gate is None else gate.statistics(),
             }
 
         if observe is not None:
             observe("bookie", statistics)
         if status_port is not None:
-            server = StatusServer(statistics, lambda: _not_ready(bookie))
+            server = StatusServer(statistics, lambda: _not_ready(bookie), protection=protection)
             closing.push_async_callback(server.aclose)
             try:
                 status_port = await server.start(host, status_port)
@@ -141,7 +150,7 @@ async def running_bookie(
                     "choose another status port"
                 ) from error
             await _publish_status_address(store, bookie.bookie_id, host, status_port)
-        await bookie.serve(host, port)
+        await bookie.serve(host, port, security=gate)
         warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)
         yield bookie
 

@@ -11,6 +11,7 @@ from ..core.protocol.installation import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from ..proxies.proxy_stores import RegionalProxyStore
+from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
 from .listening_address import check_advertised, warn_of_loopback
 from .status_server import StatusServer
 
@@ -29,13 +30,14 @@ async def running_proxy(
     advertised: str = "",
     status_port: int | None = None,
     observe: Callable[[str, Statistics], None] | None = None,
+    protection: Protection = UNPROTECTED,
 ) -> AsyncIterator["ProxyServer"]:
     """Run a proxy until the block ends; then it hands its streams over.
 
     Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``observe`` is
     called with the service name and the function that returns its statistics. Raises
     ConfigurationError (a port in use, gRPC not installed, a wildcard address without an advertised
-    one), MetadataError.
+    one, an address of a network without TLS), MetadataError.
     """
     with needs_extra("a proxy", "grpc"):
         from ..proxies.rpc.grpc_server import ProxyServer
@@ -59,17 +61,24 @@ async def running_proxy(
             regional=regional,
             all_namespaces=client.namespaces,
             cpu_seconds=time.process_time,
+            protection=protection,
         )
         closing.push_async_callback(server.aclose)
 
         def statistics() -> dict[str, Any]:
-            return {**server.statistics(), "client": client.statistics()}
+            return {
+                **server.statistics(),
+                "client": client.statistics(),
+                "tls": certificate_statistics(protection),
+            }
 
         if observe is not None:
             observe("proxy", statistics)
         try:
             if status_port is not None:
-                status = StatusServer(statistics, server.unready_reason, service="proxy")
+                status = StatusServer(
+                    statistics, server.unready_reason, service="proxy", protection=protection
+                )
                 closing.push_async_callback(status.aclose)
                 server.status_address = f"{host}:{await status.start(host, status_port)}"
             await server.start(host, port, advertised=advertised)

@@ -2,8 +2,8 @@
 
 ``/livez``: the event loop runs. ``/readyz``: the service is ready, or 503 with the reason.
 ``/stat``: the statistics as JSON. ``/metrics``: the same values in the Prometheus text format. Only
-GET is served, one request per connection, with bounded size and time; it is meant for probes and
-operators on a trusted network.
+GET is served, one request per connection, with bounded size and time. With TLS, all but the first
+two need a client certificate.
 
 A probe must get its answer whatever else connects: a connection waits for its request only for a
 limited time, and above a limited number the one that has waited longest is closed for a new one.
@@ -15,6 +15,10 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
+from ..core.runtime.primitives.transport_security import PASS, FirstStep, FirstVerdict
+from ..tls.credentials import TlsCredentials
+from ..tls.protection import UNPROTECTED, Protection
+from ..tls.tls_layer import PEER_CERTIFICATE, TLS
 from .prometheus_exposition import CONTENT_TYPE, exposition, registry_of
 
 REQUEST_BYTES_MAX = 8 * 1024
@@ -25,6 +29,12 @@ _BACKLOG = 1024
 _RESPONSE_BYTES_MAX = 8 << 20
 
 _METRICS = "/metrics"
+_OPEN_PATHS = frozenset({"/livez", "/readyz"})
+"""Served to everyone: they say only whether the server is alive and ready."""
+_ONLY_TLS = (
+    b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 
 Response = tuple[HTTPStatus, Mapping[str, Any]]
 
@@ -39,6 +49,7 @@ class StatusServer:
         *,
         service: str = "bookie",
         request_seconds_max: float = REQUEST_SECONDS_MAX,
+        protection: Protection = UNPROTECTED,
     ) -> None:
         self.evicted_count = 0
         """Number of connections that were closed to make room for others."""
@@ -48,6 +59,8 @@ class StatusServer:
         self._server: asyncio.Server | None = None
         self._request_seconds_max = request_seconds_max
         self._connections: dict[_Connection, None] = {}  # oldest first
+        self._protection = protection
+        self._gate = protection.gate(needs_certificate=False)  # probes have none
 
     @property
     def connection_count(self) -> int:
@@ -55,9 +68,15 @@ class StatusServer:
         return len(self._connections)
 
     async def start(self, host: str, port: int) -> int:
-        """Start to listen and return the port. Raises OSError if it is in use."""
+        """Start to listen and return the port.
+
+        Raises OSError if it is in use, and ConfigurationError for an address that needs TLS.
+        """
+        self._protection.check_address(host, "the status server")
+        gate = self._gate
+        accept = self._accept if gate is None else lambda: gate.guard(self._accept, self._judge)
         self._server = await asyncio.get_running_loop().create_server(
-            self._accept, host, port, backlog=_BACKLOG
+            accept, host, port, backlog=_BACKLOG
         )
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -65,8 +84,14 @@ class StatusServer:
         """Stop listening and close all connections. Safe to repeat."""
         if self._server is not None:
             self._server.close()
+        if self._gate is not None:
+            self._gate.close()
         for connection in list(self._connections):
             connection.abort()
+
+    def _judge(self, data: bytes) -> FirstVerdict:
+        required = self._gate is not None and self._gate.is_required
+        return FirstVerdict(FirstStep.REFUSE, _ONLY_TLS) if required else PASS
 
     def _accept(self) -> "_Connection":
         if len(self._connections) >= CONNECTIONS_MAX:
@@ -98,9 +123,12 @@ class StatusServer:
     def _metric_statistics(self) -> Mapping[str, Any]:
         return {"ready": self._not_ready() is None, **self._statistics()}
 
-    def _encoded(self, method: str, path: str) -> bytes:
-        """Return the whole response to a request."""
-        if (method, path) == ("GET", _METRICS):
+    def _encoded(self, method: str, path: str, *, is_known: bool = True) -> bytes:
+        """Return the whole response to a request; ``is_known`` is False for an unknown client."""
+        if not is_known and path not in _OPEN_PATHS:
+            status, kind = HTTPStatus.UNAUTHORIZED, "application/json"
+            text = b'{"error": "this path needs a client certificate"}'
+        elif (method, path) == ("GET", _METRICS):
             status, kind, text = HTTPStatus.OK, CONTENT_TYPE, self.metrics()
         else:
             status, body = self.respond(method, path)
@@ -117,7 +145,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        respond: Callable[[str, str], bytes],
+        respond: Callable[..., bytes],
         connections: "dict[_Connection, None]",
         seconds_max: float,
     ) -> None:
@@ -148,7 +176,11 @@ class _Connection(asyncio.Protocol):
             self.abort()
             return
         self._connections[self] = self._connections.pop(self)  # others are closed before it
-        self._transport.write(self._respond(words[0], words[1]))
+        is_known = (
+            self._transport.get_extra_info(TLS) is None
+            or self._transport.get_extra_info(PEER_CERTIFICATE) is not None
+        )
+        self._transport.write(self._respond(words[0], words[1], is_known=is_known))
         self._transport.close()  # after everything is sent
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,10 +198,21 @@ class _Connection(asyncio.Protocol):
         self._connections.pop(self, None)
 
 
-async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> dict[str, Any]:
-    """Request ``path`` from a ``StatusServer``. Raises OSError, TimeoutError, ValueError."""
+async def fetch_status(
+    host: str, port: int, path: str, *, timeout_ms: int, credentials: TlsCredentials | None = None
+) -> dict[str, Any]:
+    """Request ``path`` from a ``StatusServer``, with TLS if there are ``credentials``.
+
+    Raises OSError, TimeoutError, ValueError.
+    """
+    tls: dict[str, Any] = {}
+    if credentials is not None:
+        tls = {
+            "ssl": credentials.client_context(),
+            "server_hostname": credentials.server_name(host),
+        }
     async with asyncio.timeout(timeout_ms / 1000):
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port, **tls)
         try:
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
             response = b""

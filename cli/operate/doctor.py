@@ -29,6 +29,7 @@ from ..overview.bookies import read_bookies
 from ..overview.proxies import read_proxies
 from .durability.checks import check_durability
 from .durability.next_failure import blocking_failures, can_place
+from .security_checks import check_security, listening
 from .server_checks import (
     FAULT,
     OK,
@@ -72,7 +73,7 @@ class _Late(NamedTuple):
 @session_options
 @runs
 async def doctor(session: CommandSession) -> None:
-    """Check settings, stores, regions, bookies, proxies, repair, namespaces and old data.
+    """Check settings, stores, regions, bookies, proxies, TLS, repair, namespaces and old data.
 
     It also says what one more failure would do. Exits with 1 as long as there is a fault: something
     is wrong now. A warning is something to know: it is tolerated, or an operator ordered it.
@@ -91,7 +92,10 @@ async def doctor(session: CommandSession) -> None:
             ordered = (await client.directory.states.read()).regions
             findings += check_regions(bookies, ordered)
             findings += await check_bookies(bookies, client.region)
-            findings += check_proxies(await read_proxies(client.store))
+            proxies = await read_proxies(client.store)
+            findings += check_proxies(proxies)
+            addresses = listening(bookies, proxies, servers, client.region)
+            findings += await check_security(session.protection, addresses)
             findings += [finding async for finding in check_repair(client, bookies, servers)]
             findings += [finding async for finding in _namespaces(client)]
             findings += [finding async for finding in check_durability(client)]

@@ -18,6 +18,7 @@ from ...regions.subscriptions.lag_runner import SeriesRule
 from ...server.repair_services import RepairServices
 from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
+from ...tls.protection import certificate_statistics
 from ..options import CommandSession, runs, session_options, setting_option
 from ..output import TABLE, print_message, print_rows
 from ..output_schema import flag, integer, maybe, prints, record, rows, text
@@ -73,10 +74,19 @@ async def run(session: CommandSession, host: str) -> None:
             services = RepairServices(client, session.settings.repair, series)
 
             def statistics() -> dict[str, Any]:
-                return {**services.statistics(), "client": client.statistics()}
+                return {
+                    **services.statistics(),
+                    "client": client.statistics(),
+                    "tls": certificate_statistics(session.protection),
+                }
 
             telemetry.observe("repair", statistics)
-            status = StatusServer(statistics, services.unready_reason, service="repair")
+            status = StatusServer(
+                statistics,
+                services.unready_reason,
+                service="repair",
+                protection=session.protection,
+            )
             port = await start_status(status, host, status_port(session, "repair"))
             log.source = f"repair@{host}:{port}"
             await services.start()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...core.protocol.errors import UnavailableError
 from ...server.status_server import fetch_status
+from ...tls.credentials import TlsCredentials
 
 TIMEOUT_MS = 2_000
 """Time after which a status server counts as one that does not respond."""
@@ -29,12 +30,27 @@ class StatusDocument(NamedTuple):
 NO_STATUS = StatusDocument({}, "it has no status server")
 
 
+class _Connecting:
+    """How this process connects to status servers; commands set it from their settings."""
+
+    credentials: TlsCredentials | None = None
+
+
+def connect_with(credentials: TlsCredentials | None) -> None:
+    """Use TLS with these credentials for all status servers; None: no TLS."""
+    _Connecting.credentials = credentials
+
+
 async def read_status(address: tuple[str, int] | None) -> StatusDocument:
     """Return the statistics that the server at ``address`` reports now."""
     if address is None:
         return NO_STATUS
     try:
-        return StatusDocument(await fetch_status(*address, "/stat", timeout_ms=TIMEOUT_MS), None)
+        credentials = _Connecting.credentials
+        found = await fetch_status(
+            *address, "/stat", timeout_ms=TIMEOUT_MS, credentials=credentials
+        )
+        return StatusDocument(found, None)
     except (OSError, TimeoutError, ValueError, UnavailableError) as error:
         host, port = address
         reason = str(error) or type(error).__name__

@@ -96,6 +96,7 @@ async def run_(session: CommandSession, directory: Path | None) -> None:
                     status_port=status_port(session, "bookie"),
                     regional_metadata=dict(session.settings.cluster.regional_metadata),
                     observe=telemetry.observe,
+                    protection=session.protection,
                 ) as running,
             ):
                 log.source = str(running.bookie_id)

@@ -16,6 +16,11 @@ from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import InvalidArgumentError, NamespaceExistsError
+from ...security.principal import Role
+from ...security.settings import TlsSettings
+from ...tls.authority import SERVER_NAME, Authority
+from ...tls.credentials import TlsCredentials
+from ...tls.protection import UNPROTECTED, Protection
 from ..config_file import DEV_DIRECTORY
 from ..options import runs
 from ..output import TABLE, output_option, print_done, print_message
@@ -37,6 +42,17 @@ region = "{region}"
 """
 
 
+_TLS = "tls"
+_TLS_CONFIG = """
+[tls]
+certificate = "{directory}/server.pem"
+key = "{directory}/server.key"
+ca = "{directory}/ca.pem"
+server_name = "{name}"
+"""
+_DAYS, _CA_DAYS = 90, 3650
+
+
 _BOOKIE = record(
     {
         "bookie": text("Id of the bookie."),
@@ -54,6 +70,8 @@ _BOOKIE = record(
               help="Bookies in each region.")  # fmt: skip
 @click.option("--rtt", type=click.IntRange(0, 2000), default=0, show_default=True,
               help="Emulated round trip between regions in ms.")  # fmt: skip
+@click.option("--tls", "uses_tls", is_flag=True,
+              help="Encrypt all connections, with certificates made in DIRECTORY/tls.")  # fmt: skip
 @click.option("--wait", "waits", is_flag=True,
               help="Do not start a cluster; wait until the one in DIRECTORY is ready.")  # fmt: skip
 @click.option("--stop", "stops", is_flag=True,
@@ -73,7 +91,7 @@ _BOOKIE = record(
 @runs
 async def dev(
     directory: Path, regions: str | None, bookies: int, rtt: int, waits: bool, stops: bool,
-    timeout_ms: int, output: str,
+    timeout_ms: int, output: str, uses_tls: bool,
 ) -> None:  # fmt: skip
     """Run a cluster of three regions until Ctrl-C, with its data in DIRECTORY.
 
@@ -87,7 +105,7 @@ async def dev(
     elif stops:
         _report(directory, output, await _stop(directory, timeout_ms))
     else:
-        await _serve(directory, regions, bookies, rtt, output)
+        await _serve(directory, regions, bookies, rtt, output, uses_tls=uses_tls)
 
 
 def _report(directory: Path, output: str, message: str) -> None:
@@ -132,7 +150,9 @@ async def _running(directory: Path) -> DevProcess | None:
     return running_process(directory)
 
 
-async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int, output: str) -> None:
+async def _serve(
+    directory: Path, regions: str | None, bookies: int, rtt: int, output: str, *, uses_tls: bool
+) -> None:
     names = _region_names(regions) if regions else _known_regions(directory) or _split(_REGIONS)
     pairs = itertools.combinations(names, 2)
     cluster = LocalCluster(
@@ -141,11 +161,12 @@ async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int, o
         bookies_per_region=bookies,
         round_trips_ms=dict.fromkeys(pairs, rtt) if rtt else {},
         serves_status=True,
+        protection=_protection(directory / _TLS) if uses_tls else UNPROTECTED,
     )
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    file = _prepare(directory, cluster.metadata_uri, names[0])
+    file = _prepare(directory, cluster.metadata_uri, names[0], uses_tls=uses_tls)
     async with AsyncExitStack() as closing:
         closing.enter_context(server_log("dev", LogSettings(level="warning")))
         lock = closing.enter_context(locked(directory))
@@ -187,10 +208,27 @@ def _print_started(directory: Path, file: Path, cluster: LocalCluster, output: s
     print_message(f"  rhumbline stream tail -f greetings{where}")
 
 
-def _prepare(directory: Path, metadata: str, region: str) -> Path:
+def _protection(directory: Path) -> Protection:
+    """Make an authority and certificates in ``directory``, and use that of the servers."""
+    authority = Authority(directory)
+    authority.create(trust_domain="dev", days=_CA_DAYS)
+    roles = (Role.BOOKIE, Role.PROXY, Role.REPAIR)
+    issued = authority.issue("server", roles, hosts=(HOST,), days=_DAYS)
+    settings = TlsSettings(
+        certificate=str(issued.certificate),
+        key=str(issued.key),
+        ca=str(authority.certificate_file),
+        server_name=SERVER_NAME,
+    )
+    return Protection(TlsCredentials(settings))
+
+
+def _prepare(directory: Path, metadata: str, region: str, *, uses_tls: bool) -> Path:
     """Create the directory and its settings file, through which other commands find the cluster."""
     file = directory / "rhumbline.toml"
     text = _CONFIG.format(metadata=metadata, namespace=_NAMESPACE, region=region)
+    if uses_tls:
+        text += _TLS_CONFIG.format(directory=(directory / _TLS).resolve(), name=SERVER_NAME)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")

@@ -27,6 +27,7 @@ from ...core.metadata.declared_regions import (
 )
 from ...core.runtime.metadata_store import MetadataStore
 from ...server.bookie_host import format_bookie, is_formatted, running_bookie, status_address
+from ...tls.protection import UNPROTECTED, Protection
 
 HOST = "127.0.0.1"
 _RACK = "default"
@@ -67,12 +68,14 @@ class LocalCluster:
         round_trips_ms: Mapping[tuple[str, str], int],
         config: BookieConfig | None = None,
         serves_status: bool = False,
+        protection: Protection = UNPROTECTED,
     ) -> None:
         self.regions = tuple(regions)
         self.metadata_uri = f"sqlite://{root.resolve()}/metadata.db"
         self._round_trips_ms = dict(round_trips_ms)
         self._config = config or SMALL_BOOKIES
         self._serves_status = serves_status
+        self._protection = protection
         self._closing = AsyncExitStack()
         self.bookies = [
             LocalBookie(f"{region}-{number}", region, root / "bookies" / f"{region}-{number}")
@@ -91,7 +94,13 @@ class LocalCluster:
 
     def client(self, region: str, *, namespace: str, ledger: LedgerConfig | None = None) -> Client:
         """Return a client in ``region``, for use with ``async with``."""
-        return Client(self.metadata_uri, namespace=namespace, region=region, ledger=ledger)
+        return Client(
+            self.metadata_uri,
+            namespace=namespace,
+            region=region,
+            ledger=ledger,
+            runtime=system_runtime(None, self._protection.connecting),
+        )
 
     def cut(self, region: str) -> None:
         """Cut ``region`` off: hold all traffic between it and the others, in both directions."""
@@ -161,6 +170,7 @@ class LocalCluster:
                 host=HOST,
                 port=0,
                 status_port=0 if self._serves_status else None,
+                protection=self._protection,
             )
         )
         if (found := await status_address(store, local.bookie.bookie_id)) is not None:

@@ -99,6 +99,7 @@ async def _serve(
                 advertised=advertised,
                 status_port=status_port(session, f"{roles[0]}-proxy"),
                 observe=telemetry.observe,
+                protection=session.protection,
             ) as running,
         ):
             log.source = f"{'-'.join(roles)}-proxy@{running.address}"
@@ -129,6 +130,7 @@ async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterat
             tracer=telemetry.tracer,
             region=session.settings.cluster.region,
             discovery=session.settings.discovery,
+            credentials=session.protection.connecting,
         )
         telemetry.observe("client", client.statistics)
         async with client:

@@ -114,7 +114,10 @@ async def release(session: CommandSession, stream: str) -> None:
     if claim is None:
         raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
-    async with connect_proxies(f"grpc://{claim.address}", discovery=THIS_PROXY) as caller:
+    credentials = session.protection.connecting
+    async with connect_proxies(
+        f"grpc://{claim.address}", discovery=THIS_PROXY, credentials=credentials
+    ) as caller:
         response = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
     message = "released stream" if response.was_owned else "no longer owns stream"
     print_done(
@@ -131,7 +134,10 @@ async def _set_accepting(session: CommandSession, address: str, *, is_accepting:
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
 
-    async with connect_proxies(f"grpc://{address}", discovery=THIS_PROXY) as caller:
+    credentials = session.protection.connecting
+    async with connect_proxies(
+        f"grpc://{address}", discovery=THIS_PROXY, credentials=credentials
+    ) as caller:
         request = pb.SetAcceptingRequest(is_accepting=is_accepting)
         response = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
     state = "accepts_streams" if is_accepting else "accepts no more streams"

@@ -99,7 +99,10 @@ async def _suggestion(session: CommandSession, name: str, owner: str | None) -> 
 
     request = pb.DescribeHomeRequest(namespace=session.settings.cluster.namespace, stream=name)
     only_this = DiscoveryConfig(refresh_ms=0)
-    async with connect_proxies(f"grpc://{owner}", discovery=only_this) as caller:
+    credentials = session.protection.connecting
+    async with connect_proxies(
+        f"grpc://{owner}", discovery=only_this, credentials=credentials
+    ) as caller:
         found = await caller.call(methods.DESCRIBE_HOME, request, pb.DescribeHomeResponse)
     return {
         "home_region": found.home_region or None,

@@ -11,6 +11,7 @@ from ...core.protocol.installation import needs_extra
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
+from ...tls.protection import certificate_statistics
 from ..options import CommandSession, runs, session_options
 from ..output import print_message
 from ..output_schema import prints
@@ -87,9 +88,15 @@ async def serve(
                 )
 
                 def statistics() -> dict[str, Any]:
-                    return {**service.statistics(), "client": client.statistics()}
+                    return {
+                        **service.statistics(),
+                        "client": client.statistics(),
+                        "tls": certificate_statistics(session.protection),
+                    }
 
-                status = StatusServer(statistics, lambda: None, service="archive")
+                status = StatusServer(
+                    statistics, lambda: None, service="archive", protection=session.protection
+                )
                 closing.push_async_callback(status.aclose)
                 port = await start_status(status, host, status_port(session, "archive"))
                 message = f"archiving namespace {namespace.name} to {store.uri}"

@@ -8,7 +8,9 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from ...core.protocol.errors import RhumblineError, UnavailableError
+from ...tls.credentials import TlsCredentials
 from . import methods
+from .grpc_credentials import open_channel
 from .grpc_status import DETAILS_KEY, decode_details, error_of_status
 
 
@@ -75,11 +77,22 @@ class GrpcCall:
         self._call.cancel()
 
 
-class GrpcTransport:
-    """An ``RpcTransport`` with one gRPC channel for each proxy."""
+_RETIRED_MAX = 1_024
+"""Maximum number of channels with an earlier certificate, whose calls may still run."""
 
-    def __init__(self) -> None:
+
+class GrpcTransport:
+    """An ``RpcTransport`` with one gRPC channel for each proxy.
+
+    After a renewal of the process's certificate new calls use new channels; calls that run go on.
+    """
+
+    def __init__(self, credentials: TlsCredentials | None = None) -> None:
+        """Without ``credentials`` the connections are not encrypted."""
+        self._credentials = credentials
+        self._version = 0 if credentials is None else credentials.version
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._retired: list[grpc.aio.Channel] = []
 
     def begin(self, address: str, method: methods.Method) -> GrpcCall:
         """See ``RpcTransport.begin``."""
@@ -107,14 +120,23 @@ class GrpcTransport:
 
     async def aclose(self) -> None:
         """See ``RpcTransport.aclose``."""
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        channels, self._channels = [*self._retired, *self._channels.values()], {}
+        self._retired = []
+        for channel in channels:
             await channel.close(None)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
+        credentials = self._credentials
+        if credentials is not None:
+            credentials.pem_files()  # loads changed files
+            if credentials.version != self._version:
+                self._version = credentials.version
+                # Their calls go on; gRPC itself disconnects a channel without calls.
+                self._retired = [*self._channels.values(), *self._retired][:_RETIRED_MAX]
+                self._channels = {}
         channel = self._channels.get(address)
         if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=methods.CHANNEL_OPTIONS)
+            channel = open_channel(address, credentials, methods.CHANNEL_OPTIONS)
             self._channels[address] = channel
         return channel
 

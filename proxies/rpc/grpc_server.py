@@ -14,10 +14,12 @@ from ...core.log.namespace import Namespace
 from ...core.protocol.errors import InvariantBrokenError, RhumblineError
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
+from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
 from ..proxy_stores import RegionalProxyStore
 from . import methods
 from .grpc_calls import GrpcTransport
+from .grpc_credentials import server_credentials
 from .grpc_status import DETAILS_KEY, encode_details, status_name
 from .proxy_service import ProxyService, StreamHandler, UnaryHandler
 
@@ -41,12 +43,14 @@ class ProxyServer:
         regional: RegionalProxyStore | None = None,
         all_namespaces: LogNamespaces | None = None,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
+        protection: Protection = UNPROTECTED,
     ) -> None:
         """``store`` is the global metadata store, ``regional`` that of the proxy's region.
 
         ``all_namespaces`` creates, lists and deletes namespaces for clients.
         ``cpu_seconds`` returns the CPU time of the process.
         """
+        self._protection = protection
         self._regional = regional
         self._all_namespaces = all_namespaces
         self._cpu_seconds = cpu_seconds
@@ -66,10 +70,18 @@ class ProxyServer:
         self._service: ProxyService | None = None
 
     async def start(self, host: str, port: int, *, advertised: str = "") -> None:
-        """Listen (port 0 selects a free one) and register. Raises OSError, MetadataError."""
+        """Listen (port 0 selects a free one) and register.
+
+        Raises OSError, MetadataError, and ConfigurationError for an address that needs TLS.
+        """
+        self._protection.check_address(host, "the proxy")
+        serving = self._protection.serving
         server = grpc.aio.server(options=methods.SERVER_OPTIONS)
         try:
-            bound = server.add_insecure_port(f"{host}:{port}")
+            if serving is None:
+                bound = server.add_insecure_port(f"{host}:{port}")
+            else:
+                bound = server.add_secure_port(f"{host}:{port}", server_credentials(serving))
         except RuntimeError as error:
             raise OSError(f"cannot listen on {host}:{port}: {error}") from error
         self.address = advertised or f"{host}:{bound}"
@@ -82,7 +94,7 @@ class ProxyServer:
             address=self.address,
             region=self._region,
             regional=self._regional,
-            calls=GrpcTransport(),
+            calls=GrpcTransport(self._protection.connecting),
             all_namespaces=self._all_namespaces,
             cpu_seconds=self._cpu_seconds,
         )

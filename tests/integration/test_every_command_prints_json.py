@@ -93,6 +93,9 @@ region add here
 region add mars
 region remove mars
 region undrain here
+security init {root}/tls --host b1.example
+security issue {root}/tls app --role client
+security show {tls}
 repair ls
 repair drains
 repair inspect s
@@ -139,6 +142,14 @@ top --once --interval 200ms
 """
 
 
+_TLS = (
+    "--set tls.certificate={root}/tls/app.pem --set tls.key={root}/tls/app.key "
+    "--set tls.ca={root}/tls/ca.pem"
+)
+_ALONE = (["security", "init"], ["security", "issue"])
+"""Commands that need no cluster."""
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BackgroundCluster, Path]]:
     root = tmp_path_factory.mktemp("json")
@@ -151,8 +162,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backgrou
 
 def run(cluster: tuple[BackgroundCluster, Path], step: str, form: str) -> Result:
     running, root = cluster
+    step = step.replace("{tls}", _TLS)
     arguments = [part.format(root=root, sp=" ") for part in step.split()]
-    if arguments[0] not in ("chaos", "completion", "config"):
+    if arguments[0] not in ("chaos", "completion", "config") and arguments[:2] not in _ALONE:
         arguments += ["-u", running.metadata_uri, "-n", "test", "--region", REGION]
         arguments += ["--set", f"cluster.cold={running.cold_uri}"]
     return CliRunner().invoke(main, [*arguments, "--output", form])

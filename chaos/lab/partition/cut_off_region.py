@@ -285,6 +285,7 @@ class CutOffRegion:
         command = rhumbline_command(
             "bookie", "run", folder, "-u", self.uri(region), "--region", region,
             "--host", self.networks.address(region), "--port", str(_BOOKIE_PORTS[name]),
+            "--set", "security.insecure_network=true",
         )  # fmt: skip
         bookie = self.launch(region, folder, command, "serves|listening|ready")
         await asyncio.to_thread(bookie.wait_ready)

@@ -1,0 +1,1 @@
+"""The command ``security``: certificates of a cluster, and what protects it."""
