@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..access.token_source import TokenSource, token_source
 from ..client.connect import Client
 from ..client.settings import LogSettings, Settings
 from ..client.system_runtime import run, system_runtime
@@ -42,6 +43,10 @@ class CommandSession:
     def settings(self) -> Settings:
         """The settings, with the options applied."""
         return self.loaded.settings
+
+    def token(self) -> TokenSource | None:
+        """Return the token for proxies; None if none is set. Raises ConfigurationError."""
+        return token_source(None, self.settings.security.token_file)
 
     def regional_uri(self, region: str) -> str:
         """Return the URI of a region's metadata store. Raises ConfigurationError if not set."""

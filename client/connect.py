@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from ..access.token_source import TokenSource, token_source
 from ..coldstore.stores.measured_cold_store import MeasuredColdStore
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
@@ -40,7 +41,7 @@ from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.steered_directory import SteeredDirectory
 from ..security.settings import TlsSettings
 from ..tls.credentials import TlsCredentials, credentials_of
-from ..tls.protection import Protection
+from ..tls.protection import Protection, is_loopback
 from .bound_namespace import BoundLedgers, BoundReads, BoundStore, NamespaceBinding
 from .cluster_stores import ClusterStores
 from .direct_topics import DirectTopics
@@ -360,22 +361,26 @@ def connect_proxies(
     region: str | None = None,
     discovery: DiscoveryConfig | None = None,
     credentials: TlsCredentials | None = None,
+    token: TokenSource | None = None,
 ) -> "ProxyClient":
     """Return a thin client of the proxies at ``grpc://host:port,host:port``.
 
     Raises ConfigurationError. The addresses are those with which the client begins; it reads the
-    list of all proxies from them. With ``credentials`` it uses TLS.
+    list of all proxies from them. With ``credentials`` it uses TLS, and
+    with ``token`` it identifies itself by that.
     """
     with needs_extra("a client of proxies", "grpc"):
         from ..proxies.client.discovery.dns_names import DnsNames
         from ..proxies.client.proxy_client import ProxyClient
         from ..proxies.rpc.grpc_calls import GrpcTransport
+    if token is not None and credentials is None and not _is_local(uri):
+        raise ConfigurationError(f"{uri}: the token is not sent without TLS: set ca of [tls]")
     runtime = system_runtime(tracer)
     discovery = discovery or DiscoveryConfig()
     return ProxyClient(
         uri,
         runtime,
-        GrpcTransport(credentials),
+        GrpcTransport(credentials, token),
         namespace=namespace,
         reader=reader,
         discovery=discovery,
@@ -399,6 +404,7 @@ def connect(
     regional_metadata: Mapping[str, str] | None = None,
     discovery: DiscoveryConfig | None = None,
     tls: TlsSettings | None = None,
+    token: str | None = None,
 ) -> LogClient:
     """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
 
@@ -406,7 +412,7 @@ def connect(
 
     With ``grpc://host:port,host:port`` or ``grpc+srv://name`` the client uses the proxies that it
     finds from there, as ``discovery`` says. They have their own settings, so apart from that only
-    ``namespace``, ``region``, ``reader``, ``tracer`` and ``tls`` may be given. Raises
+    ``namespace``, ``region``, ``reader``, ``tracer``, ``tls`` and ``token`` may be given. Raises
     ConfigurationError.
 
     ``region`` is the region of this process; it may be omitted if the cluster has only one.
@@ -416,7 +422,8 @@ def connect(
     region; the namespaces in them are found by their names.
 
     ``tls`` names the certificate of this process and the authorities that it trusts; without it
-    connections are not encrypted.
+    connections are not encrypted. ``token`` identifies this process to proxies, instead of a
+    certificate; it is sent with TLS only, or to this machine.
     """
     protection = Protection(credentials_of(tls))
     if is_proxy_uri(uri):
@@ -432,7 +439,10 @@ def connect(
             region=region,
             discovery=discovery,
             credentials=protection.connecting,
+            token=token_source(token),
         )
+    if token is not None:
+        raise ConfigurationError(f"{uri}: tokens are for proxies; bookies need a certificate")
     if discovery is not None:
         raise ConfigurationError(f"{uri}: discovery is a setting of clients of proxies")
     return Client(
@@ -446,6 +456,11 @@ def connect(
         runtime=system_runtime(tracer, protection.connecting),
         regional_metadata=regional_metadata,
     )
+
+
+def _is_local(uri: str) -> bool:
+    addresses = uri.removeprefix("grpc://").split(",")
+    return all(is_loopback(address.rpartition(":")[0]) for address in addresses)
 
 
 def _open_cold(uri: str) -> MeasuredColdStore:

@@ -8,7 +8,8 @@ are given to the name in the settings.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .principal import ANONYMOUS, Principal, Role
+from .principal import ANONYMOUS, Principal
+from .token_claims import parse_roles
 
 _SPIFFE = "spiffe://"
 _UNIT_PREFIX = "0:"
@@ -35,11 +36,8 @@ def principal_of_certificate(
         return ANONYMOUS
     name = ids[0] if ids else names.common_names[0]
     given = (roles_by_name or {}).get(name)
-    texts = given.split(",") if given is not None else _roles_in_units(names.units)
-    roles = frozenset(Role(text.strip()) for text in texts if text.strip() in set(Role))
-    return Principal(name, roles or frozenset({Role.CLIENT}))
+    return Principal(name, parse_roles(given if given is not None else _roles(names.units)))
 
 
-def _roles_in_units(units: tuple[str, ...]) -> list[str]:
-    found = (unit.removeprefix(_UNIT_PREFIX) for unit in units if unit.startswith(_UNIT_PREFIX))
-    return [role for unit in found for role in unit.split(",")]
+def _roles(units: tuple[str, ...]) -> str:
+    return ",".join(unit.removeprefix(_UNIT_PREFIX) for unit in units if unit.startswith("0:"))

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.runtime.settings import check_settings, setting
+from .principal import Role
 
 _DAY_MS = 24 * 3_600_000
 
@@ -70,6 +72,20 @@ class TlsSettings:
         return bool(self.ca) and self.connect
 
 
+def _check_roles(pairs: tuple[tuple[str, str], ...]) -> None:
+    for name, roles in pairs:
+        for role in roles.split(","):
+            if role.strip() not in set(Role):
+                known = ", ".join(Role)
+                raise InvalidArgumentError(f"{name}: {role.strip()!r} is not one of {known}")
+
+
+def _check_jwks(source: str) -> None:
+    is_local = source.startswith(("http://127.0.0.1", "http://localhost", "http://[::1]"))
+    if source.startswith("http:") and not is_local:
+        raise InvalidArgumentError(f"{source!r} is not a file or an https:// address")
+
+
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
     """Who may connect to the servers of this process. Raises ConfigurationError."""
@@ -80,5 +96,40 @@ class SecuritySettings:
         "who reaches it can then read and change all data.",
     )
 
+    roles: tuple[tuple[str, str], ...] = setting(
+        (),
+        'Roles by name of principal, e.g. "spiffe://acme/client/app" = "admin". They replace the '
+        "roles of its certificate.",
+        check=_check_roles,
+    )
+    token_file: str = setting(
+        "", "File with the token that this process presents to proxies. Read again when it changes."
+    )
+    static_tokens: str = setting(
+        "",
+        "File with the hashes of the tokens that proxies accept; `rhumbline security token` adds "
+        "one.",
+    )
+    jwks: str = setting(
+        "",
+        "File or https:// address of the public keys (JWKS) that sign the tokens (JWT) that "
+        "proxies accept.",
+        check=_check_jwks,
+    )
+    token_issuer: str = setting("", "Issuer (`iss`) that a JWT must have. Empty: any.")
+    token_audience: str = setting(
+        "", "Audience (`aud`) that a JWT must have. Required with jwks.", needs="jwks"
+    )
+    token_leeway_ms: int = setting(
+        30_000,
+        "Difference of clocks that is tolerated when the times of a JWT are checked.",
+        low=0,
+        high=300_000,
+    )
+
     def __post_init__(self) -> None:
         check_settings(self, "security")
+        if self.jwks and not self.token_audience:
+            raise ConfigurationError(
+                "security: token_audience is not set: tokens for other services would be accepted"
+            )

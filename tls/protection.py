@@ -16,10 +16,10 @@ _LOG = EventLog(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The credentials of a process, and whether it may do without."""
+    """The credentials of a process, and the settings that say who may connect."""
 
     credentials: TlsCredentials | None = None
-    insecure_network: bool = False
+    security: SecuritySettings = SecuritySettings()
 
     @property
     def serving(self) -> TlsCredentials | None:
@@ -47,7 +47,7 @@ class Protection:
         serving = self.serving
         if is_loopback(host) or (serving is not None and serving.settings.required):
             return
-        if not self.insecure_network:
+        if not self.security.insecure_network:
             raise ConfigurationError(
                 f"{server} would listen on {host or 'all addresses'} without TLS: everyone who "
                 "reaches it could read and change all data. Set [tls] certificate, key and ca "
@@ -62,7 +62,7 @@ UNPROTECTED = Protection()
 
 def protection_of(tls: TlsSettings, security: SecuritySettings) -> Protection:
     """Return the protection that the settings describe. Raises ConfigurationError."""
-    return Protection(credentials_of(tls), security.insecure_network)
+    return Protection(credentials_of(tls), security)
 
 
 def certificate_statistics(protection: Protection) -> dict[str, Any] | None:

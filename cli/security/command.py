@@ -1,5 +1,6 @@
-"""``rhumbline security``: make an authority and certificates, and show the own certificate."""
+"""``rhumbline security``: make an authority, certificates and tokens, and show the own identity."""
 
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,14 @@ import click
 from ...core.protocol.errors import ConfigurationError
 from ...security.certificate_names import principal_of_certificate
 from ...security.principal import Role
+from ...security.token_claims import static_token_line
 from ...tls.authority import SERVER_NAME, Authority, Issued
 from ...tls.certificate import decode_pem
 from ..options import CommandSession, session_options
 from ..output import TABLE, output_option, print_done, print_message, print_record
 from ..output_schema import done, integer, listing, prints, record, text
 
+_TOKEN_BYTES = 32
 _FIRST = (
     ("server", (Role.BOOKIE, Role.PROXY, Role.REPAIR)),
     ("admin", (Role.ADMIN,)),
@@ -41,7 +44,7 @@ _days_option = click.option(
 
 @click.group()
 def security() -> None:
-    """Make certificates for a cluster, and show the certificate of this process."""
+    """Make certificates and tokens for a cluster, and show the certificate of this process."""
 
 
 @security.command()
@@ -155,6 +158,40 @@ def _report(authority: Authority, issued: Sequence[Issued], output: str) -> None
 
 
 @security.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, type=click.Choice([*Role]), default=("client",),
+              show_default=True, help="Role of the principal. Repeatable.")  # fmt: skip
+@prints(
+    done(
+        {
+            "principal": text("Name of the principal."),
+            "roles": text("Its roles, separated by commas."),
+            "file": text("File with the hashes of tokens."),
+            "token": text("The token, which is stored nowhere."),
+        }
+    )
+)
+@output_option
+def token(file: Path, name: str, roles: Sequence[str], output: str) -> None:
+    """Make a token for a principal, print it, and add its hash to FILE (security.static_tokens).
+
+    To withdraw a token, remove its line.
+    """
+    made = secrets.token_urlsafe(_TOKEN_BYTES)
+    line = static_token_line(name, made, [Role(role) for role in roles])
+    try:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror}") from error
+    document = {"principal": name, "roles": ",".join(roles), "file": str(file), "token": made}
+    print_done(document, output, f"added a token of {name} to {file}")
+    if output == TABLE:
+        click.echo(made)
+
+
+@security.command()
 @prints(
     record(
         {
@@ -173,7 +210,8 @@ def show(session: CommandSession) -> None:
     if not file or session.protection.credentials is None:
         raise ConfigurationError("tls.certificate is not set: this process has no certificate")
     found = decode_pem(session.protection.credentials.pem_files().certificate)
-    principal = principal_of_certificate(found.names)
+    roles = dict(session.settings.security.roles)
+    principal = principal_of_certificate(found.names, roles)
     left = found.not_after - datetime.now(UTC)
     print_record(
         {

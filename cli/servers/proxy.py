@@ -131,6 +131,7 @@ async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterat
             region=session.settings.cluster.region,
             discovery=session.settings.discovery,
             credentials=session.protection.connecting,
+            token=session.token(),
         )
         telemetry.observe("client", client.statistics)
         async with client:

@@ -1,6 +1,6 @@
 """``rhumbline proxy``: ls, drain, undrain, release."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from ..output_schema import done, flag, integer, prints, record, rows, text
 from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
 from ..waiting import list_when, wait_count_options
 from .proxy_balancing import COMMANDS
+
+if TYPE_CHECKING:
+    from ...proxies.client.proxy_client import ProxyClient
 
 THIS_PROXY = DiscoveryConfig(refresh_ms=0)
 """For calls to one proxy and no other."""
@@ -114,16 +117,23 @@ async def release(session: CommandSession, stream: str) -> None:
     if claim is None:
         raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
-    credentials = session.protection.connecting
-    async with connect_proxies(
-        f"grpc://{claim.address}", discovery=THIS_PROXY, credentials=credentials
-    ) as caller:
+    async with _connected(session, claim.address) as caller:
         response = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
     message = "released stream" if response.was_owned else "no longer owns stream"
     print_done(
         {"stream": stream, "address": claim.address, "was_owned": response.was_owned},
         session.output,
         f"{claim.address} {message} {stream}",
+    )
+
+
+def _connected(session: CommandSession, address: str) -> "ProxyClient":
+    """Return a client of one proxy."""
+    return connect_proxies(
+        f"grpc://{address}",
+        discovery=THIS_PROXY,
+        credentials=session.protection.connecting,
+        token=session.token(),
     )
 
 
@@ -134,10 +144,7 @@ async def _set_accepting(session: CommandSession, address: str, *, is_accepting:
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
 
-    credentials = session.protection.connecting
-    async with connect_proxies(
-        f"grpc://{address}", discovery=THIS_PROXY, credentials=credentials
-    ) as caller:
+    async with _connected(session, address) as caller:
         request = pb.SetAcceptingRequest(is_accepting=is_accepting)
         response = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
     state = "accepts_streams" if is_accepting else "accepts no more streams"

@@ -101,7 +101,7 @@ async def _suggestion(session: CommandSession, name: str, owner: str | None) -> 
     only_this = DiscoveryConfig(refresh_ms=0)
     credentials = session.protection.connecting
     async with connect_proxies(
-        f"grpc://{owner}", discovery=only_this, credentials=credentials
+        f"grpc://{owner}", discovery=only_this, credentials=credentials, token=session.token()
     ) as caller:
         found = await caller.call(methods.DESCRIBE_HOME, request, pb.DescribeHomeResponse)
     return {

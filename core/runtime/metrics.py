@@ -303,6 +303,12 @@ CATALOGUE = (
         "{refresh}",
         "Refreshes of the list in which no proxy responded.",
     ),
+    Metric(
+        "proxy.unknown_callers_refused",
+        MetricType.COUNTER,
+        "{call}",
+        "Calls refused because the caller had no valid certificate or token.",
+    ),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),
     Metric(
         "proxy.registered",

@@ -7,8 +7,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from ...access.token_source import TokenSource
 from ...core.protocol.errors import RhumblineError, UnavailableError
 from ...tls.credentials import TlsCredentials
+from ...tls.protection import is_loopback
 from . import methods
 from .grpc_credentials import open_channel
 from .grpc_status import DETAILS_KEY, decode_details, error_of_status
@@ -87,9 +89,15 @@ class GrpcTransport:
     After a renewal of the process's certificate new calls use new channels; calls that run go on.
     """
 
-    def __init__(self, credentials: TlsCredentials | None = None) -> None:
-        """Without ``credentials`` the connections are not encrypted."""
+    def __init__(
+        self, credentials: TlsCredentials | None = None, token: TokenSource | None = None
+    ) -> None:
+        """Without ``credentials`` the connections are not encrypted.
+
+        ``token`` is presented with each call; without TLS only to proxies on this machine.
+        """
         self._credentials = credentials
+        self._token = token
         self._version = 0 if credentials is None else credentials.version
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._retired: list[grpc.aio.Channel] = []
@@ -101,7 +109,7 @@ class GrpcTransport:
             request_serializer=_serialized,
             response_deserializer=method.response.FromString,
         )
-        return GrpcCall(call())
+        return GrpcCall(call(metadata=self._metadata(address)))
 
     async def call_unary(
         self, address: str, method: methods.Method, request: Message, timeout_s: float
@@ -113,7 +121,9 @@ class GrpcTransport:
             response_deserializer=method.response.FromString,
         )
         try:
-            response: Message = await call(request, timeout=timeout_s)
+            response: Message = await call(
+                request, timeout=timeout_s, metadata=self._metadata(address)
+            )
         except grpc.aio.AioRpcError as error:
             raise error_of_call(error) from error
         return response
@@ -124,6 +134,13 @@ class GrpcTransport:
         self._retired = []
         for channel in channels:
             await channel.close(None)
+
+    def _metadata(self, address: str) -> tuple[tuple[str, str], ...] | None:
+        """Return the metadata of a call: the token, unless others could read it on its way."""
+        is_safe = self._credentials is not None or is_loopback(address.rpartition(":")[0])
+        if self._token is None or not is_safe:
+            return None
+        return (("authorization", f"Bearer {self._token.current()}"),)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         credentials = self._credentials

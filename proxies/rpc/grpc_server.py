@@ -9,15 +9,18 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from ...access.token_source import token_source
+from ...access.token_verifier import verifier_of
 from ...core.log.api.log_namespaces import LogNamespaces
 from ...core.log.namespace import Namespace
-from ...core.protocol.errors import InvariantBrokenError, RhumblineError
+from ...core.protocol.errors import InvariantBrokenError, RhumblineError, UnauthorizedError
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
 from ..proxy_stores import RegionalProxyStore
 from . import methods
+from .call_identity import CallIdentity
 from .grpc_calls import GrpcTransport
 from .grpc_credentials import server_credentials
 from .grpc_status import DETAILS_KEY, encode_details, status_name
@@ -51,6 +54,12 @@ class ProxyServer:
         ``cpu_seconds`` returns the CPU time of the process.
         """
         self._protection = protection
+        verifier = verifier_of(protection.security)
+        self._identity = CallIdentity(
+            verifier,
+            protection.security.roles,
+            is_required=verifier is not None or protection.serving is not None,
+        )
         self._regional = regional
         self._all_namespaces = all_namespaces
         self._cpu_seconds = cpu_seconds
@@ -94,7 +103,10 @@ class ProxyServer:
             address=self.address,
             region=self._region,
             regional=self._regional,
-            calls=GrpcTransport(self._protection.connecting),
+            calls=GrpcTransport(
+                self._protection.connecting,
+                token_source(None, self._protection.security.token_file),
+            ),
             all_namespaces=self._all_namespaces,
             cpu_seconds=self._cpu_seconds,
         )
@@ -123,6 +135,7 @@ class ProxyServer:
             "address": self.address,
             "region": self._region,
             "roles": list(self._roles),
+            "unknown_callers_refused": self._identity.refused_count,
             **(service.statistics() if service is not None else _NOT_STARTED),
         }
 
@@ -136,8 +149,14 @@ class ProxyServer:
 
     def _add_services(self, server: grpc.aio.Server, service: ProxyService) -> None:
         handlers = {
-            **{m.name: _unary_handler(m, handler) for m, handler in service.unary_calls.items()},
-            **{m.name: _stream_handler(m, handler) for m, handler in service.stream_calls.items()},
+            **{
+                m.name: _unary_handler(m, handler, self._identity)
+                for m, handler in service.unary_calls.items()
+            },
+            **{
+                m.name: _stream_handler(m, handler, self._identity)
+                for m, handler in service.stream_calls.items()
+            },
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(methods.SERVICE, handlers),)
@@ -165,16 +184,25 @@ _NOT_STARTED = {
 # --- errors to statuses -------------------------------------------------------------------------
 
 
-async def _abort(context: Context, error: RhumblineError) -> None:
-    code = grpc.StatusCode[status_name(error)]
+async def _admit(context: Context, identity: CallIdentity) -> None:
+    """End the call if its caller must be known and is not."""
+    try:
+        await identity.principal(context)
+    except UnauthorizedError as error:
+        await _abort(context, error, "UNAUTHENTICATED")
+
+
+async def _abort(context: Context, error: RhumblineError, status: str = "") -> None:
+    code = grpc.StatusCode[status or status_name(error)]
     details = encode_details(error, code.value[0])
     await context.abort(code, str(error), trailing_metadata=((DETAILS_KEY, details),))
 
 
 def _unary_handler(
-    method: methods.Method, handler: UnaryHandler
+    method: methods.Method, handler: UnaryHandler, identity: CallIdentity
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(request: Message, context: Context) -> Message | None:
+        await _admit(context, identity)
         try:
             return await handler(request)
         except RhumblineError as error:
@@ -189,9 +217,10 @@ def _unary_handler(
 
 
 def _stream_handler(
-    method: methods.Method, handler: StreamHandler
+    method: methods.Method, handler: StreamHandler, identity: CallIdentity
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(requests: AsyncIterator[Message], context: Context) -> None:
+        await _admit(context, identity)
         try:
             await handler(requests, context.write)
         except RhumblineError as error:

@@ -95,6 +95,7 @@ region remove mars
 region undrain here
 security init {root}/tls --host b1.example
 security issue {root}/tls app --role client
+security token {root}/tokens app --role client
 security show {tls}
 repair ls
 repair drains
@@ -146,7 +147,7 @@ _TLS = (
     "--set tls.certificate={root}/tls/app.pem --set tls.key={root}/tls/app.key "
     "--set tls.ca={root}/tls/ca.pem"
 )
-_ALONE = (["security", "init"], ["security", "issue"])
+_ALONE = (["security", "init"], ["security", "issue"], ["security", "token"])
 """Commands that need no cluster."""
 
 

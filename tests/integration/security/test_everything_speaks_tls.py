@@ -1,94 +1,29 @@
 """A cluster and a proxy with TLS on every port, and certificates that are renewed under load."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from rhumbline.cli.servers.local_cluster import HOST, LocalCluster
-from rhumbline.client.connect import Client, connect, connect_proxies
-from rhumbline.client.system_runtime import system_runtime
+from rhumbline.cli.servers.local_cluster import HOST
+from rhumbline.client.connect import connect, connect_proxies
 from rhumbline.core.ledger.config import LedgerConfig
-from rhumbline.core.log.namespace import create_namespace
-from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import RhumblineError, UnavailableError
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.grpc_calls import GrpcTransport
-from rhumbline.proxies.rpc.grpc_server import ProxyServer
 from rhumbline.security.principal import Role
 from rhumbline.security.settings import TlsSettings
-from rhumbline.server.proxy_host import running_proxy
 from rhumbline.server.status_server import fetch_status
-from rhumbline.tests.support.security.certificates import authority, settings_for
-from rhumbline.tls.authority import SERVER_NAME, Authority
+from rhumbline.tests.support.security.secured_cluster import (
+    REGION,
+    SERVER_ROLES,
+    STREAM,
+    secured,
+)
+from rhumbline.tls.authority import SERVER_NAME
 from rhumbline.tls.credentials import TlsCredentials, credentials_of
-from rhumbline.tls.protection import Protection
-
-REGION, NAMESPACE, STREAM = "oslo", "default", "greetings"
-SERVER_ROLES = (Role.BOOKIE, Role.PROXY)
-
-
-class Secured:
-    """A running cluster of one region with a proxy, and its authority."""
-
-    def __init__(self, directory: Path) -> None:
-        self.authority: Authority = authority(directory / "tls")
-        (directory / "cluster").mkdir()
-        self.protection = Protection(
-            TlsCredentials(settings_for(self.authority, "server", *SERVER_ROLES))
-        )
-        self.cluster = LocalCluster(
-            directory / "cluster",
-            [REGION],
-            bookies_per_region=3,
-            round_trips_ms={},
-            serves_status=True,
-            protection=self.protection,
-        )
-        self.client_tls = settings_for(self.authority, "client")
-        self.credentials = TlsCredentials(self.client_tls)
-        self.proxy: ProxyServer
-
-    @property
-    def status_addresses(self) -> list[tuple[str, int]]:
-        """Return the addresses of all status servers."""
-        found = [local.status_address for local in self.cluster.bookies]
-        found.append(self.proxy.status_address)
-        return [(HOST, int(address.rpartition(":")[2])) for address in found]
-
-
-@asynccontextmanager
-async def secured(directory: Path) -> AsyncIterator[Secured]:
-    """Run a cluster and a proxy with TLS."""
-    made = Secured(directory)
-    async with AsyncExitStack() as closing:
-        await closing.enter_async_context(made.cluster)
-        client = Client(
-            made.cluster.metadata_uri,
-            region=REGION,
-            runtime=system_runtime(None, made.protection.connecting),
-        )
-        await closing.enter_async_context(client)
-        policy = StreamPolicy(Quorum(3, 3, 2))
-        await create_namespace(client.store, client.runtime, NAMESPACE, policy)
-        await client.namespace().create_stream(STREAM)
-        made.proxy = await closing.enter_async_context(
-            running_proxy(
-                client,
-                ProxyConfig(),
-                roles=("write", "read"),
-                host=HOST,
-                port=0,
-                status_port=0,
-                protection=made.protection,
-            )
-        )
-        yield made
 
 
 async def test_streams_are_written_and_read_over_tls(tmp_path: Path) -> None:

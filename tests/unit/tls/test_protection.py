@@ -27,8 +27,9 @@ def test_other_addresses_need_tls_or_a_decision(host: str, tmp_path: Path) -> No
     assert not is_loopback(host)
     with pytest.raises(ConfigurationError, match="insecure_network"):
         UNPROTECTED.check_address(host, "the bookie")
+    insecure = SecuritySettings(insecure_network=True)
     with recorded_log() as log:
-        Protection(insecure_network=True).check_address(host, "the bookie")
+        Protection(security=insecure).check_address(host, "the bookie")
     assert log.fields("network unprotected") == [{"server": "the bookie", "host": host}]
     made = authority(tmp_path)
     tls = settings_for(made, "server", Role.BOOKIE)

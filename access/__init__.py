@@ -1,0 +1,1 @@
+"""Proof of identity besides certificates: tokens that clients present and proxies verify."""

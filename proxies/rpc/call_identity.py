@@ -1,0 +1,63 @@
+"""The identity of the caller of a gRPC call: from its token, else from its certificate."""
+
+from functools import lru_cache
+from typing import Any
+
+from ...access.token_verifier import TokenVerifier
+from ...core.protocol.errors import InvalidArgumentError, UnauthorizedError
+from ...security.certificate_names import principal_of_certificate
+from ...security.principal import ANONYMOUS, Principal
+from ...tls.certificate import decode_pem
+
+_AUTHORIZATION = "authorization"
+_BEARER = "bearer "
+_CERTIFICATE = "x509_pem_cert"
+_CERTIFICATES_MAX = 1_024
+
+
+class CallIdentity:
+    """Identifies callers. Nobody may call anonymously if ``is_required``."""
+
+    def __init__(
+        self,
+        verifier: TokenVerifier | None,
+        roles_by_name: tuple[tuple[str, str], ...],
+        *,
+        is_required: bool,
+    ) -> None:
+        self.is_required = is_required
+        self.refused_count = 0
+        """Number of calls that were refused because the caller is unknown."""
+        self._verifier = verifier
+        self._roles = dict(roles_by_name)
+        self._of_certificate = lru_cache(_CERTIFICATES_MAX)(self._decode)
+
+    async def principal(self, context: Any) -> Principal:  # noqa: ANN401 - grpc's ServicerContext
+        """Return the caller of the call. Raises UnauthorizedError if it must be known and is not.
+
+        A token that is not valid is an error, although the caller may have a certificate.
+        """
+        try:
+            found = await self._identify(context)
+            if found.is_anonymous and self.is_required:
+                raise UnauthorizedError("the caller has neither a certificate nor a token")
+        except UnauthorizedError:
+            self.refused_count += 1
+            raise
+        return found
+
+    async def _identify(self, context: Any) -> Principal:  # noqa: ANN401 - as above
+        for key, value in context.invocation_metadata() or ():
+            if key == _AUTHORIZATION and self._verifier is not None:
+                text = value if isinstance(value, str) else ""
+                if not text.lower().startswith(_BEARER):
+                    raise UnauthorizedError("the authorization of the call is not a bearer token")
+                return await self._verifier.verify(text[len(_BEARER) :].strip())
+        certificates = context.auth_context().get(_CERTIFICATE)
+        return self._of_certificate(certificates[0]) if certificates else ANONYMOUS
+
+    def _decode(self, pem: bytes) -> Principal:
+        try:
+            return principal_of_certificate(decode_pem(pem).names, self._roles)
+        except InvalidArgumentError as error:
+            raise UnauthorizedError(f"the certificate of the caller: {error}") from error
