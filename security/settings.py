@@ -1,6 +1,7 @@
 """Settings of the encryption of connections, and of who may connect."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.runtime.settings import check_settings, setting
@@ -96,6 +97,11 @@ class SecuritySettings:
         "who reaches it can then read and change all data.",
     )
 
+    bookie_clients: Literal["all", "internal"] = setting(
+        "all",
+        "Whom bookies with TLS serve: all holders of a certificate, or only those with a role of "
+        "the cluster itself (bookie, proxy, repair, admin). Others then use proxies.",
+    )
     roles: tuple[tuple[str, str], ...] = setting(
         (),
         'Roles by name of principal, e.g. "spiffe://acme/client/app" = "admin". They replace the '

@@ -103,7 +103,7 @@ async def running_bookie(
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime(None, protection.credentials)
-        gate = protection.gate()
+        gate = protection.bookie_gate()
         if gate is not None:
             closing.callback(gate.close)
         with prefixed_errors(directory):

@@ -7,7 +7,7 @@ protocol that serves it, and in plain form nothing remains between that and the 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ..core.runtime.event_log import EventLog, LogLimit
@@ -16,6 +16,9 @@ from ..core.runtime.primitives.transport_security import (
     FirstStep,
     JudgeFirstBytes,
 )
+from ..security.certificate_names import principal_of_certificate
+from ..security.principal import ANONYMOUS, Principal
+from .certificate import decode_der
 from .credentials import TlsCredentials
 from .tls_layer import TlsLayer
 
@@ -29,14 +32,27 @@ _WAITING_MAX = 1_024
 class TlsGate:
     """Protects the connections of one port. Implements IncomingSecurity."""
 
-    def __init__(self, credentials: TlsCredentials, *, needs_certificate: bool = True) -> None:
-        """Without ``needs_certificate`` clients may connect without a certificate."""
+    def __init__(
+        self,
+        credentials: TlsCredentials,
+        *,
+        needs_certificate: bool = True,
+        admits: Callable[[Principal], bool] | None = None,
+        roles_by_name: Mapping[str, str] | None = None,
+    ) -> None:
+        """Without ``needs_certificate`` clients may connect without a certificate.
+
+        ``admits`` says whether the holder of a certificate is served; None: everyone is.
+        """
         self._credentials = credentials
+        self._admits = admits
         self._needs_certificate = needs_certificate
         self._waiting: dict[_Waiting, None] = {}
         self.counts: Counter[str] = Counter()
-        """Numbers of connections by outcome: tls, plain, refused, failed."""
+        """Numbers of connections by outcome: tls, plain, refused, denied, failed."""
         self._log_limit = LogLimit()
+        self._refusal_limit = LogLimit()
+        self._roles = roles_by_name or {}
 
     @property
     def is_required(self) -> bool:
@@ -52,7 +68,7 @@ class TlsGate:
         """See IncomingSecurity."""
         if len(self._waiting) >= _WAITING_MAX:
             next(iter(self._waiting)).abort()
-        waiting = _Waiting(accept, judge, self._layer, self._release, self._ms_max)
+        waiting = _Waiting(accept, judge, self._layer, self._release, self._admit, self._ms_max)
         self._waiting[waiting] = None
         return waiting
 
@@ -64,6 +80,7 @@ class TlsGate:
             "handshakes_failed": self.counts["failed"],
             "plain_accepted": self.counts["plain"],
             "plain_refused": self.counts["refused"],
+            "clients_refused": self.counts["denied"],
         }
 
     def close(self) -> None:
@@ -78,6 +95,20 @@ class TlsGate:
     def _layer(self, accept: Accept, on_failed: Callable[[Exception | None], None]) -> TlsLayer:
         context = self._credentials.server_context(needs_certificate=self._needs_certificate)
         return TlsLayer(context, accept, on_failed, handshake_ms_max=self._ms_max)
+
+    def _admit(self, certificate: bytes | None) -> bool:
+        """Return whether the holder of a certificate is served; a refusal is logged."""
+        if self._admits is None:
+            return True
+        principal = ANONYMOUS
+        if certificate is not None:
+            principal = principal_of_certificate(decode_der(certificate).names, self._roles)
+        if self._admits(principal):
+            return True
+        dropped = self._refusal_limit.admit(asyncio.get_running_loop().time(), str(principal))
+        if dropped is not None:
+            _LOG.warning("client refused", principal=principal, dropped=dropped or None)
+        return False
 
     def _release(self, waiting: "_Waiting", outcome: str, error: Exception | None) -> None:
         if self._waiting.pop(waiting, waiting) is None:
@@ -97,6 +128,14 @@ class TlsGate:
 MakeLayer = Callable[[Accept, Callable[[Exception | None], None]], TlsLayer]
 
 
+class _Refused(asyncio.Protocol):
+    """A connection of a client that is not served."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        transport.close()
+
+
 class _Waiting(asyncio.Protocol):
     """A connection until its handshake has succeeded, or it is known to be plain."""
 
@@ -106,6 +145,7 @@ class _Waiting(asyncio.Protocol):
         judge: JudgeFirstBytes,
         make_layer: MakeLayer,
         on_end: Callable[["_Waiting", str, Exception | None], None],
+        admit: Callable[[bytes | None], bool],
         ms_max: int,
     ) -> None:
         self.peer: object = None
@@ -113,6 +153,8 @@ class _Waiting(asyncio.Protocol):
         self._judge = judge
         self._make_layer = make_layer
         self._on_end = on_end
+        self._admit = admit
+        self._layer: TlsLayer | None = None
         self._data = b""
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
@@ -166,12 +208,17 @@ class _Waiting(asyncio.Protocol):
     def _begin_tls(self, transport: asyncio.Transport, data: bytes) -> None:
         self._timer.cancel()  # the layer has its own
         layer = self._make_layer(self._accept_secured, lambda error: self._end("failed", error))
+        self._layer = layer
         transport.set_protocol(layer)
         layer.connection_made(transport)
         if data:
             layer.data_received(data)
 
     def _accept_secured(self) -> Any:  # noqa: ANN401 - as asyncio.BaseProtocol
+        assert self._layer is not None
+        if not self._admit(self._layer.peer_certificate()):
+            self._end("denied")
+            return _Refused()
         self._end("tls")
         return self._accept()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.event_log import EventLog
+from ..security.principal import INTERNAL_ROLES, Principal
 from ..security.settings import SecuritySettings, TlsSettings
 from .credentials import TlsCredentials, credentials_of
 from .gate import TlsGate
@@ -33,6 +34,18 @@ class Protection:
         found = self.credentials
         return found if found is not None and found.settings.connects else None
 
+    def bookie_gate(self) -> TlsGate | None:
+        """Return the gate of a bookie's port, which may serve the cluster's own parts only."""
+        serving = self.serving
+        if serving is None:
+            return None
+        is_internal = self.security.bookie_clients == "internal"
+        return TlsGate(
+            serving,
+            admits=_is_internal if is_internal else None,
+            roles_by_name=dict(self.security.roles),
+        )
+
     def gate(self, *, needs_certificate: bool = True) -> TlsGate | None:
         """Return the gate of a port; None without TLS."""
         serving = self.serving
@@ -54,6 +67,10 @@ class Protection:
                 "(`rhumbline security init` makes them), or [security] insecure_network = true"
             )
         _LOG.warning("network unprotected", server=server, host=host)
+
+
+def _is_internal(principal: Principal) -> bool:
+    return bool(principal.roles & INTERNAL_ROLES)
 
 
 UNPROTECTED = Protection()

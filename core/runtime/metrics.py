@@ -568,6 +568,12 @@ CATALOGUE = (
         "Connections accepted without TLS, which tls.required would refuse.",
     ),
     Metric(
+        "bookie.gate.clients_refused",
+        MetricType.COUNTER,
+        "{connection}",
+        "Connections refused because their certificate has no role of the cluster itself.",
+    ),
+    Metric(
         "bookie.gate.plain_refused",
         MetricType.COUNTER,
         "{connection}",

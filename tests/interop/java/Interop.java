@@ -32,6 +32,15 @@ public class Interop {
         conf.setMetadataServiceUri(args[0]);
         conf.setUseV2WireProtocol(isV2);
         conf.setExplictLacInterval(50);
+        String tls = System.getProperty("tls"); // a directory with certificates
+        if (tls != null) {
+            conf.setTLSProviderFactoryClass("org.apache.bookkeeper.tls.TLSContextFactory");
+            conf.setTLSProvider("JDK");
+            conf.setTLSClientAuthentication(true);
+            conf.setTLSKeyStoreType("PEM").setTLSKeyStore(tls + "/client.key");
+            conf.setTLSCertificatePath(tls + "/client.pem");
+            conf.setTLSTrustStoreType("PEM").setTLSTrustStore(tls + "/ca.pem");
+        }
         client = new BookKeeper(conf);
         int status = 0;
         for (String step : Arrays.asList(args).subList(2, args.length)) {

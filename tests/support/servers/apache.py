@@ -15,6 +15,18 @@ _JVM = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MEMORY = ("-XX:MaxDirectMemorySize=256m",)
 
 
+_TLS = """\
+tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory
+tlsProvider=JDK
+tlsClientAuthentication=true
+tlsKeyStoreType=PEM
+tlsKeyStore={directory}/server.key
+tlsCertificatePath={directory}/server.pem
+tlsTrustStoreType=PEM
+tlsTrustStore={directory}/ca.pem
+"""
+
+
 def bookkeeper_jars() -> Path:
     """Return the directory with the jars of bookkeeper-server, in the version of pom.xml."""
     installs.require("java", "javac", "mvn")
@@ -42,13 +54,15 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def run_java(zookeeper: str, mode: str, *steps: str) -> dict[str, str]:
+def run_java(zookeeper: str, mode: str, *steps: str, tls: Path | None = None) -> dict[str, str]:
     """Run steps with Apache's client in wire mode ``v2`` or ``v3``; return the output by step.
 
-    ``zookeeper`` is host:port. Fails the test if a step fails.
+    ``zookeeper`` is host:port. ``tls`` is a directory with certificates, with which it uses
+    START_TLS. Fails the test if a step fails.
     """
+    options = () if tls is None else (f"-Dtls={tls}",)
     command = [
-        *_JVM, *_MEMORY, "-cp", f"{_interop_classes()}:{bookkeeper_jars()}/*", "Interop",
+        *_JVM, *_MEMORY, *options, "-cp", f"{_interop_classes()}:{bookkeeper_jars()}/*", "Interop",
         f"zk+hierarchical://{zookeeper}/ledgers", mode, *steps,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=150)
@@ -75,7 +89,9 @@ class ApacheBookie(Server):
 
     name = "apache-bookie"
 
-    def __init__(self, zookeeper: str) -> None:
+    def __init__(self, zookeeper: str, tls: Path | None = None) -> None:
+        """``tls`` is a directory with certificates, which the bookie then requires."""
+        self._tls = tls
         self._jars = bookkeeper_jars()
         super().__init__()
         self.port = free_port()
@@ -95,6 +111,7 @@ class ApacheBookie(Server):
             "httpServerEnabled=false\n"
             "autoRecoveryDaemonEnabled=false\n"
             "diskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\ndiskUsageLwmThreshold=0.97\n"
+            + ("" if self._tls is None else _TLS.format(directory=self._tls))
         )
         main = "org.apache.bookkeeper.server.Main"
         return [*_JVM, *_MEMORY, "-cp", f"{self._jars}/*", main, "--conf", str(conf)]

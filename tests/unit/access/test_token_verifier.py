@@ -96,7 +96,7 @@ async def test_algorithms_that_prove_nothing_are_refused(tmp_path: Path) -> None
     (tmp_path / "jwks").write_text(issuer.jwks())
     verifier = TokenVerifier(settings(str(tmp_path / "jwks")))
     claims = {"sub": "app", "aud": "log", "iss": "me", "exp": datetime.now(UTC).timestamp() + 60}
-    none = jwt.encode(claims, None, algorithm="none", headers={"kid": "k1"})
+    none = jwt.encode(claims, "", algorithm="none", headers={"kid": "k1"})
     await refusal(verifier, none)
     public = issuer.key.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -1,7 +1,7 @@
 import pytest
 
 from rhumbline.core.protocol.errors import InvalidArgumentError
-from rhumbline.security.principal import Role
+from rhumbline.security.principal import Principal, Role
 from rhumbline.security.token_claims import (
     parse_roles,
     parse_static_tokens,
@@ -16,7 +16,7 @@ def test_a_line_holds_a_hash_and_no_token() -> None:
     known = parse_static_tokens(f"{line}\n{static_token_line('app', 'other', [])}\n")
     found = principal_of_static_token("s3cret", known)
     assert found is not None
-    assert (found.name, found.roles) == ("ops", {Role.ADMIN, Role.PROXY})
+    assert found == Principal("ops", frozenset({Role.ADMIN, Role.PROXY}))
     assert principal_of_static_token("", known) is None
     with pytest.raises(InvalidArgumentError):
         static_token_line("two words", "s3cret", [])

@@ -15,12 +15,13 @@ from rhumbline.core.runtime.primitives.transport_security import (
     FirstVerdict,
 )
 from rhumbline.security.principal import Role
-from rhumbline.security.settings import TlsSettings
+from rhumbline.security.settings import SecuritySettings, TlsSettings
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.support.security.certificates import authority, settings_for
 from rhumbline.tls.certificate import decode_der
 from rhumbline.tls.credentials import TlsCredentials
 from rhumbline.tls.gate import TlsGate
+from rhumbline.tls.protection import Protection
 from rhumbline.tls.tls_layer import PEER_CERTIFICATE
 
 HOST = "127.0.0.1"
@@ -60,9 +61,11 @@ def judge(data: bytes) -> FirstVerdict:
 
 
 @asynccontextmanager
-async def serving(settings: TlsSettings, **options: bool) -> AsyncIterator[tuple[TlsGate, int]]:
+async def serving(
+    settings: TlsSettings, *, needs_certificate: bool = True
+) -> AsyncIterator[tuple[TlsGate, int]]:
     """Serve echoes behind a gate."""
-    gate = TlsGate(TlsCredentials(settings), **options)
+    gate = TlsGate(TlsCredentials(settings), needs_certificate=needs_certificate)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: gate.guard(Echo, judge), HOST, 0)
     try:
@@ -186,6 +189,36 @@ async def test_the_oldest_waiting_connection_makes_room(
         assert gate.waiting_count == 2
         for _, writer in streams:
             writer.close()
+
+
+async def test_a_bookie_may_serve_the_clusters_own_parts_only(tmp_path: Path) -> None:
+    made = authority(tmp_path)
+    security = SecuritySettings(
+        bookie_clients="internal", roles=(("spiffe://test/client/trusted", "proxy"),)
+    )
+    credentials = TlsCredentials(settings_for(made, "server", Role.BOOKIE))
+    gate = Protection(credentials, security).bookie_gate()
+    assert gate is not None
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: gate.guard(Echo, judge), HOST, 0)
+    port = server.sockets[0].getsockname()[1]
+    with recorded_log() as log:
+        for name, role, is_served in (
+            ("proxy", Role.PROXY, True),
+            ("app", Role.CLIENT, False),
+            ("trusted", Role.CLIENT, True),
+        ):
+            context = TlsCredentials(settings_for(made, name, role)).client_context()
+            reader, writer = await asyncio.open_connection(HOST, port, ssl=context)
+            writer.write(b"x")
+            async with asyncio.timeout(30):
+                assert await reader.read(1) == (b"x" if is_served else b"")
+            writer.close()
+    assert [str(one["principal"]) for one in log.fields("client refused")] == [
+        "spiffe://test/client/app"
+    ]
+    assert gate.counts == {"tls": 2, "denied": 1}
+    server.close()
 
 
 async def test_the_server_knows_the_certificate_of_its_client(tmp_path: Path) -> None:
