@@ -127,7 +127,7 @@ class TokenVerifier:
             content = await asyncio.to_thread(_read_keys, source)
             self._keys = _parse_keys(content)
         except (OSError, ValueError, InvalidArgumentError) as error:
-            _LOG.warning("token keys not read", source=source, error=error)
+            _LOG.warning("token keys not read", origin=source, error=error)
 
     # --- static tokens --------------------------------------------------------------------------
 

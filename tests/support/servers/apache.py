@@ -68,7 +68,7 @@ def run_java(zookeeper: str, mode: str, *steps: str, tls: Path | None = None) ->
     done = subprocess.run(command, capture_output=True, text=True, timeout=150)
     lines = done.stdout.splitlines()
     outputs = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("ok "))
-    assert done.returncode == 0, f"Apache's client, {mode}:\n{done.stdout[-4000:]}"
+    assert done.returncode == 0, f"Apache's client, {mode}:\n{done.stdout[-400000:]}"
     assert list(outputs) == list(dict.fromkeys(steps))
     return outputs
 
