@@ -1,4 +1,4 @@
-"""Principals: who speaks on a connection or in a call."""
+"""Principals: the parties that speak on connections and in calls."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +20,7 @@ INTERNAL_ROLES = frozenset({Role.BOOKIE, Role.PROXY, Role.REPAIR, Role.ADMIN})
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who speaks: a name, and the roles that its certificate or token proves."""
+    """A party that speaks: its name, and the roles that its certificate or token proves."""
 
     name: str
     roles: frozenset[Role] = frozenset({Role.CLIENT})

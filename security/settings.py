@@ -1,4 +1,4 @@
-"""Settings of the encryption of connections, and of who may connect."""
+"""Settings of the encryption of connections, and of the clients that servers accept."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -89,7 +89,7 @@ def _check_jwks(source: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """Who may connect to the servers of this process. Raises ConfigurationError."""
+    """The clients that the servers of this process accept. Raises ConfigurationError."""
 
     insecure_network: bool = setting(
         False,

@@ -34,7 +34,7 @@ class PemFiles(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """What was read from the files at one time."""
+    """The contents of the files at one time, and the contexts made of them."""
 
     pem: PemFiles
     server: ssl.SSLContext | None

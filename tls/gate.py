@@ -1,6 +1,6 @@
 """The server side of TLS: one port for connections that begin with TLS and for those that do not.
 
-The first byte of a TLS handshake is 0x16, with which no request of ours begins. A connection waits
+The first byte of a TLS handshake is 0x16, with which no request begins. A connection waits
 here only for its handshake, for a limited time and in limited numbers; then it belongs to the
 protocol that serves it, and in plain form nothing remains between that and the socket.
 """

@@ -31,7 +31,7 @@ NO_STATUS = StatusDocument({}, "it has no status server")
 
 
 class _Connecting:
-    """How this process connects to status servers; commands set it from their settings."""
+    """The credentials for status servers; commands set them from their settings."""
 
     credentials: TlsCredentials | None = None
 

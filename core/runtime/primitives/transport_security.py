@@ -22,7 +22,7 @@ class FirstStep(Enum):
 
 
 class FirstVerdict(NamedTuple):
-    """What is done with a connection, and the response that is sent for it."""
+    """The treatment of a connection, and the response that is sent for it."""
 
     step: FirstStep
     response: bytes = b""
