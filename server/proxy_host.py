@@ -12,6 +12,7 @@ from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from ..proxies.proxy_stores import RegionalProxyStore
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
+from .cpu_wait import cpu_wait_seconds
 from .listening_address import check_advertised, warn_of_loopback
 from .status_server import StatusServer
 
@@ -61,6 +62,7 @@ async def running_proxy(
             regional=regional,
             all_namespaces=client.namespaces,
             cpu_seconds=time.process_time,
+            cpu_wait_seconds=cpu_wait_seconds,
             protection=protection,
         )
         closing.push_async_callback(server.aclose)

@@ -341,6 +341,12 @@ CATALOGUE = (
         "s",
         "Worst lateness of the proxy's event loop in the last two seconds.",
     ),
+    Metric(
+        "proxy.probing.cpu_wait",
+        MetricType.GAUGE,
+        "1",
+        "Share of time in which the main thread of the proxy waited for a CPU lately.",
+    ),
     Metric("proxy.probing.probes", MetricType.COUNTER, "{probe}", "Probes sent to other proxies."),
     Metric(
         "proxy.probing.reports",

@@ -11,7 +11,7 @@ sources (rule PRX-32):
 
 import asyncio
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from random import Random
 
@@ -25,6 +25,7 @@ from ..registration import ProxyMember
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.rpc_transport import RpcTransport
+from .cpu_shortage import CpuShortage
 from .loop_lateness import LoopLateness
 from .loss_budget import LossBudget
 from .loss_verdict import (
@@ -45,6 +46,7 @@ _IN_FLIGHT_MAX = 8
 _HELPERS_MAX = 2
 _OBSERVATION_S = 2.0
 """Maximum time of an indirect probe."""
+_CPU_SAMPLE_S = 0.5
 _LATENESS_MS_MAX = 60_000
 """Maximum lateness of its own that a peer is believed."""
 _REPORT_PAUSE_S = 0.02
@@ -81,9 +83,17 @@ class Prober:
     """The probes of one proxy process, from ``start`` to ``aclose``."""
 
     def __init__(
-        self, stores: ProxyStores, calls: RpcTransport, config: ProxyConfig, random: Random
+        self,
+        stores: ProxyStores,
+        calls: RpcTransport,
+        config: ProxyConfig,
+        random: Random,
+        cpu_wait_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``calls`` is for probes only; the prober closes it."""
+        """``calls`` is for probes only; the prober closes it.
+
+        ``cpu_wait_seconds`` returns the time for which the process has waited for a CPU.
+        """
         self.is_stopping = False
         """Set by the owner when the proxy begins to hand its streams over."""
         self._stores = stores
@@ -96,6 +106,8 @@ class Prober:
         self._peers_max = config.probe_peers_max
         self._loop = asyncio.get_running_loop()
         self._lateness = LoopLateness(self._loop.time())
+        self._cpu_wait_seconds = cpu_wait_seconds
+        self._shortage = CpuShortage(self._loop.time(), cpu_wait_seconds())
         self._budget = LossBudget(self._loop.time())
         self._members = self._list_members()
         self._departed: dict[str, None] = {}
@@ -134,6 +146,7 @@ class Prober:
         return {
             "watched": len(self._peers),
             "lateness_ms": round(self._lateness.worst_s * 1000),
+            "cpu_wait": round(self._shortage.share, 3),
             **self._counts,
         }
 
@@ -181,9 +194,13 @@ class Prober:
 
     async def _run(self) -> None:
         tick_s = self._interval_s / _TICKS_PER_PROBE
+        sampled_s = self._loop.time()
         while True:
             await asyncio.sleep(tick_s)
             self._lateness.tick(self._loop.time(), tick_s)
+            if self._loop.time() - sampled_s >= _CPU_SAMPLE_S:
+                sampled_s = self._loop.time()
+                self._shortage.sample(sampled_s, self._cpu_wait_seconds())
             if self._is_changed:
                 self._update_peers()
             now_s = self._lateness.running_s
@@ -264,12 +281,17 @@ class Prober:
 
     # --- deciding -------------------------------------------------------------------------------
 
+    @property
+    def _expected_delay_s(self) -> float:
+        """Time for which this process may stand still, by its delays and its wait for a CPU."""
+        return max(self._lateness.expected_s, self._shortage.expected_delay_s)
+
     def _observer(self) -> Observer:
         now_s = self._lateness.running_s
         observer = Observer(
             now_s=now_s,
             silence_s=self._silence_s,
-            lateness_s=self._lateness.expected_s,
+            lateness_s=self._expected_delay_s,
             has_session=any(store.membership.session is not None for store in self._stores.all),
             peers=len(self._peers),
             silent_peers=0,
@@ -389,7 +411,7 @@ class Prober:
                 health=pb.PROXY_HEALTH_ALIVE,
                 member_ids=[m.own_member.id for m in memberships if m.session is not None],
                 is_stopping=self.is_stopping,
-                lateness_ms=round(self._lateness.expected_s * 1000),
+                lateness_ms=round(self._expected_delay_s * 1000),
             )
         if request.is_indirect:
             health = await self._observe(request.address)
@@ -406,7 +428,7 @@ class Prober:
     async def _observe(self, address: str) -> pb.ProxyHealth:
         """Probe an address once for another proxy, and wait longer if this process is late."""
         wait_s = self._silence_s / 3
-        timeout_s = min(wait_s + LATENESS_FACTOR * self._lateness.expected_s, _OBSERVATION_S / 2)
+        timeout_s = min(wait_s + LATENESS_FACTOR * self._expected_delay_s, _OBSERVATION_S / 2)
         try:
             await self._call(address, pb.ProbeProxyRequest(), timeout_s)
         except (UnavailableError, DeadlineExceededError):

@@ -46,12 +46,14 @@ class ProxyServer:
         regional: RegionalProxyStore | None = None,
         all_namespaces: LogNamespaces | None = None,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
+        cpu_wait_seconds: Callable[[], float] = lambda: 0.0,
         protection: Protection = UNPROTECTED,
     ) -> None:
         """``store`` is the global metadata store, ``regional`` that of the proxy's region.
 
         ``all_namespaces`` creates, lists and deletes namespaces for clients.
-        ``cpu_seconds`` returns the CPU time of the process.
+        ``cpu_seconds`` returns the CPU time of the process, ``cpu_wait_seconds`` the time for which
+        it has waited for a CPU.
         """
         self._protection = protection
         verifier = verifier_of(protection.security)
@@ -63,6 +65,7 @@ class ProxyServer:
         self._regional = regional
         self._all_namespaces = all_namespaces
         self._cpu_seconds = cpu_seconds
+        self._cpu_wait_seconds = cpu_wait_seconds
         self.address = ""
         """The host:port under which others reach the proxy; known once it serves."""
         self.status_address = ""
@@ -109,6 +112,7 @@ class ProxyServer:
             ),
             all_namespaces=self._all_namespaces,
             cpu_seconds=self._cpu_seconds,
+            cpu_wait_seconds=self._cpu_wait_seconds,
         )
         self._add_services(server, service)
         await server.start()

@@ -80,13 +80,15 @@ class ProxyService:
         calls: RpcTransport,
         all_namespaces: LogNamespaces | None = None,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
+        cpu_wait_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """``address`` is the host:port under which clients and other proxies reach this one.
 
         ``store`` is the global metadata store, ``regional`` that of the proxy's region, if any.
         ``calls`` is for probes of other proxies; ``leave`` closes it.
         ``all_namespaces`` creates, lists and deletes namespaces for clients.
-        ``cpu_seconds`` returns the CPU time of the process.
+        ``cpu_seconds`` returns the CPU time of the process, ``cpu_wait_seconds`` the time for which
+        it has waited for a CPU.
         """
 
         def registered_in(store: MetadataStore, store_region: str = "") -> ProxyStore:
@@ -125,7 +127,7 @@ class ProxyService:
             self.balance = ProxyBalance(stores, self.writes, config, cpu_seconds)
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
-        self._prober = Prober(stores, calls, config, runtime.random)
+        self._prober = Prober(stores, calls, config, runtime.random, cpu_wait_seconds)
         admin = Administration(namespaces, stores, self.writes, self.homes)
         self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self._append,

@@ -116,6 +116,22 @@ async def test_proxy_says_how_late_it_was_and_may_be_silent_for_longer(log: LogW
         assert victim._stores.first.membership.removed_count >= 1
 
 
+async def test_proxy_that_waits_for_a_cpu_says_that_it_may_be_late(log: LogWorld) -> None:
+    async with a_region(log, "a:1", "b:1", "c:1") as region:
+        victim = region.processes["c:1"].prober
+        loop = asyncio.get_running_loop()
+        victim._cpu_wait_seconds = lambda: 0.3 * loop.time()
+        await asyncio.sleep(11)
+        assert 900 <= (await victim.respond(pb.ProbeProxyRequest())).lateness_ms <= 1_100
+        assert victim.statistics()["cpu_wait"] == pytest.approx(0.3, abs=0.02)
+        await asyncio.sleep(0.15)
+        region.hang("c:1")
+        await asyncio.sleep(3)
+        assert victim._stores.first.membership.removed_count == 0
+        await asyncio.sleep(3)
+        assert victim._stores.first.membership.removed_count >= 1
+
+
 async def test_response_of_a_witness_ends_the_suspicion(log: LogWorld) -> None:
     async with a_region(log, "a:1", "b:1", "c:1") as region:
         region.processes["a:1"].calls.hung.add("b:1")  # only the path from a to b is broken
