@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..client.connect import Client
+from ..client.cpu_wait import cpu_wait_seconds
 from ..core.protocol.errors import ConfigurationError
 from ..core.protocol.installation import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from ..proxies.proxy_stores import RegionalProxyStore
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
-from .cpu_wait import cpu_wait_seconds
 from .listening_address import check_advertised, warn_of_loopback
 from .status_server import StatusServer
 

@@ -1,4 +1,4 @@
-"""How long a process that is short of CPU may stand still (rule PRX-33). Pure.
+"""The expected delay of a process that is short of CPU (rule PRX-33). Pure.
 
 A process that the operating system keeps waiting for a CPU has long delays now and then, of many
 times the usual length, so that its delays so far say little about the next one. The share of time

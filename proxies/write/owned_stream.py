@@ -73,11 +73,6 @@ class OwnedStream:
         assert self.state is not OwnershipState.SERVED or self.served is not None, "no writer"
 
     @property
-    def ids(self) -> dict[str, str]:
-        """The fields of log lines about the stream."""
-        return {"namespace": self.namespace, "stream": self.name}
-
-    @property
     def in_service(self) -> StreamInService | None:
         """The stream if it is served now, else None."""
         if self.state is not OwnershipState.SERVED:

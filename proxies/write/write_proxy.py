@@ -187,7 +187,7 @@ class WriteProxy:
             stream.ownership.take(OwnershipEvent.TAKE)
             stream.taken_at = self._loop.time()
             took_ms = round((self._loop.time() - began_s) * 1000)
-            _LOG.info("ownership taken", **stream.ids, proxy=self._address, took_ms=took_ms)
+            _LOG.info("ownership taken", **self._ids(stream), took_ms=took_ms)
         else:
             stream.failure = failure
             self._forget(stream, OwnershipEvent.FAIL, str(failure))
@@ -199,6 +199,10 @@ class WriteProxy:
             else:
                 self._resubmit(stream, item, on_result)
 
+    def _ids(self, stream: OwnedStream) -> dict[str, str]:
+        """Return the fields of log lines about a stream."""
+        return {"namespace": stream.namespace, "stream": stream.name, "proxy": self._address}
+
     def _log_failed_takeover(self, stream: OwnedStream, failure: RhumblineError) -> None:
         if isinstance(failure, NotOwnerError | EndOfStreamError | StreamSealedError):
             return  # the client is redirected, or told that the stream ended or is sealed
@@ -207,8 +211,7 @@ class WriteProxy:
             _LOG.warning(
                 "ownership not taken",
                 machine=stream.ownership,
-                **stream.ids,
-                proxy=self._address,
+                **self._ids(stream),
                 error=failure,
                 dropped=dropped or None,
             )
@@ -305,16 +308,14 @@ class WriteProxy:
         finally:
             await served.abort()
             self._forget(stream, OwnershipEvent.END)
-            _LOG.info("ownership released", **stream.ids, proxy=self._address)
+            _LOG.info("ownership released", **self._ids(stream))
             await self._release_claim(stream)
 
     def _on_over(self, stream: OwnedStream) -> None:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""
         if stream.state is OwnershipState.SERVED:
             stream.ownership.take(OwnershipEvent.LOSE)
-            _LOG.warning(
-                "ownership lost", machine=stream.ownership, **stream.ids, proxy=self._address
-            )
+            _LOG.warning("ownership lost", machine=stream.ownership, **self._ids(stream))
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
                 self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.server import cpu_wait
+from rhumbline.client import cpu_wait
 
 
 @pytest.mark.parametrize(
