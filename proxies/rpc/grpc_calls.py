@@ -26,6 +26,11 @@ def error_of_call(error: grpc.aio.AioRpcError) -> RhumblineError:
     return error_of_status(error.code().name, error.details() or "")
 
 
+_UNUSED_SECONDS_MAX = 60.0
+"""Time without a call after which a channel is closed. The proxy may have left for good."""
+_SWEEP_SECONDS = 5.0
+
+
 class GrpcCall:
     """A streaming call with gRPC; see ``RpcCall``."""
 
@@ -79,43 +84,67 @@ class GrpcCall:
         self._call.cancel()
 
 
-_RETIRED_MAX = 1_024
-"""Maximum number of channels with an earlier certificate, whose calls may still run."""
+class _Proxy:
+    """The channel to one proxy, and its use."""
+
+    __slots__ = ("call_count", "channel", "used_at")
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.call_count = 0
+        """Number of calls that have not ended."""
+        self.used_at = 0.0
+        """Time of the event loop at which a call last began or ended."""
 
 
 class GrpcTransport:
-    """An ``RpcTransport`` with one gRPC channel for each proxy.
+    """An ``RpcTransport`` with one gRPC channel for each proxy that it calls.
 
     After a renewal of the process's certificate new calls use new channels; calls that run go on.
     """
 
     def __init__(
-        self, credentials: TlsCredentials | None = None, token: TokenSource | None = None
+        self,
+        credentials: TlsCredentials | None = None,
+        token: TokenSource | None = None,
+        *,
+        unused_seconds_max: float = _UNUSED_SECONDS_MAX,
     ) -> None:
         """Without ``credentials`` the connections are not encrypted.
 
-        ``token`` is presented with each call; without TLS only to proxies on this machine.
+        ``token`` is presented with each call; without TLS only to proxies on this machine. A unary
+        call closes the channels that had no call for ``unused_seconds_max``.
         """
         self._credentials = credentials
         self._token = token
         self._version = 0 if credentials is None else credentials.version
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._retired: list[grpc.aio.Channel] = []
+        self._proxies: dict[str, _Proxy] = {}
+        self._retired: list[_Proxy] = []  # with an earlier certificate
+        self._unused_seconds_max = unused_seconds_max
+        self._swept_at = 0.0
+
+    @property
+    def channel_count(self) -> int:
+        """Number of open channels."""
+        return len(self._proxies) + len(self._retired)
 
     def begin(self, address: str, method: methods.Method) -> GrpcCall:
         """See ``RpcTransport.begin``."""
-        call = self._channel(address).stream_stream(
+        proxy = self._use(address)
+        call = proxy.channel.stream_stream(
             method.path,
             request_serializer=_serialized,
             response_deserializer=method.response.FromString,
-        )
-        return GrpcCall(call(metadata=self._metadata(address)))
+        )(metadata=self._metadata(address))
+        call.add_done_callback(lambda _: _end_use(proxy))
+        return GrpcCall(call)
 
     async def call_unary(
         self, address: str, method: methods.Method, request: Message, timeout_s: float
     ) -> Message:
         """See ``RpcTransport.call_unary``."""
-        call: Any = self._channel(address).unary_unary(
+        proxy = self._use(address)
+        call: Any = proxy.channel.unary_unary(
             method.path,
             request_serializer=_serialized,
             response_deserializer=method.response.FromString,
@@ -126,14 +155,17 @@ class GrpcTransport:
             )
         except grpc.aio.AioRpcError as error:
             raise error_of_call(error) from error
+        finally:
+            _end_use(proxy)
+        await self._close_unused()
         return response
 
     async def aclose(self) -> None:
         """See ``RpcTransport.aclose``."""
-        channels, self._channels = [*self._retired, *self._channels.values()], {}
+        proxies, self._proxies = [*self._retired, *self._proxies.values()], {}
         self._retired = []
-        for channel in channels:
-            await channel.close(None)
+        for proxy in proxies:
+            await proxy.channel.close(None)
 
     def _metadata(self, address: str) -> tuple[tuple[str, str], ...] | None:
         """Return the metadata of a call: the token, unless others could read it on its way."""
@@ -142,20 +174,41 @@ class GrpcTransport:
             return None
         return (("authorization", f"Bearer {self._token.current()}"),)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def _use(self, address: str) -> _Proxy:
         credentials = self._credentials
         if credentials is not None:
             credentials.pem_files()  # loads changed files
             if credentials.version != self._version:
                 self._version = credentials.version
-                # Their calls go on; gRPC itself disconnects a channel without calls.
-                self._retired = [*self._channels.values(), *self._retired][:_RETIRED_MAX]
-                self._channels = {}
-        channel = self._channels.get(address)
-        if channel is None:
+                self._retired.extend(self._proxies.values())
+                self._proxies = {}
+        proxy = self._proxies.get(address)
+        if proxy is None:
             channel = open_channel(address, credentials, methods.CHANNEL_OPTIONS)
-            self._channels[address] = channel
-        return channel
+            proxy = self._proxies[address] = _Proxy(channel)
+        proxy.call_count += 1
+        return proxy
+
+    async def _close_unused(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._swept_at < min(_SWEEP_SECONDS, self._unused_seconds_max):
+            return
+        self._swept_at = now
+        unused = [
+            address
+            for address, proxy in self._proxies.items()
+            if proxy.call_count == 0 and now - proxy.used_at > self._unused_seconds_max
+        ]
+        closed = [self._proxies.pop(address) for address in unused]
+        closed.extend(proxy for proxy in self._retired if proxy.call_count == 0)
+        self._retired = [proxy for proxy in self._retired if proxy.call_count > 0]
+        for proxy in closed:
+            await proxy.channel.close(None)
+
+
+def _end_use(proxy: _Proxy) -> None:
+    proxy.call_count -= 1
+    proxy.used_at = asyncio.get_running_loop().time()
 
 
 def _serialized(message: Message) -> bytes:

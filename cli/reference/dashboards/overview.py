@@ -18,6 +18,8 @@ _BOOKIE_STATES = {
     "decommissioned": "gray",
 }
 
+_OTHER_REGION = 'origin="other_region"'
+
 OVERVIEW = Dashboard(
     "rhumbline-overview",
     "Rhumbline: overview",
@@ -160,6 +162,20 @@ OVERVIEW = Dashboard(
                         "{{instance}}",
                     ),
                     limit=300,
+                ),
+                panel(
+                    "WAN bytes per byte delivered",
+                    "short",
+                    "Bytes that read proxies received from bookies of other regions, for each byte "
+                    "delivered to readers. Sharing keeps it far below 1.",
+                    Query(
+                        "sum by (instance) "
+                        f"({rate('rhumbline_client_ledgers_received_bytes_total', _OTHER_REGION)})"
+                        " / (sum by (instance) "
+                        f"({rate('rhumbline_proxy_read_delivered_bytes_total')}) > 0)",
+                        "{{instance}}",
+                        may_be_empty=True,
+                    ),
                 ),
                 panel(
                     "Lag of subscriptions",
