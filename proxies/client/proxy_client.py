@@ -43,6 +43,7 @@ from .proxy_namespace import ProxyNamespace
 from .proxy_topics import ProxyNamespaces, ProxyTopics
 from .proxy_writer import ProxyWriter
 from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
+from .writer_policies import WriterPolicies
 
 _TRY_SECONDS_MAX = 5.0
 """Maximum time of one attempt at one proxy, which may have been stopped."""
@@ -89,6 +90,7 @@ class ProxyClient(ClosesAtExit):
         """The counts of what is sent and delivered."""
         self.producers = ThinProducers(self._new_producer)
         """The producers that the client's writers share."""
+        self.writer_policies = WriterPolicies(self._read_policy)
 
     async def __aenter__(self) -> Self:
         """Open the client; it connects with the first call."""
@@ -135,6 +137,9 @@ class ProxyClient(ClosesAtExit):
 
     def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
         return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms, self.context)
+
+    async def _read_policy(self, key: tuple[str, str]) -> StreamPolicy:
+        return (await self.namespace(key[0]).describe(key[1])).policy
 
     def namespace(self, name: str | None = None) -> ProxyNamespace:
         """Return a namespace, by default the client's own. The first call shows if it exists."""

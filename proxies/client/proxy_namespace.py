@@ -178,12 +178,12 @@ class ProxyNamespace:
 
     async def open_writer(self, name: str) -> ProxyWriter:
         """Open a writer, which may coexist with other writers. Raises NoSuchStreamError."""
-        description = await self.describe(name)
+        policy = await self._client.writer_policies.policy_of((self.name, name))
         return ProxyWriter(
             self._client.producers,
             namespace=self.name,
             stream=name,
-            policy=description.policy,
+            policy=policy,
             end_stream=partial(self.end_stream, name),
         )
 

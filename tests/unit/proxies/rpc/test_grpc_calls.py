@@ -12,16 +12,17 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.grpc_calls import GrpcTransport
 
 _UNUSED_SECONDS = 0.1
+Context = grpc.aio.ServicerContext[Any, Any]
 
 
 async def start_proxy() -> tuple[grpc.aio.Server, str]:
     """Start a server that answers pings and lists no proxies."""
 
-    async def answer(requests: AsyncIterator[Any], context: Any) -> None:
+    async def answer(requests: AsyncIterator[Any], context: Context) -> None:
         async for _ in requests:
             await context.write(b"")
 
-    async def list_proxies(request: Any, context: Any) -> bytes:
+    async def list_proxies(request: bytes, context: Context) -> bytes:
         return b""
 
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
