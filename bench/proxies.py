@@ -39,8 +39,9 @@ async def run_proxy_workload(
                 Client(servers.metadata, namespace=NAMESPACE, region=REGION)
             )
             names = await create_streams(client, work)
+            uri = f"grpc://{proxy.address}"
             clients = await start_clients(
-                work, names, f"grpc://{proxy.address}", servers.root, closing
+                work, names, servers.metadata if work.is_direct else uri, servers.root, closing
             )
             tasks = Tasks(on_failure=failures.append)
             closing.push_async_callback(tasks.aclose)

@@ -32,6 +32,8 @@ class ProxyWorkload:
     """Records per second in total; 0: full speed."""
     batch: int = 1
     window: int = 1
+    is_direct: bool = False
+    """True if the clients are core clients, without a proxy: the same work, for comparison."""
 
     @property
     def is_idle(self) -> bool:
@@ -51,6 +53,7 @@ class ProxyWorkload:
 
 PROXY = (
     ProxyWorkload("P1-batching", "batching", 128, batch=100, window=1_000),
+    ProxyWorkload("P1-core", "batching", 128, batch=100, window=1_000, is_direct=True),
     ProxyWorkload("P2-awaiting", "awaiting", 128, clients=1_000, processes=4),
     ProxyWorkload("P2-20000", "awaiting", 128, clients=1_000, processes=4, rate=20_000),
     ProxyWorkload("P3-100", "reading", 1_000, streams=1, clients=100, processes=2, rate=1_000),

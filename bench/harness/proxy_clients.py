@@ -1,4 +1,4 @@
-"""A process with many producers or readers over one proxy connection, for ``bench proxy``.
+"""A process with many producers or readers over one client, for ``bench proxy``.
 
 The process reads its settings as one line of JSON from standard input and prints ``ready``. It then
 answers each further input line with its metrics since the previous line, as one line of JSON.
@@ -16,9 +16,10 @@ from collections.abc import Coroutine
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from ...client.connect import connect_proxies
+from ...client.connect import Client, connect
 from ...client.system_runtime import run
 from ...core.log.write.batch import AppendMany
+from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.start import LATEST
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks, run_all
@@ -27,6 +28,10 @@ from ...proxies.client.proxy_writer import ProxyWriter
 from ..proxy_work import Kind
 
 _OPENED_AT_ONCE = 100
+
+AnyClient = Client | ProxyClient
+"""A core client, or a thin client of proxies."""
+AnyWriter = StreamWriter | ProxyWriter
 
 DUE = struct.Struct(">d")
 """The due time at the start of each record; all processes of a machine share the clock."""
@@ -129,7 +134,7 @@ def main() -> None:
 async def _serve(settings: ClientSettings) -> None:
     meter = ClientMeter()
     tasks = Tasks(on_failure=meter.fail)
-    client = connect_proxies(settings.uri, namespace=settings.namespace)
+    client = connect(settings.uri, namespace=settings.namespace)
     async with client:
         opening = _clients(settings, client, meter)
         while opening:
@@ -158,7 +163,7 @@ _Work = Coroutine[Any, Any, None]
 
 
 def _clients(
-    settings: ClientSettings, client: ProxyClient, meter: ClientMeter
+    settings: ClientSettings, client: AnyClient, meter: ClientMeter
 ) -> list[Coroutine[Any, Any, _Work]]:
     each = settings.rate / len(settings.streams)
     opened: list[Coroutine[Any, Any, _Work]] = []
@@ -173,14 +178,14 @@ def _clients(
     return opened
 
 
-async def _open_writer(client: ProxyClient, stream: str) -> ProxyWriter:
+async def _open_writer(client: AnyClient, stream: str) -> AnyWriter:
     writer = await client.namespace().open_writer(stream)
     await writer.append(b"first")  # makes the proxy claim the stream
     return writer
 
 
 async def _batching(
-    settings: ClientSettings, client: ProxyClient, stream: str, meter: ClientMeter
+    settings: ClientSettings, client: AnyClient, stream: str, meter: ClientMeter
 ) -> _Work:
     writer = await _open_writer(client, stream)
     return _send_batches(
@@ -189,7 +194,7 @@ async def _batching(
 
 
 async def _send_batches(
-    writer: ProxyWriter, payloads: list[bytes], window: int, meter: ClientMeter
+    writer: AnyWriter, payloads: list[bytes], window: int, meter: ClientMeter
 ) -> None:
     clock, count = time.perf_counter, len(payloads)
     pending: deque[tuple[AppendMany, float]] = deque()
@@ -203,7 +208,7 @@ async def _send_batches(
 
 async def _awaiting(
     settings: ClientSettings,
-    client: ProxyClient,
+    client: AnyClient,
     stream: str,
     meter: ClientMeter,
     rate: float,
@@ -216,7 +221,7 @@ async def _awaiting(
     return _send_each(writer, payload, meter)
 
 
-async def _send_each(writer: ProxyWriter, payload: bytes, meter: ClientMeter) -> None:
+async def _send_each(writer: AnyWriter, payload: bytes, meter: ClientMeter) -> None:
     while True:
         sent_at = time.perf_counter()
         await writer.append(payload)
@@ -224,7 +229,7 @@ async def _send_each(writer: ProxyWriter, payload: bytes, meter: ClientMeter) ->
 
 
 async def _send_when_due(
-    writer: ProxyWriter, payload: bytes, period_s: float, phase: float, meter: ClientMeter
+    writer: AnyWriter, payload: bytes, period_s: float, phase: float, meter: ClientMeter
 ) -> None:
     clock = time.perf_counter
     due = clock() + period_s * phase
@@ -237,7 +242,7 @@ async def _send_when_due(
         due += period_s
 
 
-async def _reading(client: ProxyClient, stream: str, meter: ClientMeter) -> _Work:
+async def _reading(client: AnyClient, stream: str, meter: ClientMeter) -> _Work:
     reader = await client.namespace().open_reader(stream, LATEST)
 
     async def read() -> None:

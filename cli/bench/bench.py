@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from ...bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, s
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError
 from ..output import format_table
+from .bench_connections import connections
 from .bench_durability import durability
 from .bench_metadata import metadata
 from .bench_options import Command, number, output_options, whole_number
@@ -235,20 +236,25 @@ def _bookie_runs(
 
 @bench.command()
 @click.option("--only", help="Names of workloads, separated by commas: P1-batching,P3-100.")
+@click.option(
+    "--rate", type=click.IntRange(1), help="Records/s written in total, instead of the workload's."
+)
 @_measuring
 def proxy(
-    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    only: str | None, rate: int | None, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
     """Measure a write proxy with many producers, and a read proxy with many readers.
 
-    P1: 100 streams with batching producers. P2: 1,000 producers in four processes that wait for
-    each record, at full speed and at 20,000 records/s in total. P3: one stream of 1 MB/s to 100
-    readers, a small one to 1,000 and to 5,000, and 10,000 that only wait; MB/s and latencies are
-    those of delivery. P4: 100 producers while the owner of their stream is killed, and stopped in
-    an orderly way; the gap is the median of five.
+    P1: 100 streams with batching producers, and the same with the core client. P2: 1,000 producers
+    in four processes that wait for each record, at full speed and at 20,000 records/s in total. P3:
+    one stream of 1 MB/s to 100 readers, a small one to 1,000 and to 5,000, and 10,000 that only
+    wait; MB/s and latencies are those of delivery. P4: 100 producers while the owner of their
+    stream is killed, and stopped in an orderly way; the gap is the median of five.
     """
     chosen = _chosen((*PROXY, FAILOVER), only)
+    if rate is not None:
+        chosen = [work if work is FAILOVER else replace(work, rate=rate) for work in chosen]
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
 
     async def all_rows(servers: BookieProcesses) -> Rows:
@@ -432,5 +438,5 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-for _command in (*REGION_BENCHMARKS, placement, metadata, durability, takeover):
+for _command in (*REGION_BENCHMARKS, placement, metadata, durability, takeover, connections):
     bench.add_command(_command)

@@ -18,14 +18,14 @@ KEYS = {
 def test_producers_and_readers_are_measured(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     completed = rhumbline(
-        "bench", "proxy", "--only", "P1-batching,P3-100", "--seconds", "0.5",
+        "bench", "proxy", "--only", "P1-batching,P1-core,P3-100", "--seconds", "0.5",
         "--json", str(figures), "--directory", str(tmp_path), timeout_s=180,
     )  # fmt: skip
     text = completed.stdout.decode()
     assert completed.returncode == 0, completed.stderr.decode()
     assert "append 4 KiB + fdatasync" in text.splitlines()[1]
     rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
-    assert list(rows) == ["P1-batching", "P3-100"]
+    assert list(rows) == ["P1-batching", "P1-core", "P3-100"]
     for row in rows.values():
         assert row.keys() >= KEYS
         assert row["rec_s"] > 0 and row["err"] == 0
@@ -33,6 +33,24 @@ def test_producers_and_readers_are_measured(tmp_path: Path) -> None:
     assert rows["P3-100"]["readers"] == 100
     assert rows["P3-100"]["del"]["p50_ms"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_idle_connections_are_measured(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    completed = rhumbline(
+        "bench", "connections", "--count", "300", "--seconds", "0.5",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=120,
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr.decode()
+    none, connections, calls = map(json.loads, figures.read_text().splitlines())
+    assert (none["w"], connections["w"], calls["w"]) == ("none", "connections", "calls")
+    assert none["connections"] == 0
+    for row in (connections, calls):
+        assert row["connections"] == 300
+        assert 0 < row["KiB_each"] < 500
+        assert 0 < row["p50_ms"] <= row["p99_ms"]
 
 
 @pytest.mark.long

@@ -1,0 +1,1 @@
+"""The cost of connections to a proxy that carry no traffic."""
