@@ -17,9 +17,12 @@ from ...core.log.config import ReaderConfig
 from ...core.log.log_context import LogContext
 from ...core.log.policy import StreamPolicy
 from ...core.log.read.stream_reader import StreamReader
+from ...core.protocol.dlsn import dlsn_in
 from ...core.protocol.errors import (
     ClosedError,
     DeadlineExceededError,
+    InvalidPositionError,
+    NoSuchStreamError,
     NotOwnerError,
     RhumblineError,
     UnavailableError,
@@ -40,8 +43,10 @@ from .discovery.list_refresher import ListRefresher
 from .discovery.proxy_directory import ProxyDirectory
 from .discovery.seeds import NoResolver, SeedResolver
 from .proxy_namespace import ProxyNamespace
+from .proxy_reader import ProxySource
 from .proxy_topics import ProxyNamespaces, ProxyTopics
 from .proxy_writer import ProxyWriter
+from .shared_reading import SharedReading
 from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
 from .writer_policies import WriterPolicies
 
@@ -91,6 +96,8 @@ class ProxyClient(ClosesAtExit):
         self.producers = ThinProducers(self._new_producer)
         """The producers that the client's writers share."""
         self.writer_policies = WriterPolicies(self._read_policy)
+        self.reading = SharedReading(self._reopen)
+        """The streams that the client's readers share."""
 
     async def __aenter__(self) -> Self:
         """Open the client; it connects with the first call."""
@@ -120,6 +127,7 @@ class ProxyClient(ClosesAtExit):
         """Close all connections. Safe to repeat."""
         channels, self._channels = self._channels, None
         self.producers = ThinProducers(self._new_producer)
+        await self.reading.aclose()
         if channels is not None:
             await channels.aclose()
 
@@ -137,6 +145,26 @@ class ProxyClient(ClosesAtExit):
 
     def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
         return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms, self.context)
+
+    def new_source(self, namespace: str, stream: str) -> ProxySource:
+        """Return a source of a stream's entries, which has no call yet. Raises ClosedError."""
+        return ProxySource(
+            self.channels,
+            namespace,
+            stream,
+            self.runtime.random,
+            unavailable_ms_max=self.reader_config.unavailable_ms_max,
+        )
+
+    async def _reopen(self, key: tuple[str, str], position: tuple[int, int]) -> ProxySource:
+        namespace, _, stream = key[0].partition("/")
+        source = self.new_source(namespace, stream)
+        try:
+            await source.open(dlsn_in(key[1], *position, 0), advances_if_truncated=False)
+        except InvalidPositionError as error:
+            message = f"stream {stream} was deleted while it was read: {error}"
+            raise NoSuchStreamError(message) from error
+        return source
 
     async def _read_policy(self, key: tuple[str, str]) -> StreamPolicy:
         return (await self.namespace(key[0]).describe(key[1])).policy

@@ -15,6 +15,7 @@ from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn, check_position
 from ...core.protocol.start import AtEventTime, AtTime, Start, check_start
 from ...core.runtime.runtime import Runtime
+from ..routing import stream_key
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position, encode_position
@@ -23,7 +24,9 @@ from .channels import Channels
 from .proxy_reader import ProxySource
 from .proxy_subscriptions import ProxySubscriptions
 from .proxy_writer import ProxyWriter
+from .shared_reading import SharedReading
 from .thin_producer import ThinProducers
+from .writer_policies import WriterPolicies
 
 Response = TypeVar("Response", bound=Message)
 
@@ -34,7 +37,13 @@ class Calls(Protocol):
     context: LogContext
     producers: ThinProducers
     reader_config: ReaderConfig
+    reading: SharedReading
     runtime: Runtime
+    writer_policies: WriterPolicies
+
+    def new_source(self, namespace: str, stream: str) -> ProxySource:
+        """Return a source of a stream's entries, which has no call yet. Raises ClosedError."""
+        ...
 
     @property
     def channels(self) -> Channels:
@@ -196,23 +205,17 @@ class ProxyNamespace:
     ) -> StreamReader:
         """Open a reader at ``start``, as the core's namespace does."""
         check_start(start)
-        config = self._client.reader_config
-        source = ProxySource(
-            self._client.channels,
-            self.name,
-            name,
-            self._client.runtime.random,
-            unavailable_ms_max=config.unavailable_ms_max,
-        )
+        source = self._client.new_source(self.name, name)
         begun = await source.open(start, advances_if_truncated=on_truncated is not None)
         position = decode_position(begun.position)
         if on_truncated is not None and begun.HasField("truncated"):
             on_truncated(decode_position(begun.truncated), position)
+        key = (stream_key(self.name, name), position.stream_id)
         return StreamReader(
-            source,
+            self._client.reading.join(key, source),
             stream=name,
             stream_id=position.stream_id,
-            config=config,
+            config=self._client.reader_config,
             first_slot=position.slot,
             first_txid=begun.first_txid,
             first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
