@@ -77,7 +77,8 @@ class AppendCall:
         self._outbox: list[tuple[int, tuple[str, str], OutgoingSet, bool, tuple[str, ...]]] = []
         self._ready: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
-        self._waiting: dict[int, OnResult] = {}
+        self._waiting: dict[int, tuple[OnResult, int]] = {}  # with the number of records
+        self._record_count = 0  # in the sets that wait
         self._next_id = 1
         self._sent_id = 0  # all ids up to this one may have arrived
         self._is_pinging = False
@@ -96,7 +97,9 @@ class AppendCall:
         if not self._waiting:
             self._last_received_at = asyncio.get_running_loop().time()
         id_, self._next_id = self._next_id, self._next_id + 1
-        self._waiting[id_] = on_result
+        count = outgoing.batch.count
+        self._waiting[id_] = on_result, count
+        self._record_count += count
         self._outbox.append((id_, key, outgoing, restarts, tried))
         self._wake.set()
 
@@ -114,7 +117,7 @@ class AppendCall:
         try:
             while not reader.done():
                 await self._wake.wait()
-                await coalescer.wait(len(self._waiting))
+                await coalescer.wait(len(self._waiting), self._record_count)
                 self._wake.clear()
                 self._call_ready()
                 while (self._outbox or self._is_pinging) and not (
@@ -187,7 +190,9 @@ class AppendCall:
                     self._report(self._address, None)
                 self._last_received_at = asyncio.get_running_loop().time()
                 for id_, answer in decode_results(response):
-                    self._waiting.pop(id_)(answer)
+                    on_result, count = self._waiting.pop(id_)
+                    self._record_count -= count
+                    on_result(answer)
             return UnavailableError(f"{self._address} ended the call")
         except RhumblineError as failure:
             return failure
@@ -208,7 +213,7 @@ class AppendCall:
         waiting, self._waiting = self._waiting, {}
         is_refused = isinstance(reason, RefusedError) and not isinstance(reason, ClosedError)
         is_definite = is_refused or isinstance(reason, NotOwnerError)
-        for id_, on_result in waiting.items():
+        for id_, (on_result, _) in waiting.items():
             if id_ > self._sent_id or is_definite:
                 on_result(reason)
             else:
