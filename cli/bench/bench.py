@@ -239,10 +239,13 @@ def _bookie_runs(
 @click.option(
     "--rate", type=click.IntRange(1), help="Records/s written in total, instead of the workload's."
 )
+@click.option(
+    "--streams", type=click.IntRange(1), help="Streams written, instead of the workload's number."
+)
 @_measuring
 def proxy(
-    only: str | None, rate: int | None, seconds: float, repetitions: int, json_file: Path | None,
-    directory: Path | None,
+    only: str | None, rate: int | None, streams: int | None, seconds: float, repetitions: int,
+    json_file: Path | None, directory: Path | None,
 ) -> None:  # fmt: skip
     """Measure a write proxy with many producers, and a read proxy with many readers.
 
@@ -253,8 +256,12 @@ def proxy(
     stream is killed, and stopped in an orderly way; the gap is the median of five.
     """
     chosen = _chosen((*PROXY, FAILOVER), only)
-    if rate is not None:
-        chosen = [work if work is FAILOVER else replace(work, rate=rate) for work in chosen]
+    chosen = [
+        work
+        if work is FAILOVER
+        else replace(work, rate=rate or work.rate, streams=streams or work.streams)
+        for work in chosen
+    ]
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
 
     async def all_rows(servers: BookieProcesses) -> Rows:
