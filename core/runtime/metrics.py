@@ -791,6 +791,18 @@ CATALOGUE = (
         "s",
         "Age of the oldest record that such a subscription has not passed yet.",
     ),
+    Metric(
+        "repair.subscriptions.by_group.{namespace}.{topic}.{group}.lag_records",
+        MetricType.GAUGE,
+        "{record}",
+        "Lag of consumer groups over all partitions, if `telemetry.series_by` is stream.",
+    ),
+    Metric(
+        "repair.subscriptions.by_group.{namespace}.{topic}.{group}.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Age of the oldest record that such a group has not committed yet.",
+    ),
     Metric("repair.stuck", MetricType.GAUGE, "{ledger}", "Ledgers that could not be repaired yet."),
     Metric("archive.ready", MetricType.GAUGE, "1", "1 while the archiver works."),
     Metric("archive.passes", MetricType.COUNTER, "{pass}", "Passes over all streams."),

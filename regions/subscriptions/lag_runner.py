@@ -1,12 +1,13 @@
 """Measures the lag of all subscriptions, in the elected process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.log.namespace import Namespace
-from ...core.log.stream_series import BY_NAMESPACE, BY_NOTHING, OTHER
+from ...core.log.stream_series import BY_NAMESPACE, BY_NOTHING, BY_STREAM, OTHER
+from ...core.log.topics.topics import list_topics
 from ...core.protocol.errors import RhumblineError
 from ...core.runtime.clock import Clock
 from ...core.runtime.event_log import EventLog, LogLimit
@@ -52,6 +53,12 @@ class LagSummary:
         self.lag_records = max(self.lag_records, lag.records or 0)
         self.behind_ms = max(self.behind_ms, behind_ms or 0)
 
+    def add_partition(self, lag: Lag, now_ms: int) -> None:
+        """Add a partition of a group, whose lag is the sum over its partitions."""
+        lag_records = self.lag_records + (lag.records or 0)
+        self.add(lag, now_ms)
+        self.lag_records = lag_records
+
 
 class SubscriptionLags:
     """The lags of all subscriptions of one metadata store, as of the last pass."""
@@ -73,20 +80,18 @@ class SubscriptionLags:
         self._log_limit = LogLimit()
         self._all = LagSummary()
         self._by_key: dict[tuple[str, str, str], LagSummary] = {}
+        self._by_group: dict[tuple[str, str, str], LagSummary] = {}
 
     def statistics(self) -> dict[str, Any]:
         """Return the largest lags, and those of single subscriptions as far as there are series."""
         found = self._all
-        by_name: dict[str, Any] = {}
-        for (namespace, stream, name), lag in sorted(self._by_key.items()):
-            of_stream = by_name.setdefault(namespace, {}).setdefault(stream, {})
-            of_stream[name] = {"lag_records": lag.lag_records, "behind_ms": lag.behind_ms}
         return {
             "examined": found.examined,
             "unknown": found.unknown,
             "lag_records": found.lag_records,
             "behind_ms": found.behind_ms,
-            "by_name": by_name,
+            "by_name": _tree(self._by_key),
+            "by_group": _tree(self._by_group),
         }
 
     async def run(self, is_elected: Callable[[], bool]) -> None:
@@ -94,7 +99,7 @@ class SubscriptionLags:
         while True:
             await asyncio.sleep(self._interval_s)
             if not is_elected():
-                self._all, self._by_key = LagSummary(), {}
+                self._all, self._by_key, self._by_group = LagSummary(), {}, {}
                 continue
             try:
                 await self.run_once()
@@ -106,7 +111,9 @@ class SubscriptionLags:
     async def run_once(self) -> None:
         """Measure all subscriptions once, one after the other. Raises MetadataError."""
         found, by_key = LagSummary(), dict[tuple[str, str, str], LagSummary]()
+        by_group: dict[tuple[str, str, str], LagSummary] = {}
         async for namespace in all_namespaces(self._store, self._open_namespace):
+            topics = await self._topics_of(namespace)
             async for stream in all_streams(namespace):
                 for name, lag in await self._lags_of(namespace, stream):
                     now_ms = self._clock.wall_ms()
@@ -116,9 +123,27 @@ class SubscriptionLags:
                         if key not in by_key and len(by_key) >= self._series.series_max:
                             key = self._series.key(OTHER, OTHER, OTHER)
                         by_key.setdefault(key, LagSummary()).add(lag, now_ms)
+                    topic, _, partition = stream.rpartition(".")
+                    if topic in topics and partition.isdigit():
+                        key = (namespace.name, topic, name)
+                        if key not in by_group and len(by_group) >= self._series.series_max:
+                            key = (OTHER, OTHER, OTHER)
+                        by_group.setdefault(key, LagSummary()).add_partition(lag, now_ms)
                 if found.examined >= SUBSCRIPTIONS_MAX:
                     break
-        self._all, self._by_key = found, by_key
+        self._all, self._by_key, self._by_group = found, by_key, by_group
+
+    async def _topics_of(self, namespace: Namespace) -> set[str]:
+        """Return the topics whose groups have series."""
+        found: set[str] = set()
+        after: str | None = None
+        while self._series.by == BY_STREAM:
+            page = await list_topics(namespace.store, namespace, after=after)
+            if not page:
+                break
+            found.update(page)
+            after = page[-1]
+        return found
 
     async def _lags_of(self, namespace: Namespace, stream: str) -> list[tuple[str, Lag]]:
         positions = await read_positions(namespace, stream)
@@ -130,3 +155,12 @@ class SubscriptionLags:
         return [
             (name, await lag_of(namespace, stream, position, count)) for name, position in positions
         ]
+
+
+def _tree(lags: Mapping[tuple[str, str, str], LagSummary]) -> dict[str, Any]:
+    """Return the lags as nested mappings of their three labels."""
+    found: dict[str, Any] = {}
+    for (first, second, third), lag in sorted(lags.items()):
+        values = {"lag_records": lag.lag_records, "behind_ms": lag.behind_ms}
+        found.setdefault(first, {}).setdefault(second, {})[third] = values
+    return found

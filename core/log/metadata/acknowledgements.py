@@ -12,9 +12,9 @@ from typing import Any
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import CorruptionError, InvalidArgumentError
 
-UNACKNOWLEDGED_LIMIT = 2_000
+UNACKNOWLEDGED_LIMIT = 1_000
 """The highest number of unacknowledged records that a consumer may hold. It bounds the size of the
-stored state to about 150 KiB."""
+stored state to about 70 KiB; a value in the metadata store has at most 96 KiB."""
 
 Range = tuple[Dlsn, Dlsn]
 """A range of positions: the first one, and the one after the last."""

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from rhumbline.core.log.stream_series import BY_NAMESPACE, BY_STREAM
+from rhumbline.core.log.topics.topic_writer import open_topic_writer
+from rhumbline.core.log.topics.topics import create_topic
 from rhumbline.core.protocol.dlsn import FIRST_DLSN
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.runtime.metrics import samples
@@ -113,3 +115,24 @@ async def test_a_failed_pass_is_logged_and_the_next_one_measures(
     assert lags.statistics()["examined"] == 3
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_lag_of_a_group_is_the_sum_over_the_partitions_of_its_topic(world: LogWorld) -> None:
+    await fill(world)
+    topic = await create_topic(world.store, world.namespace, "t", 3)
+    async with await open_topic_writer(world.namespace, topic) as writer:
+        for partition, count in enumerate((4, 0, 6)):
+            for n in range(count):
+                await writer.writers[partition].append(b"%d" % n)
+    for stream in topic.streams:
+        await world.namespace.subscriptions.create(stream, "workers", FIRST_DLSN)
+    world.clock.now_ms += 500
+    lags = lags_of(world, SeriesRule(BY_STREAM, 5))
+    await lags.run_once()
+    shown = lags.statistics()
+    assert shown["by_group"] == {"test": {"t": {"workers": {"lag_records": 10, "behind_ms": 500}}}}
+    names = [metric.prometheus_name for metric in samples("repair", {"subscriptions": shown})]
+    assert "rhumbline_repair_subscriptions_by_group_lag_records" in names
+    lags = lags_of(world, SeriesRule(BY_NAMESPACE, 5))
+    await lags.run_once()
+    assert lags.statistics()["by_group"] == {}

@@ -1,10 +1,11 @@
 """Acknowledgements of single records are stored in the node of their subscription."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
-from rhumbline.core.log.metadata.acknowledgements import Acknowledgements
+from rhumbline.core.log.metadata.acknowledgements import UNACKNOWLEDGED_LIMIT, Acknowledgements
 from rhumbline.core.log.metadata.subscriptions import decode_subscription
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import CorruptionError
@@ -43,6 +44,14 @@ def test_what_is_below_a_position_is_dropped() -> None:
 def test_damaged_form_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(CorruptionError):
         Acknowledgements.from_fields(fields)
+
+
+def test_largest_state_fits_a_value_of_the_metadata_store() -> None:
+    positions = [Dlsn(99_999, 9_000_000 + n, 9_999) for n in range(UNACKNOWLEDGED_LIMIT + 1)]
+    largest = Acknowledgements(
+        "f" * 16, positions[-1], tuple(pairwise(positions)), tuple((at, 99) for at in positions)
+    )
+    assert len(json.dumps(largest.to_fields(), separators=(",", ":"))) < 96 * 1024 - 500
 
 
 async def test_commit_of_a_position_keeps_the_acknowledgements_above_it(world: LogWorld) -> None:

@@ -65,7 +65,7 @@ class Model:
             for dlsn in entry:
                 is_passed = dlsn < self.position or self.stored.contains(dlsn)
                 assert is_passed == (dlsn in self.acknowledged), dlsn
-        assert len(self.stored.ranges) <= 2 * self.limit + 1
+        assert len(self.stored.ranges) <= self.limit + 1
 
     def deliver(self, now_ms: float) -> bool:
         if self.window.wants_batch and self.unfetched:
