@@ -146,9 +146,9 @@ class Topics:
     ) -> AsyncIterator[RecordGroupMember]:
         """Join a consumer group that acknowledges single records.
 
-        ``dead_letters`` names a stream, or a topic with at least as many partitions as this one:
-        then each partition has its own, and members do not take the stream over from each other.
-        It is needed with ``deliveries_max``. Raises NoSuchStreamError, ConfigurationError.
+        ``dead_letters`` names a stream, or a topic, which grows to as many partitions as this one
+        has: then each partition has its own stream, and members do not take it over from each
+        other. It is needed with ``deliveries_max``. Raises NoSuchStreamError, ConfigurationError.
         """
         topic = await self.get(name)
         streams = await self._dead_letter_streams(dead_letters, topic)
@@ -242,7 +242,7 @@ class _OpenSink:
         self._streams = streams
 
     def __call__(self, partition: int) -> DeadLetterSink:
-        stream = self._streams[partition if len(self._streams) > 1 else 0]
+        stream = self._streams[partition % len(self._streams)]  # the topic may have grown since
         return StreamDeadLetters(self._namespace, stream)
 
 
