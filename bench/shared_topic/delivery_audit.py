@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-COMMIT_GRACE_S = 10.0
+COMMIT_GRACE_S = 30.0
 """A member may deliver records again that were committed less than this time before. It covers the
-time between a member's reading of the committed position and its first delivery."""
+time between a member's reading of the committed position and its first delivery. The member opens
+all of its partitions in between, and the member before it may still commit."""
 
 Place = tuple[int, int, int, int]
 """Partition, segment, entry, slot."""

@@ -35,7 +35,7 @@ def test_redelivery_of_what_was_not_committed_is_allowed() -> None:
 
 
 def test_redelivery_of_what_was_committed_long_ago_is_found() -> None:
-    assert verdict(CONSUMED, ["D 11.3 0 1 0 0 a 0"]).repeated_after_commit
+    assert verdict(CONSUMED, ["D 31.3 0 1 0 0 a 0"]).repeated_after_commit
 
 
 def test_lost_records_are_found() -> None:
