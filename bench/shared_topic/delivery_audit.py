@@ -65,7 +65,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DeliveryVerdict:
     """The findings; ``is_clean`` if none of them is a fault."""
 
     tried: int
@@ -93,7 +93,7 @@ class Verdict:
         return not any((*faults, self.repeated_after_commit))
 
 
-def judge(records: Records) -> Verdict:
+def judge(records: Records) -> DeliveryVerdict:
     """Compare what was appended with what was delivered."""
     everything = sorted(delivery for consumer in records.deliveries for delivery in consumer)
     first: dict[tuple[str, int], Delivered] = {}
@@ -107,7 +107,7 @@ def judge(records: Records) -> Verdict:
         partitions[key].update(place[0] for place in found)
     unknown = sorted(set(first) - records.tried)
     moved = sorted(key for key, found in partitions.items() if len(found) > 1)
-    return Verdict(
+    return DeliveryVerdict(
         tried=len(records.tried),
         acknowledged=len(records.acknowledged),
         delivered=len(first),

@@ -30,7 +30,7 @@ from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.quorum import Quorum
 from ..harness.bookie_processes import REGION, BookieProcesses
-from .delivery_audit import Records, Verdict, judge
+from .delivery_audit import Records, DeliveryVerdict, judge
 from .programs import GROUP, READY, TOPIC
 
 POLICY = StreamPolicy(quorum=Quorum(3, 3, 2, 1))
@@ -62,7 +62,7 @@ class Plan:
 class Outcome:
     """What a run found."""
 
-    verdict: Verdict
+    verdict: DeliveryVerdict
     killed: Counter[str] = field(default_factory=Counter)
     catch_up_s: float | None = None
     """Time from the stop of the producers until all is committed; None: never."""
