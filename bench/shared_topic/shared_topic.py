@@ -30,7 +30,7 @@ from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.quorum import Quorum
 from ..harness.bookie_processes import REGION, BookieProcesses
-from .delivery_audit import Records, DeliveryVerdict, judge
+from .delivery_audit import DeliveryVerdict, Records, judge
 from .programs import GROUP, READY, TOPIC
 
 POLICY = StreamPolicy(quorum=Quorum(3, 3, 2, 1))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rhumbline.bench.shared_topic.delivery_audit import Records, DeliveryVerdict, judge
+from rhumbline.bench.shared_topic.delivery_audit import DeliveryVerdict, Records, judge
 from rhumbline.bench.shared_topic.programs import tried_numbers
 
 PRODUCED = ["T a 0", "A a 0", "T a 1", "A a 1", "T a 2", "T b 0", "A b 0", "A b"]
