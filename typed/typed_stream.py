@@ -9,13 +9,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from ..core.log.metadata.stream_schema import Compatibility, SchemaHistory, StreamSchema
+from ..core.log.metadata.stream_schema import (
+    Compatibility,
+    SchemaHistory,
+    StreamSchema,
+    StreamSchemas,
+)
 from ..core.log.read.record_batch import Record, RecordBatch
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.batch import Append, AppendMany
 from ..core.protocol.attributes.attribute_values import Headers
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import (
+    ConfigurationError,
     InvalidArgumentError,
     MetadataUnavailableError,
     PayloadError,
@@ -66,34 +72,11 @@ class PayloadWriter(Protocol):
         ...
 
 
-class Schemas(Protocol):
-    """The schemas of the streams of a namespace."""
-
-    async def read(self, stream: str) -> SchemaHistory:
-        """See ``SchemaStore.read``."""
-        ...
-
-    async def add(
-        self, stream: str, schema: StreamSchema, after: SchemaHistory
-    ) -> SchemaHistory | None:
-        """See ``SchemaStore.add``."""
-        ...
-
-
-class NamespaceWithSchemas(Protocol):
-    """A namespace, as a typed stream uses it."""
-
-    @property
-    def schemas(self) -> Schemas:
-        """The schemas of its streams."""
-        ...
-
-
 class OpensStreams(Protocol):
     """A client of the cluster or of its proxies, as a typed stream uses it."""
 
-    def namespace(self) -> NamespaceWithSchemas:
-        """Return the client's namespace."""
+    def namespace(self) -> object:
+        """Return the client's namespace, whose ``schemas`` are used if it has some."""
         ...
 
     def writer(self, stream: str) -> AbstractAsyncContextManager[PayloadWriter]:
@@ -263,7 +246,7 @@ class TypedReader(Generic[T]):
         inner: StreamReader,
         codec: PayloadCodec[T],
         interceptors: Sequence[Interceptor[T]] = (),
-        schemas: Schemas | None = None,
+        schemas: StreamSchemas | None = None,
     ) -> None:
         self.inner = inner
         """The reader of the payloads."""
@@ -339,7 +322,8 @@ class TypedStream(Generic[T]):
     ) -> None:
         """``compatibility`` is stored with the first schema, and must be the stored one later.
 
-        Without ``stores_schema`` schemas are neither stored nor checked. Interceptors see a value
+        Without ``stores_schema`` schemas are neither stored nor checked, which is necessary with a
+        client of proxies. Interceptors see a value
         in this order before it is appended, and in the reverse order after it was read.
         """
         self.name = name
@@ -353,10 +337,11 @@ class TypedStream(Generic[T]):
         """Open a writer, after its schema was checked and stored.
 
         Raises IncompatibleSchemaError, InvalidArgumentError (the stream has another compatibility,
-        or too many schemas), and what ``client.writer`` raises.
+        or too many schemas), ConfigurationError (a client of proxies), and what ``client.writer``
+        raises.
         """
         if self._schema is not None:
-            await self._add_schema(client.namespace().schemas, self._schema)
+            await self._add_schema(_schemas_of(client), self._schema)
         async with client.writer(self.name) as inner:
             yield TypedWriter(inner, self.codec, self._interceptors)
 
@@ -370,14 +355,14 @@ class TypedStream(Generic[T]):
         """
         codec, schemas = self.codec, None
         if self._schema is not None:
-            schemas = client.namespace().schemas
+            schemas = _schemas_of(client)
             history = await schemas.read(self.name)
             check_reader_schema(self.name, self._schema, history)
             codec = codec.with_schemas(history.schemas)
         async with client.reader(self.name, start) as inner:
             yield TypedReader(inner, codec, self._interceptors, schemas)
 
-    async def _add_schema(self, schemas: Schemas, schema: StreamSchema) -> None:
+    async def _add_schema(self, schemas: StreamSchemas, schema: StreamSchema) -> None:
         for _ in range(_ATTEMPTS_MAX):
             history = await schemas.read(self.name)
             if not history.schemas:
@@ -397,6 +382,17 @@ class TypedStream(Generic[T]):
             f"stream {self.name}: its schema was not stored in {_ATTEMPTS_MAX} attempts, because "
             "other programs stored theirs"
         )
+
+
+def _schemas_of(client: OpensStreams) -> StreamSchemas:
+    """Return the schemas of the client's namespace. Raises ConfigurationError if it has none."""
+    found = getattr(client.namespace(), "schemas", None)
+    if not isinstance(found, StreamSchemas):
+        raise ConfigurationError(
+            "a client of proxies does not store and check schemas: declare the TypedStream with "
+            "stores_schema=False, or use a client that is connected directly"
+        )
+    return found
 
 
 def _column(values: list[U | None]) -> list[U | None] | None:

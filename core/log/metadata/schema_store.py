@@ -4,8 +4,6 @@ A stream has at most one node of schemas, which is changed by compare-and-set: a
 schema to the history that it has checked, or reads the history again and checks once more.
 """
 
-from dataclasses import replace
-
 from ...protocol.errors import (
     BadVersionError,
     CorruptionError,
@@ -18,13 +16,13 @@ from ...protocol.errors import (
 from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...runtime.metadata_store import Check, Create, MetadataStore, Put, Version
 from .namespace_record import moving_error
-from .stream_schema import Compatibility, SchemaHistory, SchemaKind, StreamSchema
+from .stream_schema import Compatibility, SchemaHistory, SchemaKind, StreamSchema, StreamSchemas
 from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 
 _FORMAT = 1
 
 
-class SchemaStore:
+class SchemaStore(StreamSchemas):
     """The schemas of the streams of one namespace."""
 
     def __init__(self, store: MetadataStore, namespace: str) -> None:
@@ -32,38 +30,14 @@ class SchemaStore:
         self._streams = StreamStore(store, namespace)
 
     async def read(self, stream: str) -> SchemaHistory:
-        """Return the schemas of a stream; none if none were added. Raises NoSuchStreamError."""
+        """See ``StreamSchemas``."""
         await self._streams.record(stream)
         return (await self._read(stream))[0]
 
-    async def add(
-        self, stream: str, schema: StreamSchema, after: SchemaHistory
-    ) -> SchemaHistory | None:
-        """Add a schema to the history that the caller has checked, and return the new history.
-
-        None if the stream has another history: read and check again. The first schema also sets the
-        compatibility, that of ``after``. Safe to repeat. Raises NoSuchStreamError,
-        InvalidArgumentError if the history is full, MetadataUnavailableError.
-        """
-        target = after.extended(schema)
-        return target if await self._change(stream, after, target) else None
-
-    async def set_compatibility(self, stream: str, compatibility: Compatibility) -> SchemaHistory:
-        """Set which relation later schemas must have. Safe to repeat.
-
-        Raises NoSuchStreamError, MetadataUnavailableError.
-        """
-        for _ in range(CONTENTION_MAX):
-            found = await self.read(stream)
-            target = replace(found, compatibility=compatibility)
-            if found == target or await self._change(stream, found, target):
-                return target
-        raise _contention_error(stream)
-
-    async def _change(self, stream: str, after: SchemaHistory, target: SchemaHistory) -> bool:
-        """Return whether the stream has the history ``target``, in place of ``after``."""
+    async def replace(self, stream: str, before: SchemaHistory, after: SchemaHistory) -> bool:
+        """See ``StreamSchemas``."""
         path = self._streams.paths(stream).schemas
-        data = _encode(target)
+        data = _encode(after)
         for _ in range(CONTENTION_MAX):
             record, record_version = await self._streams.record(stream)
             if record.is_deleting:
@@ -71,18 +45,21 @@ class SchemaStore:
             if record.is_moving:
                 raise moving_error(self._streams.namespace)
             found, version = await self._read(stream)
-            if found == target:
+            if found == after:
                 return True
-            if found.schemas != after.schemas or (version and found != after):
+            if found.schemas != before.schemas or (version and found != before):
                 return False
             change = Create(path, data) if version is None else Put(path, data, expect=version)
             check = Check(self._streams.paths(stream).stream, record_version)
             try:
                 await self._store.txn([check, change])
             except (BadVersionError, NodeExistsError, NoNodeError, IndeterminateError):
-                continue  # if the request was carried out, the next attempt finds the target
+                continue  # if the request was carried out, the next attempt finds ``after``
             return True
-        raise _contention_error(stream)
+        raise MetadataUnavailableError(
+            f"stream {stream}: its schemas were not changed in {CONTENTION_MAX} attempts, because "
+            "other processes changed it"
+        )
 
     async def _read(self, stream: str) -> tuple[SchemaHistory, Version | None]:
         try:
@@ -90,13 +67,6 @@ class SchemaStore:
         except NoNodeError:
             return SchemaHistory(), None
         return _decode(stream, value.data), value.version
-
-
-def _contention_error(stream: str) -> MetadataUnavailableError:
-    return MetadataUnavailableError(
-        f"stream {stream}: its schemas were not changed in {CONTENTION_MAX} attempts, because "
-        "other processes changed it"
-    )
 
 
 def _encode(history: SchemaHistory) -> bytes:

@@ -4,10 +4,11 @@ The service does not interpret payloads. Programs that share a stream store the 
 payloads with it, so that each of them can check its own schema when it opens the stream.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...protocol.errors import InvalidArgumentError
+from ...protocol.errors import InvalidArgumentError, MetadataUnavailableError
 
 SCHEMA_CHARACTERS_MAX = 32 * 1024
 """Maximum length of one schema."""
@@ -15,6 +16,8 @@ SCHEMAS_CHARACTERS_MAX = 64 * 1024
 """Maximum length of all schemas of a stream together."""
 SCHEMA_VERSIONS_MAX = 64
 """Maximum number of schemas of a stream."""
+
+_ATTEMPTS_MAX = 20
 
 
 class SchemaKind(StrEnum):
@@ -65,13 +68,57 @@ class SchemaHistory:
     compatibility: Compatibility = Compatibility.BACKWARD
     schemas: tuple[StreamSchema, ...] = ()
 
+    def __post_init__(self) -> None:
+        size = sum(len(schema.definition) for schema in self.schemas)
+        if len(self.schemas) > SCHEMA_VERSIONS_MAX or size > SCHEMAS_CHARACTERS_MAX:
+            raise InvalidArgumentError(
+                f"{len(self.schemas)} schemas of {size} characters are more than a stream can "
+                f"have: {SCHEMAS_CHARACTERS_MAX} characters in {SCHEMA_VERSIONS_MAX} schemas"
+            )
+
     def extended(self, schema: StreamSchema) -> "SchemaHistory":
         """Return the history with one more version. Raises InvalidArgumentError if it is full."""
-        size = sum(len(known.definition) for known in (*self.schemas, schema))
-        if len(self.schemas) == SCHEMA_VERSIONS_MAX or size > SCHEMAS_CHARACTERS_MAX:
-            raise InvalidArgumentError(
-                f"the stream has {len(self.schemas)} schemas; with another one they would have "
-                f"{size} characters, of at most {SCHEMAS_CHARACTERS_MAX} in at most "
-                f"{SCHEMA_VERSIONS_MAX} schemas"
-            )
         return SchemaHistory(self.compatibility, (*self.schemas, schema))
+
+
+class StreamSchemas(ABC):
+    """The schemas of the streams of a namespace, directly or through proxies."""
+
+    @abstractmethod
+    async def read(self, stream: str) -> SchemaHistory:
+        """Return the schemas of a stream; none if none were added. Raises NoSuchStreamError."""
+
+    @abstractmethod
+    async def replace(self, stream: str, before: SchemaHistory, after: SchemaHistory) -> bool:
+        """Replace the history ``before``, and return whether the stream has ``after`` now.
+
+        False if it has another one: read and check again. Before the first schema, any
+        compatibility may be replaced. Safe to repeat. Raises NoSuchStreamError,
+        MetadataUnavailableError.
+        """
+
+    async def add(
+        self, stream: str, schema: StreamSchema, after: SchemaHistory
+    ) -> SchemaHistory | None:
+        """Add a schema to the history that the caller has checked, and return the new history.
+
+        None if the stream has another history. The first schema also sets the compatibility, that
+        of ``after``. Raises as ``replace``, and InvalidArgumentError if the history is full.
+        """
+        target = after.extended(schema)
+        return target if await self.replace(stream, after, target) else None
+
+    async def set_compatibility(self, stream: str, compatibility: Compatibility) -> SchemaHistory:
+        """Set which relation later schemas must have. Safe to repeat.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
+        for _ in range(_ATTEMPTS_MAX):
+            found = await self.read(stream)
+            target = SchemaHistory(compatibility, found.schemas)
+            if found == target or await self.replace(stream, found, target):
+                return target
+        raise MetadataUnavailableError(
+            f"stream {stream}: its schemas were not changed in {_ATTEMPTS_MAX} attempts, because "
+            "other processes changed them"
+        )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from rhumbline.client.connect import Client
-from rhumbline.core.log.metadata.stream_schema import Compatibility, SchemaHistory
+from rhumbline.core.log.metadata.stream_schema import Compatibility, SchemaHistory, StreamSchemas
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
+    ConfigurationError,
     IncompatibleSchemaError,
     InvalidArgumentError,
     PayloadError,
@@ -133,7 +134,7 @@ async def test_programs_that_start_at_once_all_store_their_schemas(world: LogWor
     schemas = client.namespace().schemas
     added: list[SchemaHistory | None] = []
 
-    class Overtaken:
+    class Overtaken(StreamSchemas):
         """Schemas to which another program adds one first."""
 
         async def read(self, stream: str) -> SchemaHistory:
@@ -142,7 +143,8 @@ async def test_programs_that_start_at_once_all_store_their_schemas(world: LogWor
                 added.append(await schemas.add(stream, JsonCodec(Order).schema, found))
             return found
 
-        add = staticmethod(schemas.add)
+        async def replace(self, stream: str, before: SchemaHistory, after: SchemaHistory) -> bool:
+            return await schemas.replace(stream, before, after)
 
     class OvertakenNamespace:
         schemas = Overtaken()
@@ -234,3 +236,20 @@ async def test_a_codec_without_a_schema_stores_none(world: LogWorld) -> None:
     async with texts.reader(client) as reader:
         assert (await anext(reader)).value == "tea"
     assert await client.namespace().schemas.read("orders") == SchemaHistory()
+
+
+async def test_a_client_of_proxies_says_that_it_keeps_no_schemas(world: LogWorld) -> None:
+    class ThinClient(WorldClient):
+        def namespace(self) -> object:  # type: ignore[override]
+            return object()
+
+    await opened(world)
+    client = ThinClient(world)
+    with pytest.raises(ConfigurationError, match="stores_schema=False"):
+        async with ORDERS.writer(client):
+            pytest.fail("opened")
+    unchecked = TypedStream("orders", JsonCodec(Order), stores_schema=False)
+    async with unchecked.writer(client) as writer:
+        await writer.append(Order(1))
+    async with unchecked.reader(client) as reader:
+        assert (await anext(reader)).value == Order(1)
