@@ -69,7 +69,7 @@ def plot(
     has_time = height >= _TIME_AXIS_FROM
     rows = bars(
         values, marked, total=total, width=columns, height=height - has_time, style=style
-    ).split("\n")
+    ).split("\n", allow_blank=True)
     text = Text(no_wrap=True, overflow="crop")
     for number, row in enumerate(rows):
         head = label if number == 0 else ""
