@@ -99,11 +99,9 @@ def _region_panel(state: DemoState, region: RegionState) -> Panel:
         name = dot + Text(_name(bookie), "dim" if region.is_cut else "")
         body.add_row(name, f"{bookie.entry_count:,} entries")
     share = region.acked_count * 100 / max(state.acked_count, 1)
-    # The quorum does not wait for a region that is far away, which is no fault.
-    copied = f"{share:.0f} % of records" if share >= 0.5 else "all of them"
-    body.add_row(
-        Text("  by the ack" if share >= 0.5 else "  after the ack", "dim"), Text(copied, "dim")
-    )
+    # A quorum does not wait for a region that is far away; that is no fault.
+    words = ("  in acks", f"{share:.0f} %") if share >= 0.5 else ("  copied", "after acks")
+    body.add_row(*(Text(word, "dim") for word in words))
     role = "CUT OFF" if region.is_cut else region.role
     return Panel(
         body,
