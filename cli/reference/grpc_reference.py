@@ -42,8 +42,8 @@ instead of `entries` ([PRX-37](../protocol/proxies.md#PRX-37)). It grants credit
 while both are above 0. To continue after a record, also after any failure, it reads from the record's `position`
 with `slot` + 1.
 
-The proxy pays for it: 0.9 µs of CPU time for each record of 100 bytes in sets of 100, 1.8 µs for
-1,000 bytes, 11 µs for a set of one record (Python 3.11, one core), so about a million small records per
+The proxy pays for it: 0.9 µs of CPU time for each record of 100 bytes in sets of 100, 2 µs for
+1,000 bytes, 12 µs for a set of one record (Python 3.11, one core), so about a million small records per
 second and core. Without decoded records it forwards entries that were encoded once for all readers.
 On the wire a record takes 40 bytes more than its payload. A proxy serves readers of both kinds from
 the same cached blocks.
