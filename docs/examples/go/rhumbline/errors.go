@@ -74,7 +74,7 @@ func (e *Error) step() step {
 	case "too-many-requests", "over-rate":
 		return here
 	case "append-outcome-unknown", "unknown-outcome", "indeterminate",
-		"ownership-lost", "stream-lost", "ledger-fenced", "ledger-closed":
+		"ownership-lost", "stream-lost", "subscription-lost", "ledger-fenced", "ledger-closed":
 		return another
 	case "":
 		return stepOf(e.Status)

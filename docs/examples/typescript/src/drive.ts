@@ -27,15 +27,16 @@ if (command === "read") {
   }
 } else {
   const producer = client.producer(namespace, stream);
-  const appended: Promise<unknown>[] = [];
+  let shown = Promise.resolve(); // after a takeover, results may come in another order
   for (let i = 0; i < Number(count); i++) {
     await producer.room();
     const number = Buffer.from(String(i));
     const attributes = i % 2 === 0 ? undefined : RecordAttributes.create({ key: number });
-    appended.push(producer.append(number, attributes).then((position) => show(String(i), position)));
+    const position = producer.append(number, attributes);
+    shown = shown.then(async () => show(String(i), await position));
     await sleep(Number(pauseMs));
   }
-  await Promise.all(appended);
+  await shown;
   await producer.close();
 }
 client.close();

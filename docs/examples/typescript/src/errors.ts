@@ -12,7 +12,7 @@ export type Step = "owner" | "another" | "here" | "stored" | "give up";
 
 const UNCERTAIN_OR_LOST = new Set([
   "append-outcome-unknown", "unknown-outcome", "indeterminate",
-  "ownership-lost", "stream-lost", "ledger-fenced", "ledger-closed",
+  "ownership-lost", "stream-lost", "subscription-lost", "ledger-fenced", "ledger-closed",
 ]);
 const TRANSIENT = new Set([
   status.CANCELLED, status.UNKNOWN, status.DEADLINE_EXCEEDED, status.ABORTED, status.INTERNAL,

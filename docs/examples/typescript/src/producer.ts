@@ -61,7 +61,8 @@ export class Producer {
 
   /**
    * Appends a record, with its key, headers and event time if it has any. The promise is fulfilled when the record is durable, with its position, or with
-   * undefined if it is certainly in the stream and the proxy did not find where.
+   * undefined if it is certainly in the stream and the proxy did not find where. Records are stored in
+   * the order of the calls; after a takeover their promises may be fulfilled in another order.
    */
   append(payload: Buffer, attributes?: RecordAttributes): Promise<Position | undefined> {
     if (this.failure) return Promise.reject(this.failure);
