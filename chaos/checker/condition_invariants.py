@@ -7,7 +7,7 @@ from .history import TOKEN, AppendOutcome, RecordedAppend
 from .run_record import RunRecord, invariant
 
 
-@invariant("G30")
+@invariant("G31")
 def conditional_appends_are_at_the_expected_end(record: RunRecord) -> Iterator[str]:
     """A conditional append that is in the stream, whatever its caller was told, has no record of
     another call between the expected end and itself. One that was refused names an end that

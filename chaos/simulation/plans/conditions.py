@@ -2,7 +2,7 @@
 
 Writers take over from each other as in ``races``. Part of their appends expect the stream to end at
 a position: mostly behind the newest record that any application was told of, sometimes at an older
-one. Others are atomic batches that are larger than what an entry gathers. Invariants G30 and G14
+one. Others are atomic batches that are larger than what an entry gathers. Invariants G31 and G14
 judge them.
 """
 

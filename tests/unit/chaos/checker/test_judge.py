@@ -626,7 +626,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     ),
     "G20": (reader_goes_back, reader_reports_an_end_of_a_stream_that_was_not_ended),
     "G14": (set_is_torn_for_a_reader, set_is_in_two_places),
-    "G30": (
+    "G31": (
         other_record_is_behind_the_expected_end,
         conditional_append_is_below_the_expected_end,
         expected_end_is_refused,
