@@ -21,7 +21,8 @@ class Instruments:
     def __init__(self, meter: Meter) -> None:
         self._sources: list[tuple[str, Statistics]] = []
         self._values: Mapping[Metric | MessagingMetric, list[Sample]] = {}
-        for metric in (*CATALOGUE, *MESSAGING_METRICS):
+        metrics: tuple[Metric | MessagingMetric, ...] = (*CATALOGUE, *MESSAGING_METRICS)
+        for metric in metrics:
             if metric.type is not MetricType.HISTOGRAM:
                 self._create(meter, metric)
 

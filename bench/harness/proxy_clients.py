@@ -16,22 +16,18 @@ from collections.abc import Coroutine
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from ...client.connect import Client, connect
+from ...client.connect import connect
 from ...client.system_runtime import run
+from ...core.log.api.log_client import LogClient
+from ...core.log.api.log_writer import LogWriter
 from ...core.log.write.batch import AppendMany
-from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.start import LATEST
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks, run_all
-from ...proxies.client.proxy_client import ProxyClient
-from ...proxies.client.proxy_writer import ProxyWriter
 from ..proxy_work import Kind
 
 _OPENED_AT_ONCE = 100
 
-AnyClient = Client | ProxyClient
-"""A core client, or a thin client of proxies."""
-AnyWriter = StreamWriter | ProxyWriter
 
 DUE = struct.Struct(">d")
 """The due time at the start of each record; all processes of a machine share the clock."""
@@ -163,7 +159,7 @@ _Work = Coroutine[Any, Any, None]
 
 
 def _clients(
-    settings: ClientSettings, client: AnyClient, meter: ClientMeter
+    settings: ClientSettings, client: LogClient, meter: ClientMeter
 ) -> list[Coroutine[Any, Any, _Work]]:
     each = settings.rate / len(settings.streams)
     opened: list[Coroutine[Any, Any, _Work]] = []
@@ -178,14 +174,14 @@ def _clients(
     return opened
 
 
-async def _open_writer(client: AnyClient, stream: str) -> AnyWriter:
+async def _open_writer(client: LogClient, stream: str) -> LogWriter:
     writer = await client.namespace().open_writer(stream)
     await writer.append(b"first")  # makes the proxy claim the stream
     return writer
 
 
 async def _batching(
-    settings: ClientSettings, client: AnyClient, stream: str, meter: ClientMeter
+    settings: ClientSettings, client: LogClient, stream: str, meter: ClientMeter
 ) -> _Work:
     writer = await _open_writer(client, stream)
     return _send_batches(
@@ -194,7 +190,7 @@ async def _batching(
 
 
 async def _send_batches(
-    writer: AnyWriter, payloads: list[bytes], window: int, meter: ClientMeter
+    writer: LogWriter, payloads: list[bytes], window: int, meter: ClientMeter
 ) -> None:
     clock, count = time.perf_counter, len(payloads)
     pending: deque[tuple[AppendMany, float]] = deque()
@@ -208,7 +204,7 @@ async def _send_batches(
 
 async def _awaiting(
     settings: ClientSettings,
-    client: AnyClient,
+    client: LogClient,
     stream: str,
     meter: ClientMeter,
     rate: float,
@@ -221,7 +217,7 @@ async def _awaiting(
     return _send_each(writer, payload, meter)
 
 
-async def _send_each(writer: AnyWriter, payload: bytes, meter: ClientMeter) -> None:
+async def _send_each(writer: LogWriter, payload: bytes, meter: ClientMeter) -> None:
     while True:
         sent_at = time.perf_counter()
         await writer.append(payload)
@@ -229,7 +225,7 @@ async def _send_each(writer: AnyWriter, payload: bytes, meter: ClientMeter) -> N
 
 
 async def _send_when_due(
-    writer: AnyWriter, payload: bytes, period_s: float, phase: float, meter: ClientMeter
+    writer: LogWriter, payload: bytes, period_s: float, phase: float, meter: ClientMeter
 ) -> None:
     clock = time.perf_counter
     due = clock() + period_s * phase
@@ -242,7 +238,7 @@ async def _send_when_due(
         due += period_s
 
 
-async def _reading(client: AnyClient, stream: str, meter: ClientMeter) -> _Work:
+async def _reading(client: LogClient, stream: str, meter: ClientMeter) -> _Work:
     reader = await client.namespace().open_reader(stream, LATEST)
 
     async def read() -> None:

@@ -12,7 +12,7 @@ from rhumbline.client.topics import Topics
 from rhumbline.core.log.api.log_client import LogClient
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.topics.dead_letters import decode_dead_letter
+from rhumbline.core.log.topics.dead_letters import dead_letter_in
 from rhumbline.core.log.topics.group_membership import GroupConfig
 from rhumbline.core.log.topics.record_consumer import RecordConfig
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -300,7 +300,7 @@ async def test_single_records_are_acknowledged_rejected_and_given_up(
             await member.flush()
         assert received == [b"good", b"bad", b"bad"]
         async with client.reader("dead.0") as reader:
-            letter = decode_dead_letter((await anext(reader)).payload)
+            letter = dead_letter_in(await anext(reader))
         assert (letter.payload, letter.reason, letter.deliveries) == (b"bad", "refused", 2)
         assert await topics.groups("t") == ["g"]
         described = await topics.describe_group("t", "g")

@@ -3,15 +3,17 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rhumbline.chaos.server_processes import BookieProcess
-from rhumbline.client.connect import connect
+from rhumbline.client.connect import Client, connect
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.security.principal import Role
+from rhumbline.security.settings import TlsSettings
 from rhumbline.tests.support.security.certificates import authority, settings_for
 from rhumbline.tests.support.servers.apache import (
     ApacheBookie,
@@ -94,15 +96,22 @@ def test_our_client_upgrades_connections_to_apaches_bookies(tmp_path: Path) -> N
         zookeeper.remove()
 
 
-async def _write_and_read(uri: str, tls: object) -> None:
-    async with asyncio.timeout(120), connect(uri, tls=tls) as client:  # type: ignore[call-overload]
+def _set_error(
+    done: asyncio.Future[RhumblineError | None], _: int, error: RhumblineError | None, __: int
+) -> None:
+    done.set_result(error)
+
+
+async def _write_and_read(uri: str, tls: TlsSettings) -> None:
+    async with asyncio.timeout(120), connect(uri, tls=tls) as client:
+        assert isinstance(client, Client)
         while not await client.directory.writable():  # noqa: ASYNC110 - in another process
             await asyncio.sleep(0.05)
         writer = await client.ledgers.create(Quorum(1, 1, 1), password=PASSWORD)
         loop = asyncio.get_running_loop()
         for entry_id in range(20):
             done: asyncio.Future[RhumblineError | None] = loop.create_future()
-            writer.add(payload(entry_id), lambda _, error, __, done=done: done.set_result(error))
+            writer.add(payload(entry_id), partial(_set_error, done))
             assert await done is None
         await writer.close()
         reader = await client.ledgers.open(writer.ledger_id, PASSWORD)

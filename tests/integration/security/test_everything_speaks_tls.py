@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rhumbline.cli.servers.local_cluster import HOST
-from rhumbline.client.connect import connect, connect_proxies
+from rhumbline.client.connect import Client, connect, connect_proxies
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.protocol.errors import RhumblineError, UnavailableError
 from rhumbline.core.protocol.quorum import Quorum
@@ -53,6 +53,7 @@ async def test_nobody_gets_in_without_tls_and_a_certificate(tmp_path: Path) -> N
         for tls in (None, TlsSettings(ca=ca, server_name=SERVER_NAME)):
             uri = made.cluster.metadata_uri
             async with connect(uri, region=REGION, tls=tls, ledger=impatient) as client:
+                assert isinstance(client, Client)
                 ledger = await client.ledgers.create(Quorum(1, 1, 1))
                 done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
                 ledger.add(b"x", lambda *outcome, done=done: done.set_result(outcome[1]))

@@ -70,13 +70,17 @@ async def test_route_depends_on_the_region_of_the_viewer(
         await membership.leave()
 
 
+async def _pin(world: LogWorld, address: str) -> None:
+    pinned = AssignmentTable({}, {KEY: address})
+    await change_table(world.store, "east", lambda _: pinned)
+
+
 async def test_route_without_an_owner_is_that_to_the_pinned_proxy(world: LogWorld) -> None:
     memberships = [await joined(world, f"e:{n}", "east") for n in range(1, 4)]
     await Claims(world.store).set_home("test", "s", "east")
     one_region = StreamPolicy(quorum=Quorum(3, 3, 2, 1))
     for address in ("e:1", "e:2", "e:3"):
-        pinned = AssignmentTable({}, {KEY: address})
-        await change_table(world.store, "east", lambda _, pinned=pinned: pinned)
+        await _pin(world, address)
         shown = await route(world, "east", one_region)
         assert (shown["owner"], shown["preferred_owner"], shown["is_pinned"]) == (
             None,
