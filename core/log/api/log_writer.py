@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from ...protocol.attributes.attribute_values import Headers
+from ...protocol.dlsn import Dlsn
 from ...protocol.errors import RhumblineError
 from ..write.batch import Append, AppendMany
 
@@ -29,6 +30,7 @@ class LogWriter(Protocol):
         key: bytes | None = None,
         headers: Headers | None = None,
         event_time: int | None = None,
+        expected: Dlsn | None = None,
     ) -> Append:
         """Append a record without waiting; await the result for its position.
 
@@ -44,8 +46,13 @@ class LogWriter(Protocol):
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
         event_times: Sequence[int | None] | None = None,
+        atomic: bool = False,
+        expected: Dlsn | None = None,
     ) -> AppendMany:
-        """Append records in order; all or none are accepted. Raises as ``append``."""
+        """Append records in order; all or none are accepted. Raises as ``append``.
+
+        With ``atomic`` all or none are in the stream (rule STR-42).
+        """
         ...
 
     def append_numbered(
@@ -66,7 +73,9 @@ class LogWriter(Protocol):
         """
         ...
 
-    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
+    def append_set(
+        self, encoded: bytes, *, keeps_txids: bool = False, expected: Dlsn | None = None
+    ) -> AppendMany:
         """Append a record set that a producer encoded, see ``StreamWriter.append_set``."""
         ...
 
