@@ -85,7 +85,7 @@ class Sample(NamedTuple):
     """The part of a histogram: ``bucket`` (its bound is the label ``le``), ``sum`` or ``count``."""
 
 
-CATALOGUE = (
+CATALOGUE: tuple[Metric, ...] = (
     Metric("bookie.ready", MetricType.GAUGE, "1", "1 while the bookie serves and accepts entries."),
     Metric("bookie.entries", MetricType.GAUGE, "{entry}", "Entries stored."),
     Metric("bookie.bytes", MetricType.GAUGE, "By", "Payload bytes of the stored entries."),
