@@ -36,6 +36,10 @@ _hosts_option = click.option(
     "--host", "hosts", multiple=True,
     help="Host name or address of a server that uses the certificate. Repeatable.",
 )  # fmt: skip
+_roles_option = click.option(
+    "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]),
+    default=("client",), show_default=True, help="Role of the principal. Repeatable.",
+)  # fmt: skip
 _days_option = click.option(
     "--days", type=click.IntRange(1, 3650), default=90, show_default=True,
     help="Validity of a certificate.",
@@ -91,8 +95,7 @@ def init(
 @security.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, type=click.Choice([*Role]), default=("client",),
-              show_default=True, help="Role of the principal. Repeatable.")  # fmt: skip
+@_roles_option
 @_hosts_option
 @_days_option
 @prints(
@@ -160,8 +163,7 @@ def _report(authority: Authority, issued: Sequence[Issued], output: str) -> None
 @security.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, type=click.Choice([*Role]), default=("client",),
-              show_default=True, help="Role of the principal. Repeatable.")  # fmt: skip
+@_roles_option
 @prints(
     done(
         {
