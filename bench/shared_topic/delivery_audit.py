@@ -33,12 +33,12 @@ class Committed(NamedTuple):
 
 @dataclass
 class Records:
-    """What all programs recorded."""
+    """The records of all programs of a run."""
 
     tried: set[tuple[str, int]] = field(default_factory=set)
     acknowledged: set[tuple[str, int]] = field(default_factory=set)
     deliveries: list[list[Delivered]] = field(default_factory=list)
-    """Of each consumer, in its order."""
+    """The deliveries of each consumer, in its order."""
     commits: list[Committed] = field(default_factory=list)
 
     def add_producer(self, lines: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What a run found."""
+    """The result of a run."""
 
     verdict: DeliveryVerdict
     killed: Counter[str] = field(default_factory=Counter)

@@ -167,7 +167,7 @@ class ThinProducer:
         """Send an unnumbered set, to be appended only if the stream ends at ``expected``.
 
         It has a sender of its own, which may repeat it: the records move the end, so they are
-        stored once (rule PRX-60). It is sent when everything that was appended before is settled.
+        stored once (rule PRX-62). It is sent when everything that was appended before is settled.
         Raises TooManyRequestsError.
         """
         self.seal_batch()

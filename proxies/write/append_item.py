@@ -57,7 +57,7 @@ class AppendItem:
         self.keeps_txids = keeps_txids
         self.tried = tried
         self.expected = expected
-        """The set is appended only if the stream ends here (rule PRX-60)."""
+        """The set is appended only if the stream ends here (rule PRX-62)."""
         self.client_region = ""
         """The region of the client; "" if it is not known."""
         self.trace: str | None = None

@@ -1,4 +1,4 @@
-"""Conditional and atomic appends through proxies (rule PRX-60)."""
+"""Conditional and atomic appends through proxies (rule PRX-62)."""
 
 import asyncio
 
