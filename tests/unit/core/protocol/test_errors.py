@@ -49,6 +49,7 @@ STABLE = [
     ("disk-failed", "DiskFailedError", "us", True, False),
     ("disk-full", "DiskFullError", "us", True, False),
     ("duplicate-record", "DuplicateRecordError", "caller", False, False),
+    ("end-mismatch", "EndMismatchError", "caller", False, False),
     ("end-of-stream", "EndOfStreamError", "caller", False, False),
     ("foreign-data", "ForeignDataError", "caller", False, False),
     ("gap", "GapError", "us", False, False),
