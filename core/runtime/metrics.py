@@ -85,7 +85,16 @@ class Sample(NamedTuple):
     """The part of a histogram: ``bucket`` (its bound is the label ``le``), ``sum`` or ``count``."""
 
 
-CATALOGUE: tuple[Metric, ...] = (
+def _certificate_left(service: str) -> Metric:
+    return Metric(
+        f"{service}.tls.certificate_left_ms",
+        MetricType.GAUGE,
+        "s",
+        "Time until the certificate of the server ends; 0 if it has ended.",
+    )
+
+
+CATALOGUE = (
     Metric("bookie.ready", MetricType.GAUGE, "1", "1 while the bookie serves and accepts entries."),
     Metric("bookie.entries", MetricType.GAUGE, "{entry}", "Entries stored."),
     Metric("bookie.bytes", MetricType.GAUGE, "By", "Payload bytes of the stored entries."),
@@ -540,15 +549,10 @@ CATALOGUE: tuple[Metric, ...] = (
         "{block}",
         "Blocks of entries removed from the cache to make room.",
     ),
-    *(
-        Metric(
-            f"{service}.tls.certificate_left_ms",
-            MetricType.GAUGE,
-            "s",
-            "Time until the certificate of the server ends; 0 if it has ended.",
-        )
-        for service in ("bookie", "proxy", "repair", "archive")
-    ),
+    _certificate_left("bookie"),
+    _certificate_left("proxy"),
+    _certificate_left("repair"),
+    _certificate_left("archive"),
     Metric(
         "bookie.gate.waiting",
         MetricType.GAUGE,
