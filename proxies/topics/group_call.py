@@ -166,7 +166,9 @@ class GroupCall:
                 self._has_left = True
 
     def _path(self, relative: str) -> str:
-        """Return the path of a node of the group; no other node can be named."""
+        """Return the path of a node of the group, "" for its root; no other can be named."""
+        if not relative:
+            return self._base
         if any(part in ("", ".", "..") for part in relative.split("/")):
             raise InvalidArgumentError(f"bad path of a group's node {relative[:80]!r}")
         return f"{self._base}/{relative}"

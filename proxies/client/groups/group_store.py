@@ -149,6 +149,8 @@ class ProxyGroupStore:
     # --- parts ----------------------------------------------------------------------------------
 
     def _relative(self, path: str) -> str:
+        if path == self._base:
+            return ""
         if not path.startswith(self._base + "/"):
             raise InvalidArgumentError(f"{path} is not a node of {self.uri}")
         return path[len(self._base) + 1 :]
