@@ -21,7 +21,6 @@ from ..core.log.write.batch import Append, AppendMany
 from ..core.protocol.attributes.attribute_values import Headers
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import (
-    ConfigurationError,
     InvalidArgumentError,
     MetadataUnavailableError,
     PayloadError,
@@ -63,6 +62,19 @@ class PayloadWriter(Protocol):
         """See ``StreamWriter.append_many``."""
         ...
 
+    def append_numbered(
+        self,
+        producer: bytes,
+        first_sequence: int,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        event_times: Sequence[int | None] | None = None,
+    ) -> AppendMany:
+        """See ``StreamWriter.append_numbered``."""
+        ...
+
     async def room(self) -> None:
         """See ``StreamWriter.room``."""
         ...
@@ -72,11 +84,20 @@ class PayloadWriter(Protocol):
         ...
 
 
+class HasSchemas(Protocol):
+    """The part of a namespace that a typed stream uses."""
+
+    @property
+    def schemas(self) -> StreamSchemas:
+        """The schemas of the streams' payloads."""
+        ...
+
+
 class OpensStreams(Protocol):
     """A client of the cluster or of its proxies, as a typed stream uses it."""
 
-    def namespace(self) -> object:
-        """Return the client's namespace, whose ``schemas`` are used if it has some."""
+    def namespace(self) -> HasSchemas:
+        """Return the client's namespace."""
         ...
 
     def writer(self, stream: str) -> AbstractAsyncContextManager[PayloadWriter]:
@@ -205,16 +226,33 @@ class TypedWriter(Generic[T]):
         The txids of an interceptor are ignored. Raises PayloadError if a value cannot be encoded;
         then nothing was appended.
         """
-        given = keys or [None] * len(values)
-        if len(given) != len(values):
-            raise InvalidArgumentError(f"{len(values)} values have {len(given)} keys")
-        out = [
-            self._intercepted(OutgoingRecord(value, key=key))
-            for value, key in zip(values, given, strict=True)
-        ]
+        out = self._outgoing(values, keys)
         return self.inner.append_many(
             [self._codec.encode(record.value) for record in out],
             txids,
+            keys=_column([record.key for record in out]),
+            headers=_column([record.headers for record in out]),
+            event_times=_column([record.event_time for record in out]),
+        )
+
+    def append_numbered(
+        self,
+        producer: bytes,
+        first_sequence: int,
+        values: Sequence[T],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+    ) -> AppendMany:
+        """Append values that ``producer`` numbers, as ``StreamWriter.append_numbered`` does.
+
+        The call may be repeated; what the interceptors made of the values when they were first
+        stored stays. Raises as ``append_many``.
+        """
+        out = self._outgoing(values, keys)
+        return self.inner.append_numbered(
+            producer,
+            first_sequence,
+            [self._codec.encode(record.value) for record in out],
             keys=_column([record.key for record in out]),
             headers=_column([record.headers for record in out]),
             event_times=_column([record.event_time for record in out]),
@@ -227,6 +265,17 @@ class TypedWriter(Generic[T]):
     async def flush(self) -> None:
         """Wait until every record so far is acknowledged; see ``StreamWriter.flush``."""
         await self.inner.flush()
+
+    def _outgoing(
+        self, values: Sequence[T], keys: Sequence[bytes | None] | None
+    ) -> list[OutgoingRecord[T]]:
+        given = keys or [None] * len(values)
+        if len(given) != len(values):
+            raise InvalidArgumentError(f"{len(values)} values have {len(given)} keys")
+        return [
+            self._intercepted(OutgoingRecord(value, key=key))
+            for value, key in zip(values, given, strict=True)
+        ]
 
     def _intercepted(self, record: OutgoingRecord[T]) -> OutgoingRecord[T]:
         for interceptor in self._interceptors:
@@ -322,8 +371,7 @@ class TypedStream(Generic[T]):
     ) -> None:
         """``compatibility`` is stored with the first schema, and must be the stored one later.
 
-        Without ``stores_schema`` schemas are neither stored nor checked, which is necessary with a
-        client of proxies. Interceptors see a value
+        Without ``stores_schema`` schemas are neither stored nor checked. Interceptors see a value
         in this order before it is appended, and in the reverse order after it was read.
         """
         self.name = name
@@ -337,11 +385,10 @@ class TypedStream(Generic[T]):
         """Open a writer, after its schema was checked and stored.
 
         Raises IncompatibleSchemaError, InvalidArgumentError (the stream has another compatibility,
-        or too many schemas), ConfigurationError (a client of proxies), and what ``client.writer``
-        raises.
+        or too many schemas), and what ``client.writer`` raises.
         """
         if self._schema is not None:
-            await self._add_schema(_schemas_of(client), self._schema)
+            await self._add_schema(client.namespace().schemas, self._schema)
         async with client.writer(self.name) as inner:
             yield TypedWriter(inner, self.codec, self._interceptors)
 
@@ -355,7 +402,7 @@ class TypedStream(Generic[T]):
         """
         codec, schemas = self.codec, None
         if self._schema is not None:
-            schemas = _schemas_of(client)
+            schemas = client.namespace().schemas
             history = await schemas.read(self.name)
             check_reader_schema(self.name, self._schema, history)
             codec = codec.with_schemas(history.schemas)
@@ -382,17 +429,6 @@ class TypedStream(Generic[T]):
             f"stream {self.name}: its schema was not stored in {_ATTEMPTS_MAX} attempts, because "
             "other programs stored theirs"
         )
-
-
-def _schemas_of(client: OpensStreams) -> StreamSchemas:
-    """Return the schemas of the client's namespace. Raises ConfigurationError if it has none."""
-    found = getattr(client.namespace(), "schemas", None)
-    if not isinstance(found, StreamSchemas):
-        raise ConfigurationError(
-            "a client of proxies does not store and check schemas: declare the TypedStream with "
-            "stores_schema=False, or use a client that is connected directly"
-        )
-    return found
 
 
 def _column(values: list[U | None]) -> list[U | None] | None:

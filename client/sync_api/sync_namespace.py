@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ...core.log.api.log_namespace import LogNamespace
 from ...core.log.api.log_namespaces import ListedNamespace, LogNamespaces
 from ...core.log.api.log_subscriptions import LogSubscriptions
+from ...core.log.metadata.stream_schema import StreamSchemas
 from .facade import Blocking, Facade
 
 
@@ -18,6 +19,15 @@ class SyncSubscriptions(Facade[LogSubscriptions]):
     delete = Blocking(LogSubscriptions.delete)
     names = Blocking(LogSubscriptions.names)
     slowest = Blocking(LogSubscriptions.slowest)
+
+
+class SyncSchemas(Facade[StreamSchemas]):
+    """The blocking form of ``StreamSchemas``."""
+
+    read = Blocking(StreamSchemas.read)
+    replace = Blocking(StreamSchemas.replace)
+    add = Blocking(StreamSchemas.add)
+    set_compatibility = Blocking(StreamSchemas.set_compatibility)
 
 
 class SyncNamespace(Facade[LogNamespace]):
@@ -47,6 +57,11 @@ class SyncNamespace(Facade[LogNamespace]):
     def subscriptions(self) -> SyncSubscriptions:
         """The named reader positions of the streams."""
         return SyncSubscriptions(self._thread, self.inner.subscriptions)
+
+    @property
+    def schemas(self) -> SyncSchemas:
+        """The schemas of the streams' payloads."""
+        return SyncSchemas(self._thread, self.inner.schemas)
 
 
 class SyncNamespaces(Facade[LogNamespaces]):

@@ -22,6 +22,7 @@ from ..rpc.grpc_status import decode_position, encode_position
 from ..rpc.messages import decode_description, decode_policy, encode_policy
 from .channels import Channels
 from .proxy_reader import ProxySource
+from .proxy_schemas import ProxySchemas
 from .proxy_subscriptions import ProxySubscriptions
 from .proxy_writer import ProxyWriter
 from .shared_reading import SharedReading
@@ -64,6 +65,8 @@ class ProxyNamespace:
         self.name = name
         self.subscriptions = ProxySubscriptions(client.call, name)
         """The named reader positions of the streams."""
+        self.schemas = ProxySchemas(client.call, name)
+        """The schemas of the streams' payloads."""
         self._client = client
 
     async def policy(self) -> StreamPolicy:

@@ -19,7 +19,13 @@ from ..write.claims import Claims
 from ..write.write_proxy import WriteProxy
 from . import rhumbline_pb2 as pb
 from .grpc_status import decode_position, encode_position
-from .messages import decode_policy, encode_description, encode_policy
+from .messages import (
+    decode_policy,
+    decode_schemas,
+    encode_description,
+    encode_policy,
+    encode_schemas,
+)
 from .proxy_listing import encode_proxies, unknown_load
 from .published_loads import PublishedLoads
 
@@ -138,6 +144,21 @@ class Administration:
         """Complete the segments of a stream. Raises NoSuchStreamError, what recovery raises."""
         await self._namespaces(request.namespace).take_over(request.stream)
         return pb.RollStreamResponse()
+
+    async def read_schemas(self, request: pb.ReadSchemasRequest) -> pb.ReadSchemasResponse:
+        """Return the schemas of a stream. Raises NoSuchStreamError."""
+        history = await self._namespaces(request.namespace).schemas.read(request.stream)
+        return pb.ReadSchemasResponse(history=encode_schemas(history))
+
+    async def replace_schemas(self, request: pb.ReplaceSchemasRequest) -> pb.ReplaceSchemasResponse:
+        """Replace the schemas of a stream (rule STR-48).
+
+        Raises NoSuchStreamError, InvalidArgumentError.
+        """
+        was_replaced = await self._namespaces(request.namespace).schemas.replace(
+            request.stream, decode_schemas(request.before), decode_schemas(request.after)
+        )
+        return pb.ReplaceSchemasResponse(was_replaced=was_replaced)
 
     async def set_policy(self, request: pb.SetPolicyRequest) -> pb.SetPolicyResponse:
         """Set the policy of a stream or a namespace.

@@ -4,6 +4,12 @@ from collections.abc import Container
 from typing import Any
 
 from ...core.log.metadata.stream_description import StreamDescription
+from ...core.log.metadata.stream_schema import (
+    Compatibility,
+    SchemaHistory,
+    SchemaKind,
+    StreamSchema,
+)
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.attributes.attribute_columns import AttributeBuilder
 from ...core.protocol.attributes.attribute_values import Attributes
@@ -139,6 +145,33 @@ def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
         identity=message.identity,
         is_sealed=message.is_sealed,
         grace_ends_ms=message.grace_ends_ms if message.HasField("grace_ends_ms") else None,
+    )
+
+
+def encode_schemas(history: SchemaHistory) -> pb.SchemaHistory:
+    """Encode the schemas of a stream as a message."""
+    return pb.SchemaHistory(
+        compatibility=history.compatibility,
+        schemas=[
+            pb.StreamSchema(kind=schema.kind, definition=schema.definition)
+            for schema in history.schemas
+        ],
+    )
+
+
+def decode_schemas(message: pb.SchemaHistory) -> SchemaHistory:
+    """Decode the schemas of a stream. Raises InvalidArgumentError."""
+    try:
+        compatibility = Compatibility(message.compatibility)
+        kinds = [SchemaKind(schema.kind) for schema in message.schemas]
+    except ValueError as error:
+        raise InvalidArgumentError(f"schemas: {error}") from error
+    return SchemaHistory(
+        compatibility,
+        tuple(
+            StreamSchema(kind, schema.definition)
+            for kind, schema in zip(kinds, message.schemas, strict=True)
+        ),
     )
 
 

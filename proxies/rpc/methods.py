@@ -73,6 +73,8 @@ FIND_END = Method("FindEnd", pb.FindEndRequest, pb.FindEndResponse)
 SEAL_STREAM = Method("SealStream", pb.SealStreamRequest, pb.SealStreamResponse)
 UNSEAL_STREAM = Method("UnsealStream", pb.UnsealStreamRequest, pb.UnsealStreamResponse)
 ROLL_STREAM = Method("RollStream", pb.RollStreamRequest, pb.RollStreamResponse)
+READ_SCHEMAS = Method("ReadSchemas", pb.ReadSchemasRequest, pb.ReadSchemasResponse)
+REPLACE_SCHEMAS = Method("ReplaceSchemas", pb.ReplaceSchemasRequest, pb.ReplaceSchemasResponse)
 CREATE_NAMESPACE = Method(
     "CreateNamespace", pb.CreateNamespaceRequest, pb.CreateNamespaceResponse, is_repeatable=False
 )

@@ -155,6 +155,8 @@ class ProxyService:
             methods.SEAL_STREAM: admin.seal_stream,
             methods.UNSEAL_STREAM: admin.unseal_stream,
             methods.ROLL_STREAM: admin.roll_stream,
+            methods.READ_SCHEMAS: admin.read_schemas,
+            methods.REPLACE_SCHEMAS: admin.replace_schemas,
             **_topic_calls(TopicAdministration(namespaces, region)),
             **_namespace_calls(NamespaceAdministration(all_namespaces)),
         }

@@ -674,6 +674,54 @@ class RollStreamResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class SchemaHistory(_message.Message):
+    __slots__ = ("compatibility", "schemas")
+    COMPATIBILITY_FIELD_NUMBER: _ClassVar[int]
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    compatibility: str
+    schemas: _containers.RepeatedCompositeFieldContainer[StreamSchema]
+    def __init__(self, compatibility: _Optional[str] = ..., schemas: _Optional[_Iterable[_Union[StreamSchema, _Mapping]]] = ...) -> None: ...
+
+class StreamSchema(_message.Message):
+    __slots__ = ("kind", "definition")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    definition: str
+    def __init__(self, kind: _Optional[str] = ..., definition: _Optional[str] = ...) -> None: ...
+
+class ReadSchemasRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class ReadSchemasResponse(_message.Message):
+    __slots__ = ("history",)
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    history: SchemaHistory
+    def __init__(self, history: _Optional[_Union[SchemaHistory, _Mapping]] = ...) -> None: ...
+
+class ReplaceSchemasRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "before", "after")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    before: SchemaHistory
+    after: SchemaHistory
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., before: _Optional[_Union[SchemaHistory, _Mapping]] = ..., after: _Optional[_Union[SchemaHistory, _Mapping]] = ...) -> None: ...
+
+class ReplaceSchemasResponse(_message.Message):
+    __slots__ = ("was_replaced",)
+    WAS_REPLACED_FIELD_NUMBER: _ClassVar[int]
+    was_replaced: bool
+    def __init__(self, was_replaced: _Optional[bool] = ...) -> None: ...
+
 class CreateNamespaceRequest(_message.Message):
     __slots__ = ("namespace", "policy", "region")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]

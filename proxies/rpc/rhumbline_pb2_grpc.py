@@ -144,6 +144,16 @@ class RhumblineStub:
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamRequest.SerializeToString,
                 response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamResponse.FromString,
                 _registered_method=True)
+        self.ReadSchemas = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ReadSchemas',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSchemasRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSchemasResponse.FromString,
+                _registered_method=True)
+        self.ReplaceSchemas = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/ReplaceSchemas',
+                request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReplaceSchemasRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReplaceSchemasResponse.FromString,
+                _registered_method=True)
         self.CreateNamespace = channel.unary_unary(
                 '/rhumbline.v1.Rhumbline/CreateNamespace',
                 request_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.CreateNamespaceRequest.SerializeToString,
@@ -408,6 +418,21 @@ class RhumblineServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadSchemas(self, request, context):
+        """Returns the schemas of a stream's payloads; none if none were stored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplaceSchemas(self, request, context):
+        """Replaces the schemas of a stream, if they are those that the client has read and checked. The
+        service stores schemas and does not interpret them. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateNamespace(self, request, context):
         """Creates a namespace. Not safe to repeat: a repeat fails with "namespace-exists".
         """
@@ -651,6 +676,16 @@ def add_RhumblineServicer_to_server(servicer, server):
                     servicer.RollStream,
                     request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamRequest.FromString,
                     response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamResponse.SerializeToString,
+            ),
+            'ReadSchemas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadSchemas,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSchemasRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSchemasResponse.SerializeToString,
+            ),
+            'ReplaceSchemas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplaceSchemas,
+                    request_deserializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReplaceSchemasRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReplaceSchemasResponse.SerializeToString,
             ),
             'CreateNamespace': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateNamespace,
@@ -1337,6 +1372,60 @@ class Rhumbline:
             '/rhumbline.v1.Rhumbline/RollStream',
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamRequest.SerializeToString,
             rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.RollStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadSchemas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ReadSchemas',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSchemasRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReadSchemasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplaceSchemas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/ReplaceSchemas',
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReplaceSchemasRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rpc_dot_rhumbline__pb2.ReplaceSchemasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,12 +4,19 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 
 from rhumbline.client.connect import Client
 from rhumbline.client.topics import Topics
 from rhumbline.core.log.api.log_client import LogClient
+from rhumbline.core.log.metadata.stream_schema import (
+    Compatibility,
+    SchemaHistory,
+    SchemaKind,
+    StreamSchema,
+)
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.topics.dead_letters import dead_letter_in
@@ -17,6 +24,7 @@ from rhumbline.core.log.topics.group_membership import GroupConfig
 from rhumbline.core.log.topics.record_consumer import RecordConfig
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
+    IncompatibleSchemaError,
     InvalidArgumentError,
     InvalidPositionError,
     NoSuchStreamError,
@@ -28,8 +36,21 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.start import EARLIEST, LATEST
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.served_calls import ProxyNetwork
+from rhumbline.typed import JsonCodec, TypedStream
 
 ANNE = b"anne".ljust(16, b".")
+AVRO = StreamSchema(SchemaKind.AVRO, '"long"')
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+
+
+@dataclass(frozen=True)
+class PricedOrder:
+    number: int
+    price: int
 
 
 class WorldClient(Client):
@@ -168,6 +189,38 @@ async def test_subscriptions(world: LogWorld, kind: str) -> None:
             await subscriptions.read("s", "audit")
         with pytest.raises(NoSuchSubscriptionError):
             await subscriptions.delete("s", "audit")
+
+
+@KINDS
+async def test_a_typed_stream_keeps_its_schemas(world: LogWorld, kind: str) -> None:
+    old, new = JsonCodec(Order), JsonCodec(PricedOrder)
+    async with connected(kind, world) as client:
+        schemas = client.namespace().schemas
+        orders, priced = TypedStream("orders", old), TypedStream("orders", new)
+        with pytest.raises(NoSuchStreamError):
+            await schemas.read("orders")
+        await client.namespace().create_stream("orders")
+        assert await schemas.read("orders") == SchemaHistory()
+        for number in range(2):
+            async with orders.writer(client) as writer:
+                await writer.append_numbered(ANNE, number, [Order(number)])
+        before = SchemaHistory(Compatibility.BACKWARD, (old.schema,))
+        assert await schemas.read("orders") == before
+        with pytest.raises(IncompatibleSchemaError, match="price: required, but absent"):
+            async with priced.writer(client):
+                pytest.fail("opened")
+        with pytest.raises(IncompatibleSchemaError, match="price: required, but absent"):
+            async with priced.reader(client):
+                pytest.fail("opened")
+        async with orders.reader(client) as reader:
+            assert [(await anext(reader)).value for _ in range(2)] == [Order(0), Order(1)]
+        # Two programs have read the same history: only one of them adds its schema to it.
+        assert await schemas.set_compatibility("orders", Compatibility.NONE)
+        found = await schemas.read("orders")
+        assert await schemas.add("orders", new.schema, before) is None
+        assert await schemas.add("orders", new.schema, found) == found.extended(new.schema)
+        assert await schemas.add("orders", AVRO, found) is None
+        assert (await schemas.read("orders")).schemas == (old.schema, new.schema)
 
 
 @KINDS

@@ -6,6 +6,7 @@ from typing import Protocol
 from ...protocol.dlsn import Dlsn
 from ...protocol.start import Start
 from ..metadata.stream_description import StreamDescription
+from ..metadata.stream_schema import StreamSchemas
 from ..namespace import LIST_LIMIT
 from ..policy import StreamPolicy
 from ..read.stream_reader import StreamReader
@@ -22,6 +23,11 @@ class LogNamespace(Protocol):
     @property
     def subscriptions(self) -> LogSubscriptions:
         """The named reader positions of the streams."""
+        ...
+
+    @property
+    def schemas(self) -> StreamSchemas:
+        """The schemas of the streams' payloads."""
         ...
 
     async def policy(self) -> StreamPolicy:

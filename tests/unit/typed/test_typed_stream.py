@@ -12,7 +12,6 @@ from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.read.stream_reader import StreamReader
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
-    ConfigurationError,
     IncompatibleSchemaError,
     InvalidArgumentError,
     PayloadError,
@@ -126,7 +125,9 @@ async def test_an_incompatible_program_is_refused_before_it_writes_or_reads(
                 pytest.fail("opened")
     unchecked = TypedStream("orders", JsonCodec(PricedOrder), stores_schema=False)
     async with unchecked.writer(client) as other:
-        await other.append(PricedOrder(3, 100))
+        position = (await other.append(PricedOrder(3, 100))).dlsn
+    async with unchecked.reader(client, position) as reader:
+        assert (await anext(reader)).value == PricedOrder(3, 100)
 
 
 async def test_programs_that_start_at_once_all_store_their_schemas(world: LogWorld) -> None:
@@ -196,6 +197,8 @@ async def test_interceptors_see_values_in_order_and_records_in_reverse(world: Lo
     async with stamped.writer(client) as writer:
         await writer.append(Order(1, "x"), key=b"k", event_time=7)
         await writer.append_many([Order(2, "y")], keys=[b"l"])
+        for _ in range(2):
+            await writer.append_numbered(bytes(15) + b"1", 0, [Order(3, "z")], keys=[b"m"])
     async with ORDERS.reader(client) as plain, stamped.reader(client) as reader:
         assert (await anext(plain)).value.note == "xab"
         first, second = await anext(reader), await anext(reader)
@@ -203,6 +206,10 @@ async def test_interceptors_see_values_in_order_and_records_in_reverse(world: Lo
         assert (first.key, first.event_time) == (b"k", 7)
         assert (second.key, second.event_time) == (b"l", None)
         assert first.headers == second.headers == {"marks": b"ab"}
+        third = await anext(reader)
+        assert (third.value, third.key, third.headers) == (Order(3, "z"), b"m", first.headers)
+        end = await client.namespace().end("orders")
+        assert await reader.next_batch(until=end) is None  # it was stored once
     with pytest.raises(InvalidArgumentError, match="1 values have 2 keys"):
         async with stamped.writer(client) as writer:
             writer.append_many([Order(1)], keys=[b"k", b"l"])
@@ -236,20 +243,3 @@ async def test_a_codec_without_a_schema_stores_none(world: LogWorld) -> None:
     async with texts.reader(client) as reader:
         assert (await anext(reader)).value == "tea"
     assert await client.namespace().schemas.read("orders") == SchemaHistory()
-
-
-async def test_a_client_of_proxies_says_that_it_keeps_no_schemas(world: LogWorld) -> None:
-    class ThinClient(WorldClient):
-        def namespace(self) -> object:  # type: ignore[override]
-            return object()
-
-    await opened(world)
-    client = ThinClient(world)
-    with pytest.raises(ConfigurationError, match="stores_schema=False"):
-        async with ORDERS.writer(client):
-            pytest.fail("opened")
-    unchecked = TypedStream("orders", JsonCodec(Order), stores_schema=False)
-    async with unchecked.writer(client) as writer:
-        await writer.append(Order(1))
-    async with unchecked.reader(client) as reader:
-        assert (await anext(reader)).value == Order(1)

@@ -5,19 +5,30 @@ from dataclasses import fields, replace
 import pytest
 
 from rhumbline.core.log.metadata.stream_description import StreamDescription
+from rhumbline.core.log.metadata.stream_schema import (
+    SCHEMA_CHARACTERS_MAX,
+    Compatibility,
+    SchemaHistory,
+    SchemaKind,
+    StreamSchema,
+)
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.compression import Codec
 from rhumbline.core.protocol.dlsn import dlsn_in
+from rhumbline.core.protocol.errors import InvalidArgumentError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.segments import Segment
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.messages import (
     AppendResult,
     decode_description,
     decode_policy,
     decode_results,
+    decode_schemas,
     encode_description,
     encode_policy,
     encode_results,
+    encode_schemas,
 )
 from rhumbline.proxies.write.append_item import Appended
 
@@ -90,3 +101,20 @@ def test_positions_of_results_keep_the_ids_of_their_streams() -> None:
     assert [found[n].stream_id for n in range(4)] == [
         outcome.first.stream_id for _, outcome in results if isinstance(outcome, Appended)
     ]
+
+
+def test_schemas_survive() -> None:
+    schemas = tuple(StreamSchema(kind, f"a {kind}") for kind in SchemaKind)
+    for compatibility in Compatibility:
+        history = SchemaHistory(compatibility, schemas)
+        assert decode_schemas(encode_schemas(history)) == history
+    full = [pb.StreamSchema(kind="avro", definition="x" * SCHEMA_CHARACTERS_MAX)] * 3
+    for wrong in (
+        pb.SchemaHistory(),
+        pb.SchemaHistory(compatibility="some"),
+        pb.SchemaHistory(compatibility="none", schemas=[pb.StreamSchema(definition="x")]),
+        pb.SchemaHistory(compatibility="none", schemas=[pb.StreamSchema(kind="avro")]),
+        pb.SchemaHistory(compatibility="none", schemas=full),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            decode_schemas(wrong)
