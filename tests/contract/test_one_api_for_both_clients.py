@@ -218,7 +218,8 @@ async def test_a_typed_stream_keeps_its_schemas(world: LogWorld, kind: str) -> N
         assert await schemas.set_compatibility("orders", Compatibility.NONE)
         found = await schemas.read("orders")
         assert await schemas.add("orders", new.schema, before) is None
-        assert await schemas.add("orders", new.schema, found) == found.extended(new.schema)
+        for _ in range(2):  # a repeat, as after a lost answer
+            assert await schemas.add("orders", new.schema, found) == found.extended(new.schema)
         assert await schemas.add("orders", AVRO, found) is None
         assert (await schemas.read("orders")).schemas == (old.schema, new.schema)
 
