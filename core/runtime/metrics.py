@@ -326,6 +326,12 @@ CATALOGUE = (
         "1 while the proxy is registered in the metadata store.",
     ),
     Metric(
+        "proxy.group_members",
+        MetricType.GAUGE,
+        "{member}",
+        "Members of consumer groups whose sessions the proxy holds.",
+    ),
+    Metric(
         "proxy.sessions_lost",
         MetricType.COUNTER,
         "{session}",

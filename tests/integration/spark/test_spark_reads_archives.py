@@ -33,6 +33,7 @@ def test_a_batch_has_every_record(spark: SparkSession, archive: tuple[Path, list
     frame = spark.read.format("rhumbline").options(**options(root)).load()
     assert frame.columns == [
         "stream", "lssn", "entry_id", "slot", "dlsn", "txid", "created", "payload",
+        "key", "headers", "event_time",
     ]  # fmt: skip
     found = frame.orderBy("lssn", "entry_id", "slot").collect()
     assert [(r.dlsn, r.txid, bytes(r.payload)) for r in found] == rows
