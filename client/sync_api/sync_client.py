@@ -221,3 +221,7 @@ def _blocking(connect: Callable[P, LogClient]) -> Callable[P, SyncClient]:
 
 
 connect = _blocking(connect_asyncio)
+"""Return a client of the cluster at ``uri``: ``with connect(...)``.
+
+Parameters and kinds of URI are those of ``rhumbline.connect``.
+"""
