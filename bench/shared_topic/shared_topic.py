@@ -34,7 +34,7 @@ from .delivery_audit import DeliveryVerdict, Records, judge
 from .programs import GROUP, READY, TOPIC
 
 POLICY = StreamPolicy(quorum=Quorum(3, 3, 2, 1))
-VICTIMS = ("consumer", "producer", "proxy", "consumer", "producer", "bookie")
+VICTIMS = ("consumer", "producer", "proxy", "bookie", "consumer", "producer")
 """The kinds of processes that are killed in turn."""
 _AWAY_S = (1.0, 5.0)
 _CATCH_UP_S_MAX = 180.0
