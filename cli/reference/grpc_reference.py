@@ -81,8 +81,9 @@ details of the status: [the table of codes](#error-codes) has a column for it. T
 4. A new process continues the numbers of an old one only if it knows the sequence of the first record
    without an acknowledgement *and* sends the same records again. Otherwise it takes a new producer id.
 5. After 125 ms of silence while answers are due it sends an empty AppendRequest; after 250 ms it may
-   ask another proxy with ProbeProxy whether the silent one is lost. If so, or after 1.5 s of silence,
-   the call has failed: *another*.
+   ask another proxy with ProbeProxy about the silent one. If that is lost, or after 1.5 s without a
+   message or such an answer that it is alive, or after 10 s without a message, the call has failed:
+   *another*.
 6. At the deadline of the oldest set it gives up. Sets that were sent and have no answer are then
    perhaps stored.
 

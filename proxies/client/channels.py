@@ -6,7 +6,7 @@ second, whatever their size.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from google.protobuf.message import Message
 
@@ -26,24 +26,20 @@ from ..rpc.message_coalescing import MessageCoalescer
 from ..rpc.messages import add_item, decode_results
 from ..rpc.rpc_transport import RpcCall, RpcTransport
 from ..write.append_item import Appended
+from .append_silence import PING_S, TICK_S, AppendSilence
 from .discovery.list_refresher import ListRefresher
 from .discovery.proxy_directory import ProxyDirectory
 from .producer_sender import OutgoingSet
-from .silent_reads import FindIfLost, SilentReads
+from .silent_reads import SilentReads
 
 _MESSAGE_BYTES = 1 << 20
-_TICK_SECONDS = 0.05
-_PING_SECONDS = 0.125
-_REPORT_SECONDS = 0.25
-"""Silence after a ping until other proxies are called about the silent one (rule PRX-17)."""
 _OTHERS_MAX = 3
 _ANSWER_SECONDS_MAX = 1.25
-_SILENCE_SECONDS_MAX = 1.5
-"""Maximum silence of a proxy while results are due. The keepalive of gRPC did not detect a stopped
-process for a minute."""
 _OWNERS_MAX = 100_000
 
 OnResult = Callable[[Appended | RhumblineError], None]
+FindHealth = Callable[[str], Awaitable[pb.ProxyHealth]]
+"""Returns what another proxy knows about the one at an address."""
 Report = Callable[[str, RhumblineError | None], None]
 
 
@@ -59,7 +55,7 @@ class AppendCall:
         call: RpcCall,
         tasks: Tasks,
         address: str,
-        find_if_lost: FindIfLost,
+        find_health: FindHealth,
         *,
         region: str = "",
         report: Report = _ignore,
@@ -70,7 +66,7 @@ class AppendCall:
         """
         self._region = region
         self.is_over = False
-        self._find_if_lost = find_if_lost
+        self._find_health = find_health
         self._report = report
         self._call = call
         self._address = address
@@ -83,8 +79,7 @@ class AppendCall:
         self._sent_id = 0  # all ids up to this one may have arrived
         self._is_pinging = False
         self._has_worked = False
-        self._last_received_at = 0.0
-        self._reported_at = 0.0
+        self._silence = AppendSilence()
         self._silence_error: RhumblineError | None = None
         tasks.spawn(self._run(), f"append call to {address}")
 
@@ -95,7 +90,7 @@ class AppendCall:
         """Send a set with the next message."""
         assert not self.is_over
         if not self._waiting:
-            self._last_received_at = asyncio.get_running_loop().time()
+            self._silence.heard_at_s = asyncio.get_running_loop().time()
         id_, self._next_id = self._next_id, self._next_id + 1
         count = outgoing.batch.count
         self._waiting[id_] = on_result, count
@@ -151,30 +146,39 @@ class AppendCall:
         return request
 
     async def _watch_silence(self) -> None:
-        """End the call if results are due and the proxy stays silent although it was pinged."""
-        loop = asyncio.get_running_loop()
+        """Ping a silent proxy while results are due, ask others about it, and end the call."""
+        loop, silence = asyncio.get_running_loop(), self._silence
         checking = Tasks()
         try:
             while True:
-                await asyncio.sleep(_TICK_SECONDS if self._waiting else _PING_SECONDS)
-                silent_s = loop.time() - self._last_received_at if self._waiting else 0.0
-                if silent_s > _SILENCE_SECONDS_MAX:
-                    self._end_silent_call(f"no message for {_SILENCE_SECONDS_MAX} s")
+                await asyncio.sleep(TICK_S if self._waiting else PING_S)
+                now_s = loop.time()
+                if not self._waiting:
+                    continue
+                if silence.is_over(now_s):
+                    silent_s = now_s - silence.heard_at_s
+                    self._end_silent_call(f"no message for {silent_s:.1f} s")
                     return
-                if silent_s > _PING_SECONDS:
+                if silence.needs_ping(now_s):
                     self._is_pinging = True
                     self._wake.set()
-                if silent_s > _REPORT_SECONDS and loop.time() - self._reported_at > _REPORT_SECONDS:
-                    self._reported_at = loop.time()
-                    checking.spawn(self._check_if_lost(), f"check of {self._address}")
+                if silence.take_question(now_s):
+                    checking.spawn(self._check_health(), f"check of {self._address}")
         finally:
             await checking.aclose()
 
-    async def _check_if_lost(self) -> None:
-        """End the call if another proxy says that this one is lost."""
-        received_at = self._last_received_at
-        if await self._find_if_lost(self._address) and self._last_received_at == received_at:
+    async def _check_health(self) -> None:
+        """Ask another proxy about this one; end the call if it is lost."""
+        silence = self._silence
+        heard_at_s = silence.heard_at_s
+        health = await self._find_health(self._address)
+        if silence.heard_at_s != heard_at_s:
+            return
+        if health == pb.PROXY_HEALTH_LOST:
             self._end_silent_call("other proxies have declared it lost")
+        else:
+            is_alive = health == pb.PROXY_HEALTH_ALIVE
+            silence.on_answer(asyncio.get_running_loop().time(), is_alive=is_alive)
 
     def _end_silent_call(self, reason: str) -> None:
         self._silence_error = UnavailableError(reason)
@@ -188,7 +192,7 @@ class AppendCall:
                 if not self._has_worked:
                     self._has_worked = True
                     self._report(self._address, None)
-                self._last_received_at = asyncio.get_running_loop().time()
+                self._silence.heard_at_s = asyncio.get_running_loop().time()
                 for id_, answer in decode_results(response):
                     on_result, count = self._waiting.pop(id_)
                     self._record_count -= count
@@ -322,7 +326,7 @@ class Channels:
                 begun,
                 self.tasks,
                 address,
-                self.find_if_lost,
+                self.find_health,
                 region=self.directory.region,
                 report=self.directory.report,
             )
@@ -334,20 +338,24 @@ class Channels:
         return tuple(dict.fromkeys(map(self.directory.name_of, tried)))
 
     async def find_if_lost(self, address: str) -> bool:
-        """Ask another proxy, each time the next of the nearest, whether a silent one is lost."""
+        """Ask another proxy whether a silent one is lost."""
+        return await self.find_health(address) == pb.PROXY_HEALTH_LOST
+
+    async def find_health(self, address: str) -> pb.ProxyHealth:
+        """Ask another proxy, each time the next of the nearest, about a silent one."""
         name = self.directory.name_of(address)
         others = [known for known in self.directory.any_proxies() if known != name][:_OTHERS_MAX]
         if not others:
-            return False
+            return pb.PROXY_HEALTH_UNKNOWN
         self._check_count += 1
         other = others[self._check_count % len(others)]
         request = pb.ProbeProxyRequest(address=name)
         try:
             found = await self.call_unary(other, methods.PROBE_PROXY, request, _ANSWER_SECONDS_MAX)
         except RhumblineError:
-            return False  # it may be silent too, or of a version without probes
+            return pb.PROXY_HEALTH_UNKNOWN  # it may be silent too, or of a version without probes
         assert isinstance(found, pb.ProbeProxyResponse)
-        return found.health == pb.PROXY_HEALTH_LOST
+        return found.health
 
     def before_sending(self, address: str, callback: Callable[[], None]) -> None:
         """Call back when the next message to a proxy is about to be sent, which is soon."""
