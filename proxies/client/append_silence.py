@@ -33,6 +33,12 @@ class AppendSilence:
         self._asked_at_s = 0.0
         self._interval_s = QUESTION_S_MIN
 
+    def on_tick(self, now_s: float, late_s: float) -> None:
+        """Note that a tick was late: while the client did not run, it read no message."""
+        if late_s > TICK_S:
+            self.heard_at_s = min(self.heard_at_s + late_s, now_s)
+            self._confirmed_at_s = min(self._confirmed_at_s + late_s, now_s)
+
     def on_answer(self, now_s: float, *, is_alive: bool) -> None:
         """Note what another proxy says: the silent one is alive, or it cannot tell."""
         if is_alive:

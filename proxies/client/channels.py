@@ -151,8 +151,11 @@ class AppendCall:
         checking = Tasks()
         try:
             while True:
-                await asyncio.sleep(TICK_S if self._waiting else PING_S)
+                interval_s = TICK_S if self._waiting else PING_S
+                due_s = loop.time() + interval_s
+                await asyncio.sleep(interval_s)
                 now_s = loop.time()
+                silence.on_tick(now_s, now_s - due_s)
                 if not self._waiting:
                     continue
                 if silence.is_over(now_s):

@@ -34,6 +34,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now_s
 
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass in which nothing runs, as while the process waits for a CPU."""
+        self._jumping.now_s += seconds
+
     def default_exception_handler(self, context: Mapping[str, Any]) -> None:
         raise AssertionError(context)
 

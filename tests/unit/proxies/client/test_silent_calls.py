@@ -23,7 +23,7 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.messages import encode_results
 from rhumbline.proxies.rpc.methods import PROBE_PROXY, Method
 from rhumbline.proxies.write.append_item import Appended
-from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.jumping_loop import JumpingLoop, run_jumping
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
 
@@ -170,6 +170,15 @@ async def test_old_confirmation_is_not_believed(later: pb.ProxyHealth, seconds: 
     result, took_s = await a_silent_append(calls, "b:1")
     assert isinstance(result, AppendOutcomeUnknownError)
     assert 1.7 + seconds <= took_s <= 2.9 + seconds
+
+
+async def test_time_in_which_the_client_did_not_run_is_no_silence_of_the_proxy() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
+    loop.call_later(10.1, loop.stand_still, 3.0)
+    result, took_s = await a_silent_append(Calls({}, slow_s=4), "b:1")
+    assert result == APPENDED
+    assert 4 <= took_s <= 4.1
 
 
 async def a_slow_producer(
