@@ -67,6 +67,8 @@ class ProxyMembership:
         """Callbacks for a change of a member list."""
         self.on_reported: list[Callable[[str], None]] = []
         """Callbacks for the address of a proxy that clients could not reach."""
+        self.on_alive: list[Callable[[str], None]] = []
+        """Callbacks for the address of a reported proxy that was then found alive."""
         self._store = store
         self._runtime = runtime
         self._backoff = Backoff(runtime.random, _RETRY_MS, _RETRY_MS)
@@ -86,6 +88,11 @@ class ProxyMembership:
     def report(self, address: str) -> None:
         """Pass on that clients could not reach a proxy. Cheap; it may be repeated."""
         for callback in self.on_reported:
+            callback(address)
+
+    def found_alive(self, address: str) -> None:
+        """Pass on that a reported proxy is alive."""
+        for callback in self.on_alive:
             callback(address)
 
     async def is_registered(self, member_id: str) -> bool:

@@ -447,7 +447,9 @@ class Prober:
 
     async def _run_check(self, address: str) -> None:
         try:
-            await self._check(address, is_forwarded=False)
+            if await self._check(address, is_forwarded=False) == pb.PROXY_HEALTH_ALIVE:
+                for store in self._stores.all:
+                    store.membership.found_alive(address)
         finally:
             del self._checks[address]
 

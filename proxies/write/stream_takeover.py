@@ -86,12 +86,14 @@ class StreamTakeover:
         self, stream: OwnedStream, store: ProxyStore, home: str
     ) -> OwnershipClaim:
         """Return this proxy's claim. Waits for the end of a claim whose owner the clients cannot
-        reach."""
+        reach, until a probe finds that owner alive."""
         key = stream_key(stream.namespace, stream.name)
         changed = Wakeup()
         claims, membership = store.claims, store.membership
         watch = claims.watch(stream.namespace, stream.name, changed.wake)
         membership.on_members.append(changed.wake)
+        alive: set[str] = set()  # found alive since the wait began
+        membership.on_alive.append(alive.add)
         try:
             while True:
                 own_member, session = membership.own_member, membership.session
@@ -113,11 +115,17 @@ class StreamTakeover:
                     )
                 stream.rival_address = found.address if found.address != own_member.address else ""
                 if stream.rival_address and not stream.is_prepared:
+                    if stream.rival_address in alive:
+                        raise NotOwnerError(
+                            f"stream {stream.name} is owned by {found.address}, which is alive",
+                            found.address,
+                        )
                     membership.report(stream.rival_address)
                 await changed.wait(_CLAIM_POLL_MS / 1000)
         finally:
             watch.close()
             membership.on_members.remove(changed.wake)
+            membership.on_alive.remove(alive.add)
 
     def _check_preferred(self, stream: OwnedStream, store: ProxyStore, key: str, home: str) -> None:
         without = [address for address in stream.tried if address != self._address]

@@ -158,8 +158,11 @@ async def test_a_report_about_a_live_proxy_changes_nothing(log: LogWorld) -> Non
             assert await region.ask("a:1", "b:1") == pb.PROXY_HEALTH_ALIVE
         assert await region.ask("a:1", "nobody:1") == pb.PROXY_HEALTH_UNKNOWN
         assert await region.ask("a:1", "b:1", is_indirect=True) == pb.PROXY_HEALTH_ALIVE
+        alive: list[str] = []
+        region.processes["a:1"].membership.on_alive.append(alive.append)
         region.processes["a:1"].membership.report("b:1")
         await asyncio.sleep(0.1)
+        assert alive == ["b:1"]
         counts = region.processes["a:1"].prober.statistics()
         assert counts["reports"] == 22
         assert sum(p.membership.removed_count for p in region.processes.values()) == 0

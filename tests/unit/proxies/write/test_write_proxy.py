@@ -381,6 +381,32 @@ async def test_client_that_cannot_reach_a_live_owner_is_finally_redirected_to_it
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]
 
 
+async def test_client_is_redirected_to_an_owner_as_soon_as_a_probe_finds_it_alive(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1")
+    owner, other = "one:1", "two:1"
+    if isinstance(await world.append(owner, an_item("s", b"a")), RhumblineError):
+        owner, other = other, owner
+        await world.append_ok(owner, an_item("s", b"a"))
+    asked = world.proxies[other].membership
+    loop = asyncio.get_running_loop()
+
+    def probe(address: str) -> None:
+        loop.call_later(0.2, asked.found_alive, address)
+
+    asked.on_reported.append(probe)
+    began_s = loop.time()
+    refused = await world.append(other, an_item("s", b"b", tried=(owner,)))
+    assert isinstance(refused, NotOwnerError)
+    assert refused.owner == owner
+    assert 0.2 <= loop.time() - began_s <= 0.4
+    await world.stop()
+    assert not asked.on_alive
+
+
 async def test_claim_of_a_removed_proxy_is_replaced_without_waiting_for_its_session(
     log: LogWorld,
 ) -> None:
