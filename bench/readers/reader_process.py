@@ -1,6 +1,8 @@
 """A process with many readers of one stream behind a proxy, each with a start and an end.
 
-It reads its settings as one line of JSON from standard input and prints its result as another.
+Each reader has a client of its own, as in a process of its own: the readers of one client share
+what they receive. The process reads its settings as one line of JSON from standard input and prints
+its result as another.
 """
 
 import asyncio
@@ -18,7 +20,6 @@ from ...client.connect import connect_proxies
 from ...client.system_runtime import run
 from ...core.protocol.dlsn import Dlsn
 from ...core.runtime.tasks import run_all
-from ...proxies.client.proxy_client import ProxyClient
 
 _SECONDS_MAX = 600
 _READER = "from rhumbline.bench.readers.reader_process import main; main()"
@@ -82,19 +83,21 @@ def main() -> None:
 
 
 async def _read_all(settings: ReaderSettings) -> ReaderResult:
-    async with connect_proxies(settings.uri, namespace=settings.namespace) as client:
-        before, started = _cpu_s(), time.perf_counter()
-        works = [
-            _read(client, settings.stream, Dlsn.parse(start), count)
-            for start, count in zip(settings.starts, settings.counts, strict=True)
-        ]
-        records = await run_all(works, "reader")
-        return ReaderResult(records, time.perf_counter() - started, _cpu_s() - before)
+    before, started = _cpu_s(), time.perf_counter()
+    works = [
+        _read(settings, Dlsn.parse(start), count)
+        for start, count in zip(settings.starts, settings.counts, strict=True)
+    ]
+    records = await run_all(works, "reader")
+    return ReaderResult(records, time.perf_counter() - started, _cpu_s() - before)
 
 
-async def _read(client: ProxyClient, stream: str, start: Dlsn, count: int) -> int:
+async def _read(settings: ReaderSettings, start: Dlsn, count: int) -> int:
     found = 0
-    async with await client.namespace().open_reader(stream, start) as reader:
+    async with (
+        connect_proxies(settings.uri, namespace=settings.namespace) as client,
+        await client.namespace().open_reader(settings.stream, start) as reader,
+    ):
         async for batch in reader.batches():
             found += len(batch)
             if found >= count:
