@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ...protocol.attributes.attribute_values import Attributes
 from ...protocol.errors import InvalidArgumentError, RecordTooLargeError, TxidOutOfOrderError
@@ -111,7 +111,7 @@ class CheckedRecords(NamedTuple):
 
 
 def check_records(
-    payloads: Sequence[bytes],
+    payloads: Sequence[object],
     record_bytes_max: int,
     *,
     keys: object,
@@ -126,16 +126,18 @@ def check_records(
     count = len(payloads)
     if count == 0:
         raise InvalidArgumentError("append_many needs at least one record")
-    if set(map(type, payloads)) != {bytes}:
-        payloads = [as_bytes(payload) for payload in payloads]
-    total = sum(map(len, payloads))
-    if total > record_bytes_max and max(map(len, payloads)) > record_bytes_max:
-        raise too_large(max(map(len, payloads)), record_bytes_max)
+    if set(map(type, payloads)) == {bytes}:
+        records = cast("Sequence[bytes]", payloads)
+    else:
+        records = [as_bytes(payload) for payload in payloads]
+    total = sum(map(len, records))
+    if total > record_bytes_max and max(map(len, records)) > record_bytes_max:
+        raise too_large(max(map(len, records)), record_bytes_max)
     attributes = check_attributes(count, keys, headers, event_times)
     if attributes is not None:
         for one in attributes:
             total += one.size
-    return CheckedRecords(payloads, attributes, total + count * RECORD_OVERHEAD_BYTES)
+    return CheckedRecords(records, attributes, total + count * RECORD_OVERHEAD_BYTES)
 
 
 def check_atomic(total: int) -> None:

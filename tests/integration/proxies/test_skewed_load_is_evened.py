@@ -28,7 +28,7 @@ REGION = "east"
 HOT, COLD = 6, 3
 RATE = 40.0
 """Records per second of each hot stream; a cold one has one."""
-SECONDS = 10.0
+SECONDS = 13.0
 PAUSE_MS_MAX = 200
 POLICY = StreamPolicy(quorum=Quorum(2, 2, 2), flush=FlushPolicy(period_ms=0))
 SETTINGS = (
