@@ -25,7 +25,7 @@ class Delivered(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A position that a consumer committed; ``place`` is behind the last record."""
+    """A position that a consumer committed; ``place`` comes after the last record."""
 
     time: float
     place: Place

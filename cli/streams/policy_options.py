@@ -39,7 +39,7 @@ _NAMES = {
 
 _ALIASES = {"period_ms": {"immediate": "0"}}
 _ADDITIONS = {
-    "period_ms": " immediate is 0.",
+    "period_ms": ' "immediate" means 0.',
     "regions": " Write eu,us; or all.",
     "spread": " none: no rule.",
 }

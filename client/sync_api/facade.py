@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class Facade(Generic[T]):
-    """Wraps an object of the asyncio API. Threads may share it."""
+    """A blocking wrapper of an object of the asyncio API. Threads may share it."""
 
     def __init__(self, thread: LoopThread, inner: T | None) -> None:
         self._thread = thread

@@ -7,7 +7,10 @@ of the length.
 
 
 class Gallop:
-    """A pure search in ``low`` to ``end`` - 1 of a condition that stays true once it is true."""
+    """A search for the first number from ``low`` to ``end`` - 1 where a condition holds.
+
+    From there on the condition must hold for every number.
+    """
 
     __slots__ = ("_end", "_low", "_step")
 
