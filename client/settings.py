@@ -77,14 +77,21 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """A bookie process: its data directory and the address that it listens on."""
+    """The address that a server of any kind listens on, and a bookie's data directory."""
 
     directory: str = setting("", "Directory with the bookie's data.")
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on; also the advertised address unless [bookie] sets another one.",
+        "Address to listen on; also the address for clients unless [bookie] or [proxy] sets "
+        "another one.",
     )
-    port: int = setting(3281, "Port to listen on; 0 selects a free port.", low=0, high=65535)
+    port: int | None = setting(
+        None,
+        "Port to listen on; 0 selects a free one. none: bookie 3281, write-proxy and read-proxy "
+        "4281.",
+        low=0,
+        high=65535,
+    )
     status_port: int | None = setting(
         None,
         "Port of the status server of a server of any kind; 0 selects a free one. none: bookie "

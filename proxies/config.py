@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..core.runtime.settings import check_settings, setting
-from .proxy_uri import check_addresses
+from .proxy_uri import check_addresses, check_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,11 @@ class ProxyConfig:
     Raises ConfigurationError.
     """
 
+    advertised_address: str = setting(
+        "",
+        "host:port for clients, if it differs from the listening address.",
+        check=check_server,
+    )
     advertised_addresses: tuple[tuple[str, str], ...] = setting(
         (),
         "Pairs (region, host:port): the address under which clients of that region connect.",

@@ -25,6 +25,7 @@ from ..output_schema import flag, integer, maybe, prints, record, rows, text
 from ..servers.serving import (
     SERVING,
     announced,
+    host_option,
     start_status,
     status_port,
     status_port_option,
@@ -45,14 +46,12 @@ def repair() -> None:
 @setting_option("repair.retention_interval_ms", "--retention-interval")
 @setting_option("repair.worker_count", "--workers")
 @setting_option("repair.bytes_per_second", "--bytes-per-second")
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
-)
+@host_option
 @status_port_option
 @prints(SERVING)
 @session_options
 @runs
-async def run(session: CommandSession, host: str) -> None:
+async def run(session: CommandSession) -> None:
     """Audit the cluster (one process at a time) and repair ledgers, until Ctrl-C or SIGTERM.
 
     If the region of this process has a metadata store of its own, the ledgers in that store are
@@ -87,6 +86,7 @@ async def run(session: CommandSession, host: str) -> None:
                 service="repair",
                 protection=session.protection,
             )
+            host = session.settings.serve.host
             port = await start_status(status, host, status_port(session, "repair"))
             log.source = f"repair@{host}:{port}"
             await services.start()

@@ -10,11 +10,20 @@ from ...backends.open_store import open_store
 from ...core.protocol.errors import ConfigurationError
 from ...server.bookie_host import format_bookie, running_bookie, status_address
 from ...server.process_memory import bound_heap
-from ..options import CommandSession, runs, session_options, setting_option
+from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_message
 from ..output_schema import done, prints, text
 from .bookie_storage import COMMANDS
-from .serving import SERVING, print_serving, show_address, status_port, status_port_option
+from .serving import (
+    SERVING,
+    host_option,
+    port,
+    port_option,
+    print_serving,
+    show_address,
+    status_port,
+    status_port_option,
+)
 
 
 @click.group()
@@ -63,8 +72,8 @@ async def format_(session: CommandSession, directory: Path, name: str, rack: str
 
 @bookie.command("run")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
-@setting_option("serve.host", "--host")
-@setting_option("serve.port", "--port")
+@host_option
+@port_option
 @status_port_option
 @prints(SERVING)
 @session_options
@@ -92,7 +101,7 @@ async def run_(session: CommandSession, directory: Path | None) -> None:
                     store,
                     session.settings.bookie,
                     host=serve.host,
-                    port=serve.port,
+                    port=port(session, "bookie"),
                     status_port=status_port(session, "bookie"),
                     regional_metadata=dict(session.settings.cluster.regional_metadata),
                     observe=telemetry.observe,

@@ -18,7 +18,15 @@ from ...server.server_directory import ServerRecord
 from ..options import Command, CommandSession, runs, session_options
 from ..output import print_message
 from ..output_schema import prints
-from .serving import SERVING, announced, status_port, status_port_option
+from .serving import (
+    SERVING,
+    announced,
+    host_option,
+    port,
+    port_option,
+    status_port,
+    status_port_option,
+)
 
 WRITE, READ = "write", "read"
 
@@ -30,10 +38,8 @@ def _serving_options(command: Command) -> Command:
         click.option("--advertise", multiple=True, metavar="[REGION=]HOST:PORT",
                      help="host:port for clients, if it differs from the listening address; "
                           "with a region, for the clients of that region. Repeatable."),
-        click.option("--port", type=click.IntRange(0, 65535), default=4281, show_default=True,
-                     help="Port; 0 selects a free one."),
-        click.option("--host", default="127.0.0.1", show_default=True,
-                     help="Address to listen on."),
+        port_option,
+        host_option,
     ):  # fmt: skip
         command = option(command)
     return command
@@ -44,41 +50,28 @@ def _serving_options(command: Command) -> Command:
 @click.option("--with-read", is_flag=True, help="Also serve as a read proxy.")
 @session_options
 @runs
-async def write_proxy(
-    session: CommandSession,
-    host: str,
-    port: int,
-    advertise: tuple[str, ...],
-    with_read: bool,
-) -> None:
+async def write_proxy(session: CommandSession, advertise: tuple[str, ...], with_read: bool) -> None:
     """Accept records of many producers for the streams of a region, until Ctrl-C or SIGTERM.
 
     On either signal the streams are handed over to the other write proxies first.
     """
     roles = (WRITE, READ) if with_read else (WRITE,)
-    await _serve(session, roles, host, port, advertise)
+    await _serve(session, roles, advertise)
 
 
 @click.command("read-proxy")
 @_serving_options
 @session_options
 @runs
-async def read_proxy(
-    session: CommandSession, host: str, port: int, advertise: tuple[str, ...]
-) -> None:
+async def read_proxy(session: CommandSession, advertise: tuple[str, ...]) -> None:
     """Read each stream once for all readers of a region, until Ctrl-C or SIGTERM."""
-    await _serve(session, (READ,), host, port, advertise)
+    await _serve(session, (READ,), advertise)
 
 
-async def _serve(
-    session: CommandSession,
-    roles: Sequence[str],
-    host: str,
-    port: int,
-    advertise: tuple[str, ...],
-) -> None:
-    advertised, by_region = parse_advertised(advertise)
+async def _serve(session: CommandSession, roles: Sequence[str], advertise: tuple[str, ...]) -> None:
     config = session.settings.proxy
+    kind = f"{roles[0]}-proxy"
+    advertised, by_region = parse_advertised(advertise)
     if by_region:
         addresses = {**dict(config.advertised_addresses), **dict(by_region)}
         config = replace(config, advertised_addresses=tuple(sorted(addresses.items())))
@@ -94,10 +87,10 @@ async def _serve(
                 client,
                 config,
                 roles=roles,
-                host=host,
-                port=port,
-                advertised=advertised,
-                status_port=status_port(session, f"{roles[0]}-proxy"),
+                host=session.settings.serve.host,
+                port=port(session, kind),
+                advertised=advertised or config.advertised_address,
+                status_port=status_port(session, kind),
                 observe=telemetry.observe,
                 protection=session.protection,
             ) as running,
@@ -105,7 +98,7 @@ async def _serve(
             log.source = f"{'-'.join(roles)}-proxy@{running.address}"
             region = f" in region {client.region}" if client.region else ""
             server = ServerRecord(
-                f"{roles[0]}-proxy", running.address, running.status_address, client.region or ""
+                kind, running.address, running.status_address, client.region or ""
             )
             message = f"{' and '.join(roles)} proxy serves at {running.address}{region}"
             async with announced(session, client, message, server):

@@ -5,12 +5,13 @@ from contextlib import asynccontextmanager
 
 from ...client.connect import Client
 from ...core.protocol.errors import ConfigurationError
+from ...server.ports import port_of, status_port_of
 from ...server.server_directory import ServerRecord, registered_server
-from ...server.status_ports import status_port_of
 from ...server.status_server import StatusServer
 from ..options import CommandSession, setting_option
 from ..output import print_done
 from ..output_schema import Schema, done, maybe, text
+from .service_manager import notify_ready
 
 SERVING: Schema = done(
     {
@@ -23,7 +24,14 @@ SERVING: Schema = done(
 )  # fmt: skip
 """The schema of what a server prints when it is ready."""
 
+host_option = setting_option("serve.host", "--host")
+port_option = setting_option("serve.port", "--port")
 status_port_option = setting_option("serve.status_port", "--status-port")
+
+
+def port(session: CommandSession, kind: str) -> int:
+    """Return the port of this server for its clients; 0 selects a free one."""
+    return port_of(kind, session.settings.serve.port)
 
 
 def status_port(session: CommandSession, kind: str) -> int:
@@ -75,7 +83,7 @@ def print_serving(
     address: str | None = None,
     region: str | None = None,
 ) -> None:
-    """Say that the server is ready, and where."""
+    """Say that the server is ready, and where: to the user and to the service manager."""
     print_done(
         {
             "server": server,
@@ -86,3 +94,4 @@ def print_serving(
         session.output,
         f"{message} (status at http://{status_address})",
     )
+    notify_ready(message)

@@ -18,6 +18,7 @@ from ..output_schema import prints
 from ..servers.serving import (
     SERVING,
     announced,
+    host_option,
     start_status,
     status_port,
     status_port_option,
@@ -49,15 +50,13 @@ def _report(done: ArchivePass) -> None:
 @cold_option
 @click.option("--every", default="10s", show_default=True, help="Interval between two passes.")
 @click.option("--bytes-per-second", help="Limit of reads and writes together. [default: no limit]")
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
-)
+@host_option
 @status_port_option
 @prints(SERVING)
 @session_options
 @runs
 async def serve(
-    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None, host: str
+    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None
 ) -> None:
     """Archive completed segments continuously; delete hot copies and old archives by policy.
 
@@ -98,6 +97,7 @@ async def serve(
                     statistics, lambda: None, service="archive", protection=session.protection
                 )
                 closing.push_async_callback(status.aclose)
+                host = session.settings.serve.host
                 port = await start_status(status, host, status_port(session, "archive"))
                 message = f"archiving namespace {namespace.name} to {store.uri}"
                 server = ServerRecord("archive", "", f"{host}:{port}", client.region or "")

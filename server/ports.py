@@ -1,4 +1,7 @@
-"""The ports of the status servers: a fixed default for each kind of server."""
+"""The ports of the servers: fixed defaults for each kind."""
+
+PORTS = {"bookie": 3281, "write-proxy": 4281, "read-proxy": 4281}
+"""The default of ``--port`` by kind of server."""
 
 STATUS_PORTS = {
     "bookie": 8281,
@@ -8,6 +11,11 @@ STATUS_PORTS = {
     "archive": 8285,
 }
 """The default of ``--status-port`` by kind of server."""
+
+
+def port_of(kind: str, chosen: int | None) -> int:
+    """Return the port that was chosen, or the default of this kind of server."""
+    return PORTS[kind] if chosen is None else chosen
 
 
 def status_port_of(kind: str, chosen: int | None) -> int:
