@@ -4,15 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from ..coldstore.archive.archive_folder import ArchiveFolder, part_name
 from ..coldstore.archive.content_digest import ContentDigest
-from ..coldstore.archive.manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
+from ..coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from ..coldstore.archive.part import PartWriter
 from ..coldstore.archive.segment_archiver import PART_PAYLOAD_BYTES
+from ..core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ..core.protocol.record_set import RecordSet, decode_entry, encode_record_set
 
 NAMESPACE = "bench"
 STREAM = "scan"
 
+_IDENTITY = "0" * 32
 _SEGMENTS = 5
 _RECORDS_PER_SET = 250
 _POOL_BYTES = 8 << 20
@@ -46,8 +49,10 @@ def _write_segment(
     pool: bytes,
     before: list[Manifest],
 ) -> Manifest:
-    folder = segment_folder(NAMESPACE, STREAM, lssn)
-    (root / folder).mkdir(parents=True)
+    folder = ArchiveFolder(NAMESPACE, STREAM, _IDENTITY[:STREAM_ID_CHARACTERS])
+    records = root / folder.records
+    for path in (records, root / folder.chain):
+        path.mkdir(parents=True, exist_ok=True)
     digest = ContentDigest()
     parts: list[Part] = []
     writer = PartWriter(lssn)
@@ -56,14 +61,14 @@ def _write_segment(
         digest.add(entry_id, record_set.slot, record_set.raw_crc)
         writer.add(entry_id, [record_set])
         if writer.payload_bytes >= PART_PAYLOAD_BYTES:
-            parts.append(_write_part(root / folder, len(parts), writer))
+            parts.append(_write_part(records, lssn, len(parts), writer))
             writer = PartWriter(lssn)
     if writer.record_count:
-        parts.append(_write_part(root / folder, len(parts), writer))
+        parts.append(_write_part(records, lssn, len(parts), writer))
     manifest = Manifest(
         namespace=NAMESPACE,
         stream=STREAM,
-        stream_identity="0" * 32,
+        stream_identity=_IDENTITY,
         lssn=lssn,
         last_entry_id=entry_id,
         record_count=len(numbers),
@@ -78,7 +83,7 @@ def _write_segment(
         previous_digest=before[-1].content_digest if before else CHAIN_START,
         parts=tuple(parts),
     )
-    (root / manifest_key(NAMESPACE, STREAM, lssn)).write_bytes(manifest.encode())
+    (root / manifest.key).write_bytes(manifest.encode())
     return manifest
 
 
@@ -99,8 +104,8 @@ def _record_sets(numbers: range, size: int, random: Random, pool: bytes) -> Iter
         yield decode_entry(encoded)[0]
 
 
-def _write_part(folder: Path, number: int, writer: PartWriter) -> Part:
+def _write_part(folder: Path, lssn: int, number: int, writer: PartWriter) -> Part:
     data = writer.finish()
-    name = f"part-{number:016x}-{number:05d}.parquet"
+    name = part_name(lssn, number, f"{number:016x}")
     (folder / name).write_bytes(data)
     return writer.describe(name, data)

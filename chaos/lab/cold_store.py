@@ -3,7 +3,6 @@
 import io
 
 from ...coldstore.archive.catalog import list_manifests
-from ...coldstore.archive.manifest import segment_folder
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchObjectError, UnavailableError
 from ...core.runtime.cold_store import ColdStore, ObjectStat
@@ -71,8 +70,7 @@ async def compare_archive(
     for manifest in manifests:
         found: dict[Dlsn, bytes] = {}
         for part in manifest.parts:
-            folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
-            table = pq.read_table(io.BytesIO(await cold.get(f"{folder}/{part.name}")))
+            table = pq.read_table(io.BytesIO(await cold.get(manifest.part_key(part))))
             columns = [table.column(name).to_pylist() for name in ("entry_id", "slot", "payload")]
             for entry_id, slot, payload in zip(*columns, strict=True):
                 found[Dlsn(manifest.lssn, entry_id, slot)] = payload

@@ -31,15 +31,15 @@ with needs_extra("an archive", "arrow"):
         unarchived_lssns,
     )
     from ...coldstore.archive.catalog import list_manifests, scan_manifests
-    from ...coldstore.archive.copy_archive import copy_archive
-    from ...coldstore.archive.restore import (
+    from ...coldstore.archive.segment_archiver import SegmentArchiver
+    from ...coldstore.archive.verify import verify_next
+    from ...coldstore.restore.copy_archive import copy_archive
+    from ...coldstore.restore.restore import (
         archived_policy,
         check_chain,
         check_name_is_free,
         restore_stream,
     )
-    from ...coldstore.archive.segment_archiver import SegmentArchiver
-    from ...coldstore.archive.verify import verify_next
 
 _LISTED_MAX = 1000
 _IDENTITY_BYTES = 16
@@ -141,7 +141,7 @@ async def restore(
         async with session.client() as client:
             name = client.namespace().name
             found = await list_manifests(store, name)
-            wanted = {manifest.stream for manifest in found} if not streams else set(streams)
+            wanted = set(streams) or {manifest.stream for manifest in found}
             if missing := sorted(wanted - {manifest.stream for manifest in found}):
                 raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
             quorum = default_quorum(await client.directory.in_usable_regions())
@@ -173,8 +173,13 @@ async def restore(
 
 
 def _selected(found: list[Manifest], stream: str, segments: str | None) -> list[Manifest]:
-    """Return the manifests of a stream, in order: all of them, or those of ``FIRST-LAST``."""
+    """Return the manifests of a stream, in order: all of them, or those of ``FIRST-LAST``.
+
+    Of several streams that had the name it is the newest.
+    """
     manifests = [manifest for manifest in found if manifest.stream == stream]
+    newest = max(manifests, key=lambda manifest: manifest.created_ms).folder
+    manifests = [manifest for manifest in manifests if manifest.folder == newest]
     if segments is None:
         return manifests
     first, _, last = segments.partition("-")
@@ -257,7 +262,7 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
         with ProgressBar() as progress:
             for manifest in found:
                 progress.show("verifying", len(rows), len(found))
-                same = previous is not None and _stream_of(previous) == _stream_of(manifest)
+                same = previous is not None and previous.folder == manifest.folder
                 verdict = await verify_next(store, manifest, previous if same else None)
                 faults += len(verdict.faults)
                 rows.append(_row(manifest) | {"verdict": "; ".join(verdict.faults) or "ok"})
@@ -290,10 +295,6 @@ async def _all_streams(client: Client) -> list[str]:
 async def _unarchived(client: Client, names: list[str]) -> list[tuple[str, int]]:
     namespace = client.namespace()
     return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
-
-
-def _stream_of(manifest: Manifest) -> tuple[str, str]:
-    return manifest.namespace, manifest.stream
 
 
 def _row(manifest: Manifest) -> dict[str, object]:

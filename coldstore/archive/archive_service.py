@@ -19,6 +19,7 @@ from typing import Any
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
 from ...core.metadata import idempotent_writes
+from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import (
     ConfigurationError,
     IndeterminateError,
@@ -34,6 +35,7 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.runtime import Runtime
+from .archive_folder import ArchiveFolder
 from .catalog import archived_lssns
 from .segment_archiver import SegmentArchiver
 
@@ -253,7 +255,8 @@ async def check_archives_exist(
             for segment in found.segments
             if segment.residence is not Residence.HOT and segment.lssn >= found.start.lssn
         ]
-        held = await archived_lssns(cold, namespace.name, stream) if archived else []
+        folder = ArchiveFolder(namespace.name, stream, found.identity[:STREAM_ID_CHARACTERS])
+        held = await archived_lssns(cold, folder) if archived else []
         missing += [(stream, lssn) for lssn in archived if lssn not in held]
     if missing:
         stream, lssn = missing[0]

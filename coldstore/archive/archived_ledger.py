@@ -31,7 +31,7 @@ from ...core.protocol.record_set import (
 )
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
-from .manifest import Manifest, segment_folder
+from .manifest import Manifest
 from .part import ArchivedSet, record_set_of_rows, record_set_ranges
 from .part_file import PartFile
 
@@ -94,13 +94,10 @@ class ArchivedLedger:
 
         Raises NoSuchLedgerError, CorruptionError and UnavailableError.
         """
-        folder = segment_folder(
-            self._manifest.namespace, self._manifest.stream, self._manifest.lssn
-        )
         position = txid = 0
         for number, part in enumerate(self._manifest.parts):
             try:
-                file = await PartFile.open(self._cold, f"{folder}/{part.name}", part)
+                file = await PartFile.open(self._cold, self._manifest.part_key(part), part)
             except NoSuchObjectError as error:
                 raise self._missing_archive(error) from error
             self._files.append(file)
@@ -114,7 +111,7 @@ class ArchivedLedger:
         self._last_entry_ids = [location.last_entry_id for location in self._locations]
         if position != self._manifest.record_count:
             raise CorruptionError(
-                f"{folder}: the parts hold {position} records, the manifest lists "
+                f"{self._manifest.key}: the parts hold {position} records, the manifest lists "
                 f"{self._manifest.record_count}"
             )
         return self

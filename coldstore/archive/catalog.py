@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
-from .manifest import MANIFEST_BYTES_MAX, Manifest, manifest_key
-
-_MANIFEST = "manifest.json"
+from .archive_folder import ArchiveFolder, ChainKey, chains_of, lssn_of_part, parse_chain_key
+from .manifest import MANIFEST_BYTES_MAX, Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,17 +13,17 @@ class ManifestListing:
     """The manifests below a prefix, and the keys of those that cannot be used."""
 
     manifests: tuple[Manifest, ...]
-    """Sorted by namespace, stream and LSSN."""
+    """Sorted by namespace, stream, stream id and LSSN."""
     faults: dict[str, CorruptionError | ForeignDataError]
     """Error by key, sorted; every message begins with the key."""
 
 
-async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int) -> Manifest | None:
+async def read_manifest(cold: ColdStore, folder: ArchiveFolder, lssn: int) -> Manifest | None:
     """Return the manifest of a segment, or None if it is not archived.
 
     Raises CorruptionError, and ForeignDataError for another format; both name the object.
     """
-    key = manifest_key(namespace, stream, lssn)
+    key = folder.manifest(lssn)
     try:
         data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
     except NoSuchObjectError:
@@ -33,10 +32,10 @@ async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int)
         manifest = Manifest.decode(data)
     except (CorruptionError, ForeignDataError) as error:
         raise type(error)(f"{key}: {error}") from error
-    if (manifest.namespace, manifest.stream, manifest.lssn) != (namespace, stream, lssn):
+    if (manifest.folder, manifest.lssn) != (folder, lssn):
         raise CorruptionError(
             f"{key}: the manifest is of another segment: "
-            f"{manifest.namespace}/{manifest.stream}/{manifest.lssn}"
+            f"segment {manifest.lssn} of {'/'.join(manifest.folder)}"
         )
     return manifest
 
@@ -61,51 +60,55 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
     found: list[Manifest] = []
     faults: dict[str, CorruptionError | ForeignDataError] = {}
     for key in sorted(await cold.list(prefix)):
-        parts = key.split("/")
-        if len(parts) != 4 or parts[3] != _MANIFEST or not parts[2].startswith("lssn="):
+        parsed = parse_chain_key(key)
+        if parsed is None:
             continue
-        number = parts[2].removeprefix("lssn=")
         try:
-            if not number.isdecimal():
-                raise CorruptionError(f"{key}: {number!r} is not a segment number")
-            manifest = await read_manifest(cold, parts[0], parts[1], int(number))
+            if parsed.lssn is None:
+                raise CorruptionError(f"{key}: {parsed.name!r} is not the name of a manifest")
+            manifest = await read_manifest(cold, parsed.folder, parsed.lssn)
         except (CorruptionError, ForeignDataError) as error:
             faults[key] = error
             continue
         if manifest is not None:  # None: the archive was deleted after the listing
             found.append(manifest)
-    ordered = sorted(found, key=lambda m: (m.namespace, m.stream, m.lssn))
-    return ManifestListing(tuple(ordered), faults)
+    return ManifestListing(tuple(sorted(found, key=lambda m: (m.folder, m.lssn))), faults)
 
 
-async def archived_lssns(cold: ColdStore, namespace: str, stream: str) -> list[int]:
-    """Return the LSSNs of a stream's archived segments, ascending, from a listing alone."""
-    found = []
-    for key in await cold.list(f"{namespace}/{stream}"):
-        parts = key.split("/")
-        if len(parts) == 4 and parts[3] == _MANIFEST:
-            number = parts[2].removeprefix("lssn=")
-            if number.isdecimal():
-                found.append(int(number))
-    return sorted(found)
+async def archived_segments(
+    cold: ColdStore, namespace: str, stream: str
+) -> dict[ArchiveFolder, list[int]]:
+    """Return the LSSNs with a manifest, ascending, from a listing alone.
 
-
-async def listed_lssns(cold: ColdStore, namespace: str, stream: str) -> list[int]:
-    """Return the LSSNs of a stream's segments of which anything is stored, ascending.
-
-    Parts without a manifest count too: a deletion or an upload was interrupted.
+    There is one entry for each stream of the name that has archived segments.
     """
-    found: dict[int, None] = {}
-    for key in await cold.list(f"{namespace}/{stream}"):
-        parts = key.split("/")
-        if len(parts) == 4 and parts[2].startswith("lssn="):
-            number = parts[2].removeprefix("lssn=")
-            if number.isdecimal():
-                found[int(number)] = None
-    return sorted(found)
+    found: dict[ArchiveFolder, list[int]] = {}
+    for parsed in map(parse_chain_key, await cold.list(chains_of(namespace, stream))):
+        if parsed is not None and parsed.lssn is not None:
+            found.setdefault(parsed.folder, []).append(parsed.lssn)
+    return {folder: sorted(lssns) for folder, lssns in found.items()}
+
+
+async def archived_lssns(cold: ColdStore, folder: ArchiveFolder) -> list[int]:
+    """Return the LSSNs of a stream's archived segments, ascending, from a listing alone."""
+    keys = (ChainKey(folder, key.rpartition("/")[2]) for key in await cold.list(folder.chain))
+    return sorted(key.lssn for key in keys if key.lssn is not None)
+
+
+async def stored_parts(cold: ColdStore, folder: ArchiveFolder) -> dict[int, list[str]]:
+    """Return the names of the stored parts by segment.
+
+    Parts that no manifest names count too: a deletion or an upload was interrupted.
+    """
+    found: dict[int, list[str]] = {}
+    for key in await cold.list(folder.records):
+        name = key.rpartition("/")[2]
+        if (lssn := lssn_of_part(name)) is not None:
+            found.setdefault(lssn, []).append(name)
+    return found
 
 
 async def archived_streams(cold: ColdStore, namespace: str) -> list[str]:
     """Return the streams with archived segments, sorted, from a listing alone."""
-    split = [key.split("/") for key in await cold.list(namespace)]
-    return sorted({parts[1] for parts in split if len(parts) == 4 and parts[3] == _MANIFEST})
+    parsed = map(parse_chain_key, await cold.list(namespace))
+    return sorted({key.folder.stream for key in parsed if key is not None and key.lssn is not None})

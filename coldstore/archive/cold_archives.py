@@ -1,12 +1,14 @@
 """Opens, checks and deletes the archives of a namespace's segments for ``core/log``."""
 
 from ...core.log.ledger_interface import ReadableLedger
+from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
+from .archive_folder import ArchiveFolder
 from .archived_ledger import ArchivedLedger
-from .catalog import listed_lssns, read_manifest
-from .manifest import Manifest, manifest_key, segment_folder
+from .catalog import archived_lssns, read_manifest, stored_parts
+from .manifest import Manifest
 
 EXPIRED_PER_CALL_MAX = 1000
 
@@ -32,15 +34,15 @@ class ColdArchives:
             raise CorruptionError(
                 f"stream {stream}: the archive of segment {segment.lssn} is missing"
             )
-        folder = segment_folder(self._namespace, stream, segment.lssn)
         for part in manifest.parts:
+            key = manifest.part_key(part)
             try:
-                found = await self._cold.stat(f"{folder}/{part.name}")
+                found = await self._cold.stat(key)
             except NoSuchObjectError as error:
-                raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
+                raise CorruptionError(f"{key}: the part is missing") from error
             if found.size_bytes != part.size_bytes or found.sha256 not in (None, part.sha256):
                 raise CorruptionError(
-                    f"{folder}/{part.name}: {found.size_bytes} bytes with SHA-256 {found.sha256}, "
+                    f"{key}: {found.size_bytes} bytes with SHA-256 {found.sha256}, "
                     f"the manifest lists {part.size_bytes} bytes with SHA-256 {part.sha256}"
                 )
 
@@ -49,34 +51,25 @@ class ColdArchives:
     ) -> list[int]:
         """See Archives. The listing may lack an archive, which a later call then deletes."""
         expired: list[int] = []
-        for lssn in await listed_lssns(self._cold, self._namespace, stream):
+        folder = ArchiveFolder(self._namespace, stream, identity[:STREAM_ID_CHARACTERS])
+        parts = await stored_parts(self._cold, folder)
+        for lssn in sorted({*parts, *await archived_lssns(self._cold, folder)}):
             if lssn >= below or len(expired) == EXPIRED_PER_CALL_MAX:
                 break
-            manifest = await read_manifest(self._cold, self._namespace, stream, lssn)
-            if manifest is not None:
-                if manifest.stream_identity != identity:
-                    continue  # of a deleted stream that had the same name
-                if manifest.completed_ms > completed_by_ms:
-                    break
-            await self._delete(stream, lssn)
+            manifest = await read_manifest(self._cold, folder, lssn)
+            if manifest is not None and manifest.completed_ms > completed_by_ms:
+                break
+            await self._cold.delete(folder.manifest(lssn))  # parts without it are no archive
+            for name in parts.get(lssn, ()):
+                await self._cold.delete(folder.part(name))
             expired.append(lssn)
         return expired
 
-    async def _delete(self, stream: str, lssn: int) -> None:
-        """Delete the manifest first, because parts without it are no archive."""
-        await self._cold.delete(manifest_key(self._namespace, stream, lssn))
-        for key in await self._cold.list(segment_folder(self._namespace, stream, lssn)):
-            await self._cold.delete(key)
-
     async def _manifest(self, stream: str, segment: Segment) -> Manifest | None:
-        manifest = await read_manifest(self._cold, self._namespace, stream, segment.lssn)
+        folder = ArchiveFolder(self._namespace, stream, segment.stream_id)
+        manifest = await read_manifest(self._cold, folder, segment.lssn)
         if manifest is None:
             return None
-        if manifest.stream_id != segment.stream_id:
-            raise CorruptionError(
-                f"stream {stream}: the archive of segment {segment.lssn} is of another stream: "
-                f"its id is {manifest.stream_id}, not {segment.stream_id}"
-            )
         found = (manifest.last_entry_id, manifest.record_count, manifest.start_sequence_id)
         known = (segment.last_entry_id, segment.record_count, segment.start_sequence_id)
         if found != known:

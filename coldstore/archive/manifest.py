@@ -3,10 +3,7 @@
 Parts are an archive only once a manifest names them. The manifest is created with
 ``put_if_absent``; the parts of other attempts are garbage that the archiver deletes. A manifest
 holds the content digest of the previous segment, so a removed, exchanged or shortened segment
-breaks the chain. Layout below the root of a store::
-
-    <namespace>/<stream>/lssn=<n>/part-<attempt>-<k>.parquet
-    <namespace>/<stream>/lssn=<n>/manifest.json
+breaks the chain. ``archive_folder`` says where manifests and parts lie.
 """
 
 import json
@@ -15,6 +12,7 @@ from typing import Any
 
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, ForeignDataError
+from .archive_folder import ArchiveFolder
 
 FORMAT = 2
 _WITHOUT_FOOTER_DIGESTS = 1
@@ -29,7 +27,7 @@ CHAIN_START = ""
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part file: its name in the segment's folder, the records it covers, and its digests.
+    """One part file: its name in the folder, the records it covers, and its digests.
 
     ``footer_sha256`` covers the Parquet footer, its length and the magic number, so that readers of
     byte ranges verify the footer before they parse it. It is empty in a manifest of format 1.
@@ -101,6 +99,20 @@ class Manifest:
         """The part of the identity that segments and positions of the stream carry."""
         return self.stream_identity[:STREAM_ID_CHARACTERS]
 
+    @property
+    def folder(self) -> ArchiveFolder:
+        """The place of the stream's archive."""
+        return ArchiveFolder(self.namespace, self.stream, self.stream_id)
+
+    @property
+    def key(self) -> str:
+        """The key of the manifest."""
+        return self.folder.manifest(self.lssn)
+
+    def part_key(self, part: Part) -> str:
+        """Return the key of a part."""
+        return self.folder.part(part.name)
+
     def follows(self, previous: "Manifest") -> bool:
         """True if this segment directly follows ``previous`` in the chain of the same stream."""
         return (
@@ -141,13 +153,3 @@ class Manifest:
             return cls(**fields, parts=parts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive manifest: {error}") from error
-
-
-def segment_folder(namespace: str, stream: str, lssn: int) -> str:
-    """Return the folder of a segment's files. The names of folders sort in order of LSSN."""
-    return f"{namespace}/{stream}/lssn={lssn:019d}"
-
-
-def manifest_key(namespace: str, stream: str, lssn: int) -> str:
-    """Return the key of a segment's manifest."""
-    return f"{segment_folder(namespace, stream, lssn)}/manifest.json"

@@ -27,9 +27,10 @@ from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ..stores.known_outcome import put_object
-from .catalog import read_manifest
+from .archive_folder import ArchiveFolder, part_name
+from .catalog import read_manifest, stored_parts
 from .content_digest import ContentDigest
-from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
+from .manifest import CHAIN_START, Manifest, Part
 from .part import PartWriter
 from .verify import verify_segment
 
@@ -37,6 +38,9 @@ PART_PAYLOAD_BYTES = 64 << 20
 """A part ends at the first entry boundary at which its payloads reach this size."""
 
 _READ_ENTRIES = 500
+_ATTEMPT_BYTES = 8
+_ATTEMPT = slice(-24, -8)
+"""Where the name of a part has its attempt."""
 
 
 @dataclass(slots=True)
@@ -74,6 +78,7 @@ class SegmentArchiver:
         self._ledgers = ledgers
         self._streams = streams
         self._rate_limiter = rate_limiter or RateLimiter(None)
+        self._swept: set[ArchiveFolder] = set()
 
     @classmethod
     def for_namespace(
@@ -96,7 +101,7 @@ class SegmentArchiver:
         cannot be read completely; and the errors of the stores.
         """
         record, stored = await self._completed(stream, lssn)
-        if await read_manifest(self._cold, self._streams.namespace, stream, lssn) is None:
+        if await self._manifest(stream, record, lssn) is None:
             await self._previous_digest(stream, record, stored.segment)  # fails before the upload
         return await self.commit(stream, await self.upload(stream, lssn))
 
@@ -108,14 +113,14 @@ class SegmentArchiver:
         the errors of ``archive``.
         """
         record, stored = await self._completed(stream, lssn)
-        found = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
+        found = await self._manifest(stream, record, lssn)
         if found is not None:
             return found
         try:
             return await self._write(stream, record, stored.segment)
         except CorruptionError:
             # Another archiver may have committed first and deleted these parts.
-            winner = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
+            winner = await self._manifest(stream, record, lssn)
             if winner is None:
                 raise
             return winner
@@ -128,16 +133,11 @@ class SegmentArchiver:
         """
         lssn = uploaded.lssn
         record, stored = await self._completed(stream, lssn, uploaded.stream_identity)
-        manifest = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
+        manifest = await self._manifest(stream, record, lssn)
         if manifest is None:
             previous = await self._previous_digest(stream, record, stored.segment)
             manifest = await self._publish(replace(uploaded, previous_digest=previous))
-        await self._delete_unused_parts(manifest)
-        if manifest.stream_identity != record.identity:
-            raise CorruptionError(
-                f"stream {stream}: the archive of segment {lssn} is of another stream: "
-                f"identity {manifest.stream_identity}, not {record.identity}"
-            )
+        await self._delete_unused_parts(manifest, uploaded)
         if stored.segment.residence is Residence.HOT:
             updated = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
             await self._streams.replace_segment(stream, stored, updated)
@@ -156,13 +156,13 @@ class SegmentArchiver:
         return record, stored
 
     async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
-        attempt = self._runtime.random_bytes(8).hex()
-        folder = segment_folder(self._streams.namespace, stream, segment.lssn)
+        attempt = self._runtime.random_bytes(_ATTEMPT_BYTES).hex()
+        folder = self._folder(stream, record)
         digest, totals = ContentDigest(), _Totals()
         parts: list[Part] = []
         async for writer in self._part_writers(segment, digest, totals):
-            name = f"part-{attempt}-{len(parts):05d}.parquet"
-            parts.append(await self._put_part(f"{folder}/{name}", name, writer))
+            name = part_name(segment.lssn, len(parts), attempt)
+            parts.append(await self._put_part(folder.part(name), name, writer))
         if totals.records != segment.record_count:
             raise GapError(
                 f"stream {stream}: segment {segment.lssn} has {totals.records} records, "
@@ -195,11 +195,8 @@ class SegmentArchiver:
         """Return the digest to link to; the chain begins where no earlier segment is left."""
         before = None
         if segment.lssn > FIRST_LSSN:
-            before = await read_manifest(
-                self._cold, self._streams.namespace, stream, segment.lssn - 1
-            )
-        is_own = before is not None and before.stream_identity == record.identity
-        if segment.lssn == record.first_lssn and not is_own:
+            before = await self._manifest(stream, record, segment.lssn - 1)
+        if before is None and segment.lssn == record.first_lssn:
             return CHAIN_START
         if before is None:
             raise InvalidArgumentError(
@@ -257,10 +254,9 @@ class SegmentArchiver:
 
     async def _publish(self, manifest: Manifest) -> Manifest:
         """Create the manifest, or return the one that another archiver published first."""
-        key = manifest_key(manifest.namespace, manifest.stream, manifest.lssn)
-        if await put_object(self._cold, key, manifest.encode()):
+        if await put_object(self._cold, manifest.key, manifest.encode()):
             return manifest
-        winner = await read_manifest(self._cold, manifest.namespace, manifest.stream, manifest.lssn)
+        winner = await read_manifest(self._cold, manifest.folder, manifest.lssn)
         if winner is None or winner.content_digest != manifest.content_digest:
             raise CorruptionError(
                 f"stream {manifest.stream}: segment {manifest.lssn} is already archived with other "
@@ -268,11 +264,31 @@ class SegmentArchiver:
             )
         return winner
 
-    async def _delete_unused_parts(self, manifest: Manifest) -> None:
-        """Delete the parts of other attempts, which cannot be used: the manifest is published."""
-        folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+    async def _delete_unused_parts(self, manifest: Manifest, uploaded: Manifest) -> None:
+        """Delete the parts of other attempts, which cannot be used: the manifest is published.
+
+        Those that crashed archivers left are looked for once for each stream, as that takes a
+        listing of the stream's parts.
+        """
         named = {part.name for part in manifest.parts}
-        for key in await self._cold.list(folder):
-            name = key.removeprefix(f"{folder}/")
-            if name.startswith("part-") and name not in named:
-                await self._cold.delete(key)
+        for part in uploaded.parts:
+            if part.name not in named:
+                await self._cold.delete(uploaded.part_key(part))
+        if manifest.folder not in self._swept:
+            self._swept.add(manifest.folder)
+            await self._sweep(manifest.folder)
+
+    async def _sweep(self, folder: ArchiveFolder) -> None:
+        for lssn, names in (await stored_parts(self._cold, folder)).items():
+            if len({name[_ATTEMPT] for name in names}) == 1:
+                continue  # of the one attempt that was published, or may still be
+            manifest = await read_manifest(self._cold, folder, lssn)
+            if manifest is not None:
+                for name in {*names} - {part.name for part in manifest.parts}:
+                    await self._cold.delete(folder.part(name))
+
+    async def _manifest(self, stream: str, record: StreamRecord, lssn: int) -> Manifest | None:
+        return await read_manifest(self._cold, self._folder(stream, record), lssn)
+
+    def _folder(self, stream: str, record: StreamRecord) -> ArchiveFolder:
+        return ArchiveFolder(self._streams.namespace, stream, record.stream_id)

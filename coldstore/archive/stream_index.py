@@ -13,35 +13,64 @@ import pyarrow.compute as pc
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchStreamError
 from ...core.runtime.cold_store import ColdStore
-from .catalog import archived_lssns, archived_streams, read_manifest
-from .manifest import Manifest, Part, segment_folder
+from .archive_folder import ArchiveFolder
+from .catalog import archived_segments, archived_streams, read_manifest
+from .manifest import Manifest, Part
 from .part_file import PartFile
 
 
 class StreamIndex:
-    """The archived segments of one stream. Call ``refresh`` before anything else."""
+    """The archived segments of the stream that has a name. Call ``refresh`` before anything else.
+
+    Several streams may have had the name. The index is that of the stream with ``stream_id`` if it
+    is known, otherwise that of the newest one.
+    """
 
     def __init__(self, cold: ColdStore, namespace: str, stream: str) -> None:
         self._cold = cold
         self._namespace = namespace
         self._stream = stream
+        self._folder: ArchiveFolder | None = None
+        self._created_ms: dict[ArchiveFolder, int] = {}
         self.manifests: dict[int, Manifest] = {}
         """Manifests by LSSN, ascending."""
 
-    async def refresh(self) -> None:
+    async def refresh(self, stream_id: str = "") -> None:
         """Update the index. Raises CorruptionError and UnavailableError.
 
         A listing may be stale. A segment that it omits, although it was known or lies between
         others, is looked up by its key before it counts as deleted.
         """
-        listed = await archived_lssns(self._cold, self._namespace, self._stream)
+        found = await archived_segments(self._cold, self._namespace, self._stream)
+        folder = await self._chosen(found, stream_id)
+        if folder != self._folder:
+            self._folder, self.manifests = folder, {}
+        if folder is not None:
+            await self._read(folder, found.get(folder, []))
+
+    async def _chosen(
+        self, found: dict[ArchiveFolder, list[int]], stream_id: str
+    ) -> ArchiveFolder | None:
+        """Return the folder of the stream with ``stream_id``, or that of the newest stream."""
+        if stream_id:
+            return ArchiveFolder(self._namespace, self._stream, stream_id)
+        if len(found) <= 1:
+            return next(iter(found), self._folder)
+        for folder, lssns in found.items():
+            if folder not in self._created_ms:
+                manifest = await read_manifest(self._cold, folder, lssns[0])
+                if manifest is not None:  # None: it was deleted after the listing
+                    self._created_ms[folder] = manifest.created_ms
+        return max(self._created_ms, key=lambda folder: self._created_ms[folder])
+
+    async def _read(self, folder: ArchiveFolder, listed: list[int]) -> None:
         known = self.manifests
         numbers = {*listed, *known}
         found: dict[int, Manifest] = {}
         for lssn in range(min(numbers), max(numbers) + 1) if numbers else ():
             manifest = known.get(lssn) if lssn in listed else None
             if manifest is None:
-                manifest = await read_manifest(self._cold, self._namespace, self._stream, lssn)
+                manifest = await read_manifest(self._cold, folder, lssn)
             if manifest is not None:
                 found[lssn] = manifest
         self.manifests = found
@@ -124,8 +153,7 @@ class StreamIndex:
     async def _tables(
         self, manifest: Manifest, part: Part, columns: list[str]
     ) -> AsyncIterator["pa.Table"]:
-        folder = segment_folder(self._namespace, self._stream, manifest.lssn)
-        file = await PartFile.open(self._cold, f"{folder}/{part.name}", part)
+        file = await PartFile.open(self._cold, manifest.part_key(part), part)
         for group in range(len(file.row_groups)):
             yield await file.read(group, columns)
 

@@ -7,7 +7,7 @@ from ...core.protocol.errors import CorruptionError, NoSuchObjectError, Rhumblin
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from .content_digest import ContentDigest, raw_crc_of
-from .manifest import CHAIN_START, Manifest, segment_folder
+from .manifest import CHAIN_START, Manifest
 from .part import read_part
 
 
@@ -15,25 +15,24 @@ async def verify_segment(
     cold: ColdStore, manifest: Manifest, *, rate_limiter: RateLimiter | None = None
 ) -> None:
     """Read every byte of an archived segment. Raises CorruptionError that names the difference."""
-    folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
     digest = ContentDigest()
     for part in manifest.parts:
         if rate_limiter is not None:
             await rate_limiter.acquire(part.size_bytes)
         try:
-            data = await cold.get(f"{folder}/{part.name}")
+            data = await cold.get(manifest.part_key(part))
         except NoSuchObjectError as error:
-            raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
+            raise CorruptionError(f"{manifest.part_key(part)}: the part is missing") from error
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise CorruptionError(
-                f"{folder}/{part.name}: the SHA-256 differs from that in the manifest"
+                f"{manifest.part_key(part)}: the SHA-256 differs from that in the manifest"
             )
         for record_set in read_part(data, manifest.lssn):
             raw_crc = raw_crc_of(record_set.txids, record_set.payloads, record_set.attributes)
             digest.add(record_set.entry_id, record_set.slot, raw_crc)
     if digest.hex() != manifest.content_digest:
         raise CorruptionError(
-            f"{folder}: the records do not match the content digest in the manifest"
+            f"{manifest.key}: the records do not match the content digest in the manifest"
         )
 
 

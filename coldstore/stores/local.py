@@ -51,7 +51,7 @@ class LocalColdStore:
         if not self._is_swept:
             self._is_swept = True
             await self._calls.write(lambda: sweep_leftovers(self._root))
-        return await self._calls.write(lambda: _put(self._root / _UPLOADING, path, data))
+        return await self._calls.write(lambda: _put(self._root, path, data))
 
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """See ColdStore."""
@@ -97,7 +97,8 @@ def sweep_leftovers(root: Path) -> int:
     return swept
 
 
-def _put(uploading: Path, path: Path, data: bytes) -> bool:
+def _put(root: Path, path: Path, data: bytes) -> bool:
+    uploading = root / _UPLOADING
     temporary = uploading / f"{SystemRandom().getrandbits(64):016x}"
     try:
         for directory in (uploading, path.parent):
@@ -110,7 +111,7 @@ def _put(uploading: Path, path: Path, data: bytes) -> bool:
             os.link(temporary, path)
         except FileExistsError:
             return False
-        _sync_directories(path.parent)
+        _sync_directories(root, path.parent)
         return True
     except OSError as error:
         raise _translate_error(error, path) from error
@@ -119,9 +120,10 @@ def _put(uploading: Path, path: Path, data: bytes) -> bool:
             temporary.unlink()
 
 
-def _sync_directories(directory: Path) -> None:
-    """Sync ``directory`` and three levels above it, whose directories may be new."""
-    for level in (directory, *list(directory.parents)[:3]):
+def _sync_directories(root: Path, directory: Path) -> None:
+    """Sync ``directory`` and those above it up to ``root``, which may be new."""
+    levels = len(directory.relative_to(root).parts)
+    for level in (directory, *list(directory.parents)[:levels]):
         descriptor = os.open(level, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

@@ -30,10 +30,7 @@ def verify(
     links: list[EncodedLink] = []
     for number, manifest in enumerate(manifests):
         previous = manifests[number - 1] if number else None
-        if previous is not None and (previous.namespace, previous.stream) != (
-            manifest.namespace,
-            manifest.stream,
-        ):
+        if previous is not None and previous.folder != manifest.folder:
             previous = None
         links.append((manifest.encode(), None if previous is None else previous.encode()))
     parallel = min(len(links), tasks or 4 * spark.sparkContext.defaultParallelism)

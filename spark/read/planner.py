@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from ...coldstore.archive.manifest import Manifest, segment_folder
+from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.part_scan import RowSelection
 from ...coldstore.archive.stream_index import NamespaceIndex, StreamIndex
 from ...coldstore.stores.open_store import open_cold_store
@@ -156,8 +156,8 @@ class Planner:
     async def _splits(
         self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges
     ) -> list[InputPartition]:
-        manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
+        manifests = await self._manifests(stream, hot)
         first = _first_archived(manifests, end) if hot is None else hot.start
         stream_id = first.stream_id
         for given in (start, end):
@@ -259,8 +259,8 @@ class Planner:
 
         Segments that were completed before ``ms`` are not read.
         """
-        manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
+        manifests = await self._manifests(stream, hot)
         first = await self._first(stream)
         known = set(manifests) | set(hot.segments if hot is not None else ())
         for lssn in sorted(number for number in known if number >= first.lssn):
@@ -292,11 +292,12 @@ class Planner:
         can_be_missing = lssn < found.lssn and manifests[found.lssn].created_ms >= ms
         return dlsn_in(found.stream_id, lssn, 0, 0) if can_be_missing else found
 
-    async def _manifests(self, stream: str) -> dict[int, Manifest]:
+    async def _manifests(self, stream: str, hot: HotStream | None = None) -> dict[int, Manifest]:
+        """Return the manifests of the stream that the cluster has, or of the newest one."""
         if self._cold is None:
             return {}
         index = self._index(stream)
-        await index.refresh()
+        await index.refresh("" if hot is None else hot.start.stream_id)
         return index.manifests
 
     def _index(self, stream: str) -> StreamIndex:
@@ -356,7 +357,6 @@ def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
 def _archive_splits(
     manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges
 ) -> list[InputPartition]:
-    folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
     stop = min(stop, Dlsn(manifest.lssn, manifest.last_entry_id + 1, 0))
     selection = RowSelection(
         begin.entry_id,
@@ -367,7 +367,7 @@ def _archive_splits(
         (ranges.low["txid"], ranges.high["txid"]),
     )
     return [
-        ArchiveSplit(manifest.stream, manifest.lssn, f"{folder}/{part.name}", part, selection)
+        ArchiveSplit(manifest.stream, manifest.lssn, manifest.part_key(part), part, selection)
         for part in manifest.parts
         if Dlsn(manifest.lssn, part.first_entry_id, 0) < stop
         and begin.entry_id <= part.last_entry_id

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from requests.adapters import HTTPAdapter
 
+from rhumbline.coldstore.archive.archive_folder import ArchiveFolder, part_name
 from rhumbline.coldstore.archive.catalog import read_manifest
 from rhumbline.coldstore.archive.manifest import Manifest, Part
 from rhumbline.coldstore.archive.stream_index import StreamIndex
@@ -423,8 +424,11 @@ class StaleListing:
         return [key for key in self._listed if not prefix or key.startswith(f"{prefix}/")]
 
 
+FOLDER = ArchiveFolder("ns", "s", "id")
+
+
 def manifest(lssn: int, previous: str) -> Manifest:
-    part = Part("part-0-00000.parquet", 0, 9, 1, 9, 10, 10, 10, "00", "00")
+    part = Part(part_name(lssn, 0, "0" * 16), 0, 9, 1, 9, 10, 10, 10, "00", "00")
     return Manifest(
         "ns", "s", "id", lssn, 9, 10, 10, 1, 9, 10 * (lssn - 1), 1, 2, False, f"d{lssn}", previous,
         (part,),
@@ -443,7 +447,7 @@ async def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
 
     async def put(lssn: int) -> None:
         one = manifest(lssn, f"d{lssn - 1}")
-        await store.put_if_absent(f"ns/s/lssn={lssn:019d}/manifest.json", one.encode())
+        await store.put_if_absent(one.key, one.encode())
 
     await put(1)
     await put(2)
@@ -451,7 +455,7 @@ async def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
     assert list(index.manifests) == [1, 2]
     await put(3)
     await index.refresh()
-    listed._listed = [key for key in await store.list() if "lssn=0000000000000000002" not in key]
+    listed._listed = [key for key in await store.list() if "-0000000000000000002" not in key]
     await index.refresh()
     assert list(index.manifests) == [1, 2, 3], (
         "a known segment is kept although the listing lacks it"
@@ -460,9 +464,9 @@ async def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
     await fresh.refresh()
     assert list(fresh.manifests) == [1, 2, 3], "a new index finds it too"
     await listed.freeze()
-    await store.delete("ns/s/lssn=0000000000000000001/manifest.json")
+    await store.delete(FOLDER.manifest(1))
     await index.refresh()
-    assert await read_manifest(store, "ns", "s", 1) is None
+    assert await read_manifest(store, FOLDER, 1) is None
     assert index.first().lssn in (1, 2), "what was read before may be kept for a while"
     fresh = StreamIndex(listed, "ns", "s")
     await fresh.refresh()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rhumbline.coldstore.archive import segment_archiver as archive_module
-from rhumbline.coldstore.archive.catalog import list_manifests, read_manifest
+from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.coldstore.archive.verify import verify_segment
 from rhumbline.coldstore.stores.local import LocalColdStore
@@ -107,10 +107,8 @@ def test_a_crash_at_any_call_leaves_a_whole_archive_or_none(
             is_complete = False
         else:
             is_complete = True
-        left = await read_manifest(store, "test", STREAM, 1)
-        if left is None:
-            assert await list_manifests(store) == []
-        else:
+        left = next(iter(await list_manifests(store)), None)
+        if left is not None:
             await verify_segment(store, left)
         whole = await archiver(store).archive(STREAM, 1)
         await verify_segment(store, whole)

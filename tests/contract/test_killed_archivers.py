@@ -17,7 +17,7 @@ import pytest
 
 from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.coldstore.archive.catalog import list_manifests
-from rhumbline.coldstore.archive.manifest import Manifest, segment_folder
+from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.archive.part import read_part
 from rhumbline.coldstore.archive.verify import verify_segment
 from rhumbline.coldstore.stores.local import LocalColdStore
@@ -76,11 +76,10 @@ async def payloads(store: ColdStore) -> list[bytes]:
     found: list[bytes] = []
     keys: set[str] = set()
     for manifest in await whole_manifests(store):
-        folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
-        keys.add(f"{folder}/manifest.json")
+        keys.add(manifest.key)
         for part in manifest.parts:
-            keys.add(f"{folder}/{part.name}")
-            for record_set in read_part(await store.get(f"{folder}/{part.name}"), manifest.lssn):
+            keys.add(manifest.part_key(part))
+            for record_set in read_part(await store.get(manifest.part_key(part)), manifest.lssn):
                 found += record_set.payloads
     assert set(await store.list()) == keys, "a killed archiver left other objects"
     return found

@@ -78,11 +78,11 @@ def test_completed_segments_are_archived_and_replayed_once(
     replay(spark, replay_job)
     assert [one.payload for one in cluster.records_of("again")] == more
 
-    part = min((tmp_path / "cold/test" / STREAM).glob("lssn=*/part-*"))
+    part = min((tmp_path / "cold/test" / STREAM).glob("*/segment-*.parquet"))
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes(data)
-    manifest = max((tmp_path / "cold/test" / STREAM).glob("lssn=*/manifest.json"))
+    manifest = max((tmp_path / "cold/test" / STREAM).glob("_chain/*/manifest-*.json"))
     manifest.write_bytes(b"{")
     faults = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
               if texts}  # fmt: skip

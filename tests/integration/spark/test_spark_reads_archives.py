@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
-from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk
+from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk, manifest_path
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_filtered_files_are_not_read(
     root, rows = archive
     shutil.copytree(root, tmp_path / "cold")
     for number in (1, 3, 4):
-        for part in (tmp_path / "cold").glob(f"test/s/lssn=*{number}/part-*"):
+        for part in (tmp_path / "cold").glob(f"test/s/*/segment-*{number}-*-*.parquet"):
             part.unlink()
 
     def where(text: str) -> DataFrame:
@@ -77,7 +77,9 @@ def test_the_parquet_reader_of_spark_reads_the_same_records(
     spark: SparkSession, archive: tuple[Path, list[Row]]
 ) -> None:
     root, rows = archive
-    native = spark.read.parquet(f"{root}/test/s/*/part-*.parquet")
+    native = spark.read.parquet(
+        str(manifest_path(root, 1).parents[2] / manifest_path(root, 1).parent.name)
+    )
     assert native.count() == len(rows)
     frame = spark.read.format("rhumbline").options(**options(root)).load()
     sums = [f.sum(f.length("payload")), f.max("txid"), f.count("*")]
@@ -109,7 +111,7 @@ def test_streaming_continues_from_its_checkpoint_in_limited_batches(
         query.awaitTermination(60)
         assert query.exception() is None
 
-    hidden = root / "test/s/lssn=0000000000000000004/manifest.json"
+    hidden = manifest_path(root, 4)
     data = hidden.read_bytes()
     hidden.unlink()
     run(maxOffsetsPerTrigger="20")

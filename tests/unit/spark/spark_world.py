@@ -39,6 +39,11 @@ def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
     return rows
 
 
+def manifest_path(root: Path, lssn: int) -> Path:
+    """Return the manifest of a segment of stream "s"."""
+    return next(root.glob(f"test/s/_chain/*/manifest-{lssn:019d}.json"))
+
+
 def options(root: Path, *, is_streaming: bool = False, **given: str) -> Options:
     """Return options of a query on the stream of ``archive_on_disk``."""
     fixed = {"archive": root.as_uri(), "namespace": "test", "subscribe": "s"}

@@ -5,7 +5,6 @@ offsets, plans and reads. Everything else is production code. Time is virtual.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.archive_service import unarchived_lssns
+from rhumbline.coldstore.archive.catalog import archived_segments
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
@@ -179,9 +179,8 @@ class StreamingWorld:
 
     def archived(self, stream: str) -> set[int]:
         """Return the LSSNs of archived segments."""
-        keys = (re.fullmatch(rf"test/{stream}/lssn=(\d+)/manifest.json", key)
-                for key in self.cold.objects)  # fmt: skip
-        return {int(match[1]) for match in keys if match}
+        found = self.run(archived_segments(self.cold, "test", stream))
+        return {lssn for lssns in found.values() for lssn in lssns}
 
 
 class _WorldClient:

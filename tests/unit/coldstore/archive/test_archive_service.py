@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from rhumbline.coldstore.archive.archive_folder import ArchiveFolder, part_name
 from rhumbline.coldstore.archive.archive_service import (
     ArchivePass,
     ArchiveService,
     ArchiveServiceConfig,
     check_archives_exist,
 )
+from rhumbline.coldstore.archive.catalog import archived_segments, stored_parts
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
@@ -149,7 +151,7 @@ async def test_bandwidth_is_bounded(world: LogWorld) -> None:
     session = await world.store.session(500_000)
     begin = loop.time()
     await service(world, cold, rate_limiter=RateLimiter(1000, burst=1000)).run_once(session)
-    parts = [len(data) for key, data in cold.objects.items() if "part" in key]
+    parts = [len(data) for key, data in cold.objects.items() if key.endswith(".parquet")]
     due_s = (2 * sum(parts) - max(parts)) / 1000 - 1  # written and read back, the last on credit
     assert loop.time() - begin >= due_s
     await session.close()
@@ -158,25 +160,49 @@ async def test_bandwidth_is_bounded(world: LogWorld) -> None:
 async def test_parts_of_other_attempts_are_deleted(world: LogWorld) -> None:
     await fill_stream(world, segments=1)
     cold = DictColdStore()
-    folder = "test/s/lssn=0000000000000000001"
-    cold.objects[f"{folder}/part-0000-00000.parquet"] = b"left by a crash"
-    cold.objects["test/s/lssn=0000000000000000002/part-0000-00000.parquet"] = b"not committed"
+    segment = (await world.segments("s"))[0]
+    folder = ArchiveFolder("test", "s", segment.stream_id)
+    cold.objects[folder.part(part_name(1, 0, "0" * 16))] = b"left by a crash"
+    cold.objects[folder.part(part_name(2, 0, "0" * 16))] = b"not committed"
     session = await world.store.session(5000)
     await service(world, cold).run_once(session)
-    names = [key for key in await cold.list(folder) if "part-" in key]
-    assert len(names) == 1
-    assert "part-0000" not in names[0]
-    assert len(await cold.list("test/s/lssn=0000000000000000002")) == 1
+    names = await stored_parts(cold, folder)
+    assert {lssn: len(found) for lssn, found in names.items()} == {1: 1, 2: 1}
+    assert part_name(1, 0, "0" * 16) not in names[1]
     segment = (await world.segments("s"))[0]
     assert segment.residence is Residence.ARCHIVE
     await session.close()
+
+
+async def test_a_recreated_stream_is_archived_beside_the_old_one(world: LogWorld) -> None:
+    """It could never be archived, and the archiver of all streams ended with an error."""
+    await fill_stream(world, segments=2)
+    cold = DictColdStore()
+    old = await archive_segments(world, cold)
+    await world.namespace.delete_stream("s")
+    for stream, count in (("s", 3), ("t", 1)):
+        for _ in range(count):
+            writer = await world.writer(stream)
+            await writer.append(b"new " + stream.encode())
+            await writer.close()
+    session = await world.store.session(5000)
+    done = await service(world, cold).run_once(session)
+    await session.close()
+    assert (done.archived, done.faults) == (4, {})
+    found = await archived_segments(cold, "test", "s")
+    identity = (await world.namespace.describe("s")).identity
+    assert found == {
+        old[0].folder: [1, 2],
+        ArchiveFolder("test", "s", identity[:12]): [1, 2, 3],
+    }
+    assert [record.payload for record in await read_records(world)] == [b"new s"] * 3
 
 
 async def test_a_cold_store_without_the_earlier_archives_is_named(world: LogWorld) -> None:
     """``archive run --cold OTHER`` said that nothing was left to archive over an empty store."""
     await fill_stream(world)
     cold = DictColdStore()
-    await archive_segments(world, cold, upto=4)
+    manifests = await archive_segments(world, cold, upto=4)
     await check_archives_exist(world.namespace, cold, ["s"])
     other = DictColdStore()
     other.uri = "memory:other"
@@ -185,6 +211,6 @@ async def test_a_cold_store_without_the_earlier_archives_is_named(world: LogWorl
         match=r"memory:other lacks 3 segments .* first is segment 1 of test/s: give",
     ):
         await check_archives_exist(world.namespace, other, ["s"])
-    await cold.delete("test/s/lssn=0000000000000000002/manifest.json")
+    await cold.delete(manifests[1].key)
     with pytest.raises(InvalidArgumentError, match=r"lacks 1 segments .* first is segment 2"):
         await check_archives_exist(world.namespace, cold, ["s"])

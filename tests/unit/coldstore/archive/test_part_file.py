@@ -16,7 +16,7 @@ from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.protocol.record_set import decode_entry, encode_record_set
 from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore
 
-KEY = "ns/s/lssn=1/part"
+KEY = "ns/s/id/part"
 
 
 @pytest.fixture(autouse=True)

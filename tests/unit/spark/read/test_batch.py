@@ -37,6 +37,7 @@ from rhumbline.spark.read.streaming import RhumblineStreamReader
 from rhumbline.tests.unit.spark.spark_world import (
     Row,
     archive_on_disk,
+    manifest_path,
     options,
     read_all,
     rows_of,
@@ -150,7 +151,7 @@ def test_filters_lose_no_rows_and_skip_data(
 
 def test_missing_segments_are_an_error_unless_allowed(tmp_path: Path) -> None:
     rows = archive_on_disk(tmp_path)
-    (tmp_path / "test/s/lssn=0000000000000000001/manifest.json").unlink()
+    manifest_path(tmp_path, 1).unlink()
     start = json.dumps({"s": "1:0:0"})
     with pytest.raises(GapError, match="failOnDataLoss"):
         read_all(RhumblineBatchReader(options(tmp_path, startingOffsets=start)))
@@ -170,7 +171,7 @@ def test_a_missing_segment_in_the_middle_is_an_error_unless_allowed(
     """The archive ended silently before the first missing manifest."""
     rows = archive_on_disk(tmp_path)
     for lssn in hidden:
-        (tmp_path / f"test/s/lssn={lssn:019d}/manifest.json").unlink()
+        manifest_path(tmp_path, lssn).unlink()
     gap = f"from {hidden[0]}:0:0 up to {hidden[0] + 1}:0:0 no longer exist"
     with pytest.raises(GapError, match=gap):
         RhumblineBatchReader(options(tmp_path)).partitions()
@@ -196,7 +197,7 @@ def test_limited_batches_continue_after_missing_segments(
 ) -> None:
     rows = archive_on_disk(tmp_path)
     for lssn in hidden:
-        (tmp_path / f"test/s/lssn={lssn:019d}/manifest.json").unlink()
+        manifest_path(tmp_path, lssn).unlink()
     reader = RhumblineStreamReader(
         options(tmp_path, is_streaming=True, startingOffsets="earliest", failOnDataLoss="false")
     )
@@ -212,10 +213,9 @@ def test_limited_batches_continue_after_missing_segments(
 
 def test_a_time_in_a_missing_segment_is_data_loss(tmp_path: Path) -> None:
     rows = archive_on_disk(tmp_path)
-    (tmp_path / "test/s/lssn=0000000000000000002/manifest.json").unlink()
-    for name in ("lssn=0000000000000000001", "lssn=0000000000000000003"):
-        path = tmp_path / "test/s" / name / "manifest.json"
-        number = int(name[-1])
+    manifest_path(tmp_path, 2).unlink()
+    for number in (1, 3):
+        path = manifest_path(tmp_path, number)
         text = path.read_text()
         for field in ("created_ms", "completed_ms"):
             text = re.sub(f'"{field}": [0-9]+', f'"{field}": {number * 100_000}', text)

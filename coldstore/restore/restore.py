@@ -28,7 +28,7 @@ from ...core.protocol.errors import (
 from ...core.protocol.segments import FIRST_LSSN, NO_LEDGER, Residence, Segment
 from ...core.protocol.segments import encode_segment as encoded
 from ...core.runtime.metadata_store import Check, Create, MetadataStore, Put
-from .manifest import Manifest
+from ..archive.manifest import Manifest
 
 
 def check_chain(manifests: Sequence[Manifest]) -> None:

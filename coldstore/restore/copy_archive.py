@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from ...core.protocol.errors import CorruptionError, InvalidArgumentError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
+from ..archive.archive_folder import lssn_of_part
+from ..archive.catalog import archived_segments, read_manifest
+from ..archive.manifest import CHAIN_START, Manifest, Part
 from ..stores.known_outcome import put_object
-from .catalog import listed_lssns, read_manifest
-from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
 
 
 async def copy_archive(
@@ -25,7 +26,11 @@ async def copy_archive(
     missing, and the errors of the cold store.
     """
     first = manifests[0]
-    identity = await _known_identity(cold, manifests, stream) or identity
+    known = await _known_identity(cold, manifests, stream)
+    if known is None:
+        prefix = await _known_stream_id(cold, first.namespace, stream)
+        known = prefix + identity[len(prefix) :]
+    identity = known
     copies = []
     for manifest in manifests:
         copy = replace(
@@ -34,13 +39,11 @@ async def copy_archive(
             stream_identity=identity,
             previous_digest=CHAIN_START if manifest is first else manifest.previous_digest,
         )
-        key = manifest_key(copy.namespace, stream, copy.lssn)
         for part in manifest.parts:
-            await _copy_part(cold, manifest, part, stream)
-        if not await put_object(cold, key, copy.encode()):
-            found = await read_manifest(cold, copy.namespace, stream, copy.lssn)
-            if found != copy:
-                raise CorruptionError(f"{key}: another process has stored another manifest")
+            await _copy_part(cold, manifest.part_key(part), copy.part_key(part), part)
+        is_new = await put_object(cold, copy.key, copy.encode())
+        if not is_new and await read_manifest(cold, copy.folder, copy.lssn) != copy:
+            raise CorruptionError(f"{copy.key}: another process has stored another manifest")
         copies.append(copy)
     return copies
 
@@ -48,13 +51,12 @@ async def copy_archive(
 async def _known_identity(
     cold: ColdStore, manifests: Sequence[Manifest], stream: str
 ) -> str | None:
-    """Return the identity of the copies that an earlier attempt made; None if there are none."""
+    """Return the identity of the manifests that an earlier attempt copied; None if it has none."""
     namespace, known = manifests[0].namespace, None
     wanted = {manifest.lssn: manifest for manifest in manifests}
-    for lssn in await listed_lssns(cold, namespace, stream):
-        found = await read_manifest(cold, namespace, stream, lssn)
-        if found is None and lssn in wanted:
-            continue  # parts of an interrupted attempt
+    archives = await archived_segments(cold, namespace, stream)
+    for folder, lssn in ((folder, lssn) for folder, found in archives.items() for lssn in found):
+        found = await read_manifest(cold, folder, lssn)
         if (
             found is None
             or lssn not in wanted
@@ -68,9 +70,14 @@ async def _known_identity(
     return known
 
 
-async def _copy_part(cold: ColdStore, manifest: Manifest, part: Part, stream: str) -> None:
-    source = f"{segment_folder(manifest.namespace, manifest.stream, manifest.lssn)}/{part.name}"
-    target = f"{segment_folder(manifest.namespace, stream, manifest.lssn)}/{part.name}"
+async def _known_stream_id(cold: ColdStore, namespace: str, stream: str) -> str:
+    """Return the stream id of the parts that an attempt copied before any manifest, or ""."""
+    keys = [key.split("/") for key in await cold.list(f"{namespace}/{stream}")]
+    found = {parts[2] for parts in keys if len(parts) == 4 and lssn_of_part(parts[3]) is not None}
+    return found.pop() if len(found) == 1 else ""
+
+
+async def _copy_part(cold: ColdStore, source: str, target: str, part: Part) -> None:
     try:
         data = await cold.get(source)
     except NoSuchObjectError as error:

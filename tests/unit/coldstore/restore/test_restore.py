@@ -7,9 +7,9 @@ import pytest
 
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
-from rhumbline.coldstore.archive.copy_archive import copy_archive
 from rhumbline.coldstore.archive.manifest import Manifest
-from rhumbline.coldstore.archive.restore import (
+from rhumbline.coldstore.restore.copy_archive import copy_archive
+from rhumbline.coldstore.restore.restore import (
     archived_policy,
     check_chain,
     check_name_is_free,
@@ -124,7 +124,7 @@ async def copied(
 ) -> list[Manifest]:
     """Copy archived segments of stream "s" and restore them as ``name``."""
     source = [m for m in await list_manifests(cold, "test") if m.stream == "s"][segments]
-    manifests = await copy_archive(cold, source, stream=name, identity=f"identity of {name}")
+    manifests = await copy_archive(cold, source, stream=name, identity=f"{name:0<32}")
     known = StreamStore(world.store, "test")
     await restore_stream(world.store, known, manifests, archived_policy(manifests))
     return manifests
@@ -212,7 +212,9 @@ async def test_copy_refuses_a_name_with_other_archives_and_damaged_parts(world: 
     await copy_archive(cold, source[2:], stream="new", identity="a")
     with pytest.raises(InvalidArgumentError, match="archives of test/new, such as segment 3"):
         await copy_archive(cold, source[:2], stream="new", identity="b")
-    part = next(key for key in cold.objects if "/s/lssn=0000000000000000002/part" in key)
+    part = next(
+        key for key in cold.objects if "/segment-0000000000000000002-" in key and "/s/" in key
+    )
     cold.objects[part] = cold.objects[part][:-1]
     with pytest.raises(CorruptionError, match="SHA-256 differs"):
         await copy_archive(cold, source, stream="another", identity="c")

@@ -1,0 +1,82 @@
+"""The names of an archive's objects below the root of a cold store (rule ARC-20).
+
+A stream has two folders. The folder of its records holds part files only, so that every Parquet
+tool opens it as it is. The folder of its chain holds the manifests. The names of both contain the
+``stream_id``, so the archives of streams that had the same name at different times lie side by
+side::
+
+    <namespace>/<stream>/<stream id>/segment-<lssn>-<number>-<attempt>.parquet
+    <namespace>/<stream>/_chain/<stream id>/manifest-<lssn>.json
+"""
+
+import re
+from typing import NamedTuple
+
+_CHAIN = "_chain"
+"""Begins with ``_``: tools that open a folder ignore such names. No stream id does."""
+_PART = re.compile(r"segment-(\d{19})-\d{5}-[0-9a-f]{16}\.parquet")
+_MANIFEST = re.compile(r"manifest-(\d{19})\.json")
+
+
+class ArchiveFolder(NamedTuple):
+    """The place of one stream's archive."""
+
+    namespace: str
+    stream: str
+    stream_id: str
+    """The first characters of the stream's identity."""
+
+    @property
+    def records(self) -> str:
+        """The folder of the part files."""
+        return f"{self.namespace}/{self.stream}/{self.stream_id}"
+
+    @property
+    def chain(self) -> str:
+        """The folder of the manifests."""
+        return f"{chains_of(self.namespace, self.stream)}/{self.stream_id}"
+
+    def part(self, name: str) -> str:
+        """Return the key of a part."""
+        return f"{self.records}/{name}"
+
+    def manifest(self, lssn: int) -> str:
+        """Return the key of a segment's manifest."""
+        return f"{self.chain}/manifest-{lssn:019d}.json"
+
+
+class ChainKey(NamedTuple):
+    """A key in the folder of a chain, taken apart."""
+
+    folder: ArchiveFolder
+    name: str
+
+    @property
+    def lssn(self) -> int | None:
+        """The segment whose manifest it is, or None if the name is not that of a manifest."""
+        match = _MANIFEST.fullmatch(self.name)
+        return None if match is None else int(match[1])
+
+
+def chains_of(namespace: str, stream: str) -> str:
+    """Return the folder with the chains of all streams that had this name."""
+    return f"{namespace}/{stream}/{_CHAIN}"
+
+
+def part_name(lssn: int, number: int, attempt: str) -> str:
+    """Return the name of part ``number`` of a segment; ``attempt`` is 16 random hex digits."""
+    return f"segment-{lssn:019d}-{number:05d}-{attempt}.parquet"
+
+
+def lssn_of_part(name: str) -> int | None:
+    """Return the segment of a part, or None if ``name`` is not the name of a part."""
+    match = _PART.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def parse_chain_key(key: str) -> ChainKey | None:
+    """Return the parts of a key in the folder of a chain; None for every other key."""
+    parts = key.split("/")
+    if len(parts) != 5 or parts[2] != _CHAIN:
+        return None
+    return ChainKey(ArchiveFolder(parts[0], parts[1], parts[3]), parts[4])
