@@ -1,6 +1,7 @@
 """The settings of a process, by section. Files, the environment and options fill them in."""
 
 from .client.settings import ClusterSettings, ServeSettings, Settings, TelemetrySettings
+from .coldstore.config import ArchiveConfig
 from .core.bookie.config import BookieConfig
 from .core.ledger.config import LedgerConfig
 from .core.log.config import ReaderConfig, WriterConfig
@@ -22,6 +23,7 @@ __all__ = [
     "DiscoveryConfig",
     "ReadSettings",
     "RepairConfig",
+    "ArchiveConfig",
     "TelemetrySettings",
     "TlsSettings",
     "SecuritySettings",

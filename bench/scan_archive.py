@@ -8,7 +8,8 @@ from ..coldstore.archive.archive_folder import ArchiveFolder, part_name
 from ..coldstore.archive.content_digest import ContentDigest
 from ..coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from ..coldstore.archive.part import PartWriter
-from ..coldstore.archive.segment_archiver import PART_PAYLOAD_BYTES
+from ..coldstore.archive.schema import PartOrigin
+from ..coldstore.config import ArchiveConfig
 from ..core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ..core.protocol.record_set import RecordSet, decode_entry, encode_record_set
 
@@ -16,6 +17,7 @@ NAMESPACE = "bench"
 STREAM = "scan"
 
 _IDENTITY = "0" * 32
+_SIZES = ArchiveConfig()
 _SEGMENTS = 5
 _RECORDS_PER_SET = 250
 _POOL_BYTES = 8 << 20
@@ -55,14 +57,15 @@ def _write_segment(
         path.mkdir(parents=True, exist_ok=True)
     digest = ContentDigest()
     parts: list[Part] = []
-    writer = PartWriter(lssn)
+    origin = PartOrigin(NAMESPACE, STREAM, _IDENTITY, lssn)
+    writer = PartWriter(origin, _SIZES.row_group_bytes)
     entry_id = -1
     for entry_id, record_set in enumerate(_record_sets(numbers, size, random, pool)):
         digest.add(entry_id, record_set.slot, record_set.raw_crc)
         writer.add(entry_id, [record_set])
-        if writer.payload_bytes >= PART_PAYLOAD_BYTES:
+        if writer.stored_bytes >= _SIZES.part_bytes:
             parts.append(_write_part(records, lssn, len(parts), writer))
-            writer = PartWriter(lssn)
+            writer = PartWriter(origin, _SIZES.row_group_bytes)
     if writer.record_count:
         parts.append(_write_part(records, lssn, len(parts), writer))
     manifest = Manifest(

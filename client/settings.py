@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ..coldstore.config import ArchiveConfig
 from ..core.bookie.config import BookieConfig
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
@@ -185,6 +186,7 @@ class Settings:
     discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
     reads: ReadSettings = field(default_factory=ReadSettings)
     repair: RepairConfig = field(default_factory=RepairConfig)
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     log: LogSettings = field(default_factory=LogSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)

@@ -83,7 +83,9 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
             waiting = await _unarchived(client, names)
             namespace = client.namespace()
             known = StreamStore(namespace.store, namespace.name)
-            archiver = SegmentArchiver(client.runtime, store, namespace.ledgers, known)
+            archiver = SegmentArchiver(
+                client.runtime, store, namespace.ledgers, known, config=session.settings.archive
+            )
             with ProgressBar() as progress:
                 for stream, lssn in waiting:
                     progress.show(f"{stream} segment {lssn}", len(done), len(waiting))

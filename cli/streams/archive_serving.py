@@ -75,7 +75,12 @@ async def serve(
                 namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
                 known = StreamStore(namespace.store, namespace.name)
                 archiver = SegmentArchiver(
-                    client.runtime, store, namespace.ledgers, known, rate_limiter=rate_limiter
+                    client.runtime,
+                    store,
+                    namespace.ledgers,
+                    known,
+                    rate_limiter=rate_limiter,
+                    config=session.settings.archive,
                 )
                 service = ArchiveService(
                     client.runtime,

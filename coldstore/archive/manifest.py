@@ -14,11 +14,8 @@ from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, ForeignDataError
 from .archive_folder import ArchiveFolder
 
-FORMAT = 2
-_WITHOUT_FOOTER_DIGESTS = 1
-"""The format before ``Part.footer_sha256`` was added. It can still be read."""
-_WITH_ATTRIBUTES = 3
-"""The format of a manifest with a part that has attributes. Others keep format 2."""
+FORMAT = 4
+"""Parts have the columns of ``schema``. Parts of formats 1 to 3 have other columns."""
 MANIFEST_BYTES_MAX = 4 << 20
 
 CHAIN_START = ""
@@ -30,8 +27,7 @@ class Part:
     """One part file: its name in the folder, the records it covers, and its digests.
 
     ``footer_sha256`` covers the Parquet footer, its length and the magic number, so that readers of
-    byte ranges verify the footer before they parse it. It is empty in a manifest of format 1.
-    ``has_attributes`` says whether the part has the columns of keys, headers and event times.
+    byte ranges verify the footer before they parse it.
     """
 
     name: str
@@ -43,8 +39,7 @@ class Part:
     payload_bytes: int
     size_bytes: int
     sha256: str
-    footer_sha256: str = ""
-    has_attributes: bool = False
+    footer_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,27 +124,18 @@ class Manifest:
             del fields["doubt"]
         if self.policy is None:
             del fields["policy"]
-        for part in fields["parts"]:
-            if not part["has_attributes"]:
-                del part["has_attributes"]
-        has_attributes = any(part.has_attributes for part in self.parts)
-        form = _WITH_ATTRIBUTES if has_attributes else FORMAT
-        return json.dumps({"format": form, **fields}, indent=1).encode()
+        return json.dumps({"format": FORMAT, **fields}, indent=1).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Manifest":
         """Decode a manifest file. Raises CorruptionError; ForeignDataError for another format."""
         try:
             fields: dict[str, Any] = json.loads(data)
-            known = (_WITHOUT_FOOTER_DIGESTS, FORMAT, _WITH_ATTRIBUTES)
-            if (found := fields.pop("format")) not in known:
+            if (found := fields.pop("format")) != FORMAT:
                 raise ForeignDataError(
-                    f"archive manifest has format {found!r}, this version reads formats "
-                    f"{_WITHOUT_FOOTER_DIGESTS} to {_WITH_ATTRIBUTES}: use a newer version"
+                    f"archive manifest has format {found!r}, this version reads format {FORMAT}"
                 )
             parts = tuple(Part(**part) for part in fields.pop("parts"))
-            if found != _WITHOUT_FOOTER_DIGESTS and not all(part.footer_sha256 for part in parts):
-                raise CorruptionError("not an archive manifest: a part has no footer_sha256")
             return cls(**fields, parts=parts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive manifest: {error}") from error

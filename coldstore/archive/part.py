@@ -18,23 +18,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...core.protocol.attributes.attribute_columns import AttributeBuilder, attribute_builder
-from ...core.protocol.attributes.attribute_values import Attributes
+from ...core.protocol.attributes.attribute_values import EVENT_TIME_MAX, EVENT_TIME_MIN, Attributes
 from ...core.protocol.errors import CorruptionError
 from ...core.protocol.record_set import NO_PRODUCER, RecordSet
 from .manifest import Part
 from .part_file import footer_of
 from .schema import (
-    ATTRIBUTES,
+    MICROSECONDS_PER_MS,
     SCHEMA,
-    SCHEMA_WITH_ATTRIBUTES,
+    TIMESTAMP,
+    PartOrigin,
     parquet_writer_options,
-    part_schema,
 )
 
-ROW_GROUP_BYTES = 16 << 20
-"""A row group ends at the first entry boundary at which its payloads reach this size."""
 ROW_GROUP_RECORDS = 512 * 1024
-"""A row group also ends at the first entry boundary at which it holds this many records."""
+"""A row group ends at the first entry boundary at which it holds this many records."""
 
 
 @dataclass(slots=True)
@@ -45,7 +43,7 @@ class _Columns:
     slot: "array[int]" = field(default_factory=lambda: array("i"))
     record_set: "array[int]" = field(default_factory=lambda: array("i"))
     txid: "array[int]" = field(default_factory=lambda: array("q"))
-    created_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    created: "array[int]" = field(default_factory=lambda: array("q"))
     producer: list[bytes | None] = field(default_factory=list)
     sequence: list[int | None] = field(default_factory=list)
     payload: list[bytes] = field(default_factory=list)
@@ -56,17 +54,15 @@ class _Columns:
 
 
 class PartWriter:
-    """Builds the bytes of one part file from entries that are added in order.
+    """Builds the bytes of one part file from entries that are added in order."""
 
-    Entries with attributes are added only to a part that has the columns for them.
-    """
-
-    def __init__(self, lssn: int, *, has_attributes: bool = False) -> None:
-        self.has_attributes = has_attributes
-        self._lssn = lssn
+    def __init__(self, origin: PartOrigin, row_group_bytes: int) -> None:
+        """A row group ends at the first entry boundary at which its payloads have this size."""
+        self._lssn = origin.lssn
+        self._row_group_bytes = row_group_bytes
         self._sink = pa.BufferOutputStream()
-        self._schema = part_schema(has_attributes=has_attributes)
-        self._writer: Any = pq.ParquetWriter(self._sink, self._schema, **parquet_writer_options())
+        self._writer: Any = pq.ParquetWriter(self._sink, SCHEMA, **parquet_writer_options())
+        self._writer.add_key_value_metadata(origin.file_metadata())
         self._columns = _Columns()
         self.first_entry_id: int | None = None
         self.last_entry_id = -1
@@ -75,7 +71,10 @@ class PartWriter:
         self.payload_bytes = 0
 
     def add(self, entry_id: int, record_sets: list[RecordSet]) -> None:
-        """Add the next entry without its control records."""
+        """Add the next entry without its control records.
+
+        Raises CorruptionError for a creation time that Parquet readers cannot show.
+        """
         assert entry_id > self.last_entry_id, (
             f"entry {entry_id} was added after entry {self.last_entry_id}"
         )
@@ -86,11 +85,17 @@ class PartWriter:
         for number, record_set in enumerate(data_sets):
             self._add_set(entry_id, number, record_set)
         columns = self._columns
-        if columns.payload_bytes >= ROW_GROUP_BYTES or len(columns.payload) >= ROW_GROUP_RECORDS:
+        has_size = columns.payload_bytes >= self._row_group_bytes
+        if has_size or len(columns.payload) >= ROW_GROUP_RECORDS:
             self._end_row_group()
 
     def _add_set(self, entry_id: int, number: int, record_set: RecordSet) -> None:
         columns, count = self._columns, record_set.count
+        if not EVENT_TIME_MIN <= record_set.created_ms <= EVENT_TIME_MAX:
+            raise CorruptionError(
+                f"entry {entry_id} of segment {self._lssn} was made at {record_set.created_ms} ms, "
+                "which is not between the years 1 and 9999"
+            )
         self.first_txid = self.first_txid or record_set.first_txid
         self.last_txid = record_set.last_txid
         payloads = record_set.payloads()
@@ -98,7 +103,7 @@ class PartWriter:
         columns.slot.extend(range(record_set.slot, record_set.slot + count))
         columns.record_set.extend(repeat(number, count))
         columns.txid.extend(record_set.txids())
-        columns.created_ms.extend(repeat(record_set.created_ms, count))
+        columns.created.extend(repeat(record_set.created_ms * MICROSECONDS_PER_MS, count))
         if record_set.producer == NO_PRODUCER:
             columns.producer.extend(repeat(None, count))
             columns.sequence.extend(repeat(None, count))
@@ -116,16 +121,16 @@ class PartWriter:
 
     def _add_attributes(self, record_set: RecordSet) -> None:
         columns, found = self._columns, record_set.attributes
-        if not self.has_attributes:
-            assert found is None, "the part has no columns for attributes"
-        elif found is None:
+        if found is None:
             none = [None] * record_set.count
             columns.key.extend(none)
             columns.event_time.extend(none)
             columns.headers.extend(none)
         else:
             columns.key.extend(found.keys())
-            columns.event_time.extend(found.event_times())
+            columns.event_time.extend(
+                None if ms is None else ms * MICROSECONDS_PER_MS for ms in found.event_times()
+            )
             columns.headers.extend(list(one.items()) or None for one in found.headers())
 
     def _end_row_group(self) -> None:
@@ -145,19 +150,22 @@ class PartWriter:
             _numbers(pa.int32(), columns.slot),
             _numbers(pa.int32(), columns.record_set),
             _numbers(pa.int64(), columns.txid),
-            _numbers(pa.int64(), columns.created_ms),
+            _numbers(TIMESTAMP, columns.created),
             pa.array(columns.producer, pa.binary(16)),
             pa.array(columns.sequence, pa.int64()),
             payload,
+            pa.array(columns.key, pa.binary()),
+            pa.array(columns.event_time, TIMESTAMP),
+            pa.array(columns.headers, SCHEMA.field("headers").type),
         ]
-        if self.has_attributes:
-            values = (columns.key, columns.event_time, columns.headers)
-            arrays += [
-                pa.array(one, kind.type) for one, kind in zip(values, ATTRIBUTES, strict=True)
-            ]
-        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        table = pa.Table.from_arrays(arrays, schema=SCHEMA)
         self._writer.write_table(table, row_group_size=count)
         self._columns = _Columns()
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the complete row groups, compressed."""
+        return int(self._sink.tell())
 
     def finish(self) -> bytes:
         """Return the bytes of the file. The writer cannot be used afterwards."""
@@ -180,7 +188,6 @@ class PartWriter:
             len(data),
             hashlib.sha256(data).hexdigest(),
             hashlib.sha256(footer_of(data)).hexdigest(),
-            self.has_attributes,
         )
 
 
@@ -206,7 +213,7 @@ def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
     """Yield the record sets of a part file, in order. Raises CorruptionError if it is damaged."""
     try:
         file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        if not any(file.schema_arrow.equals(known) for known in (SCHEMA, SCHEMA_WITH_ATTRIBUTES)):
+        if not file.schema_arrow.equals(SCHEMA):
             raise CorruptionError(
                 f"archive of segment {lssn}: a part has the columns {file.schema_arrow.names}, not "
                 f"{SCHEMA.names} with their types"
@@ -249,7 +256,7 @@ def record_set_of_rows(table: "pa.Table", start: int, end: int, lssn: int) -> Ar
         entry_id,
         first,
         rows.column("txid").to_pylist(),
-        rows.column("created_ms")[0].as_py(),
+        _milliseconds(rows.column("created").slice(0, 1))[0],
         rows.column("producer")[0].as_py(),
         rows.column("sequence")[0].as_py(),
         rows.column("payload").to_pylist(),
@@ -258,13 +265,18 @@ def record_set_of_rows(table: "pa.Table", start: int, end: int, lssn: int) -> Ar
 
 
 def _attributes_of(rows: "pa.Table") -> AttributeBuilder | None:
-    if "key" not in rows.column_names:
-        return None
     columns = [rows.column(name) for name in ("key", "headers", "event_time")]
     if all(column.null_count == rows.num_rows for column in columns):
         return None
-    keys, headers, times = (column.to_pylist() for column in columns)
+    keys, headers = (column.to_pylist() for column in columns[:2])
+    times = _milliseconds(columns[2])
     return attribute_builder(
         Attributes(key, None if pairs is None else dict(pairs), time)
         for key, pairs, time in zip(keys, headers, times, strict=True)
     )
+
+
+def _milliseconds(times: "pa.ChunkedArray[Any]") -> list[Any]:
+    """Return the times of a column as milliseconds since the Unix epoch, which they hold."""
+    found = pc.cast(times, pa.int64()).to_pylist()
+    return [None if time is None else time // MICROSECONDS_PER_MS for time in found]

@@ -20,13 +20,12 @@ import pyarrow.parquet as pq
 from ...core.protocol.errors import CorruptionError
 from ...core.runtime.cold_store import ColdStore
 from .manifest import Part
-from .schema import ATTRIBUTES, SCHEMA, part_schema
+from .schema import SCHEMA
 
 _TAIL_BYTES = 64 * 1024
 """Size of the first read at the end of the file, which usually contains the whole footer."""
 _END_BYTES = 8
 """Size of the last bytes of the file: the length of the footer and the magic number."""
-_TYPES = {field.name: field.type for field in ATTRIBUTES}
 _GAP_BYTES_MAX = 64 * 1024
 """Ranges with at most this gap between them are read together."""
 
@@ -48,7 +47,6 @@ class PartFile:
         self._cold = cold
         self._key = key
         self._size_bytes = part.size_bytes
-        self._schema = part_schema(has_attributes=part.has_attributes)
         self._footer = footer
         self.bytes_read = 0
         self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
@@ -64,10 +62,9 @@ class PartFile:
             footer: Any = pq.read_metadata(pa.BufferReader(tail))
         except (pa.ArrowException, OSError) as error:
             raise CorruptionError(f"{key}: {error}") from error
-        schema = part_schema(has_attributes=part.has_attributes)
-        if not footer.schema.to_arrow_schema().equals(schema):
+        if not footer.schema.to_arrow_schema().equals(SCHEMA):
             raise CorruptionError(
-                f"{key}: the columns are {footer.schema.names}, not {schema.names} with their types"
+                f"{key}: the columns are {footer.schema.names}, not {SCHEMA.names} with their types"
             )
         file = cls(cold, key, part, footer)
         file.bytes_read = fetched
@@ -79,22 +76,11 @@ class PartFile:
         return file
 
     async def read(self, group: int, columns: Sequence[str] | None = None) -> "pa.Table":
-        """Read columns of a row group, by default all that the part has.
+        """Read columns of a row group, by default all.
 
-        Columns of attributes that the part does not have are null. Raises NoSuchObjectError and
-        CorruptionError.
+        Raises NoSuchObjectError and CorruptionError.
         """
-        if columns is None:
-            return await self._read(group, self._schema.names)
-        stored = [name for name in columns if name in self._schema.names]
-        table = await self._read(group, stored or ["entry_id"])
-        arrays = [
-            table.column(name) if name in stored else pa.nulls(table.num_rows, _TYPES[name])
-            for name in columns
-        ]
-        return pa.Table.from_arrays(arrays, names=list(columns))
-
-    async def _read(self, group: int, columns: Sequence[str]) -> "pa.Table":
+        columns = SCHEMA.names if columns is None else columns
         ranges = self._ranges(group, columns)
         gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
         pieces: dict[int, bytes] = {}
@@ -151,12 +137,9 @@ def footer_of(data: bytes) -> bytes:
 
 
 async def _verified_tail(cold: ColdStore, key: str, part: Part) -> tuple[bytes, int]:
-    """Return the end of a part, with the verified footer, and the number of bytes read.
-
-    Without a digest of the footer, the whole part is read and verified.
-    """
+    """Return the end of a part, with the verified footer, and the number of bytes read."""
     size_bytes = part.size_bytes
-    begin = max(0, size_bytes - _TAIL_BYTES) if part.footer_sha256 else 0
+    begin = max(0, size_bytes - _TAIL_BYTES)
     tail = await cold.get(key, begin, size_bytes - begin)
     fetched = len(tail)
     if len(tail) != size_bytes - begin or not tail.endswith(b"PAR1") or len(tail) < _END_BYTES:
@@ -169,12 +152,8 @@ async def _verified_tail(cold: ColdStore, key: str, part: Part) -> tuple[bytes, 
     if footer_bytes > len(tail):
         tail = await cold.get(key, size_bytes - footer_bytes, footer_bytes)
         fetched += len(tail)
-    verified, expected = (
-        (footer_of(tail), part.footer_sha256) if part.footer_sha256 else (tail, part.sha256)
-    )
-    if hashlib.sha256(verified).hexdigest() != expected:
-        name = "footer" if part.footer_sha256 else "part"
-        raise CorruptionError(f"{key}: the SHA-256 of the {name} differs from that in the manifest")
+    if hashlib.sha256(footer_of(tail)).hexdigest() != part.footer_sha256:
+        raise CorruptionError(f"{key}: the SHA-256 of the footer differs from that in the manifest")
     return tail, fetched
 
 

@@ -26,16 +26,17 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
+from ..config import ArchiveConfig
 from ..stores.known_outcome import put_object
 from .archive_folder import ArchiveFolder, part_name
 from .catalog import read_manifest, stored_parts
 from .content_digest import ContentDigest
 from .manifest import CHAIN_START, Manifest, Part
 from .part import PartWriter
+from .schema import PartOrigin
 from .verify import verify_segment
 
-PART_PAYLOAD_BYTES = 64 << 20
-"""A part ends at the first entry boundary at which its payloads reach this size."""
+DEFAULTS = ArchiveConfig()
 
 _READ_ENTRIES = 500
 _ATTEMPT_BYTES = 8
@@ -72,7 +73,9 @@ class SegmentArchiver:
         streams: StreamStore,
         *,
         rate_limiter: RateLimiter | None = None,
+        config: ArchiveConfig | None = None,
     ) -> None:
+        self._config = config or DEFAULTS
         self._runtime = runtime
         self._cold = cold
         self._ledgers = ledgers
@@ -89,9 +92,10 @@ class SegmentArchiver:
         runtime: Runtime,
         ledgers: LedgerProvider,
         store: MetadataStore,
+        config: ArchiveConfig | None = None,
     ) -> "SegmentArchiver":
         """Return an archiver that uses the parts of an open client."""
-        return cls(runtime, cold, ledgers, StreamStore(store, namespace))
+        return cls(runtime, cold, ledgers, StreamStore(store, namespace), config=config)
 
     async def archive(self, stream: str, lssn: int) -> Manifest:
         """Archive segment ``lssn``, the first of its stream or the successor of an archived one.
@@ -160,7 +164,8 @@ class SegmentArchiver:
         folder = self._folder(stream, record)
         digest, totals = ContentDigest(), _Totals()
         parts: list[Part] = []
-        async for writer in self._part_writers(segment, digest, totals):
+        origin = PartOrigin(*folder[:2], record.identity, segment.lssn)
+        async for writer in self._part_writers(origin, segment, digest, totals):
             name = part_name(segment.lssn, len(parts), attempt)
             parts.append(await self._put_part(folder.part(name), name, writer))
         if totals.records != segment.record_count:
@@ -206,25 +211,19 @@ class SegmentArchiver:
         return before.content_digest
 
     async def _part_writers(
-        self, segment: Segment, digest: ContentDigest, totals: _Totals
+        self, origin: PartOrigin, segment: Segment, digest: ContentDigest, totals: _Totals
     ) -> AsyncIterator[PartWriter]:
         """Read the whole ledger of the segment and yield a filled writer for each part."""
-        writer = PartWriter(segment.lssn)
-        has_attributes = False
+        writer = PartWriter(origin, self._config.row_group_bytes)
         async for entry_id, record_sets in self._entries(segment):
-            if not has_attributes and any(one.attributes is not None for one in record_sets):
-                has_attributes = True  # from here on, all parts have the columns
-                if writer.record_count:
-                    yield writer
-                writer = PartWriter(segment.lssn, has_attributes=True)
             for record_set in record_sets:
                 if not record_set.is_control:
                     digest.add(entry_id, record_set.slot, record_set.raw_crc)
                     totals.add(record_set)
             writer.add(entry_id, record_sets)
-            if writer.payload_bytes >= PART_PAYLOAD_BYTES:
+            if writer.stored_bytes >= self._config.part_bytes:
                 yield writer
-                writer = PartWriter(segment.lssn, has_attributes=has_attributes)
+                writer = PartWriter(origin, self._config.row_group_bytes)
         if writer.record_count:
             yield writer
 

@@ -17,6 +17,7 @@ from .archive_folder import ArchiveFolder
 from .catalog import archived_segments, archived_streams, read_manifest
 from .manifest import Manifest, Part
 from .part_file import PartFile
+from .schema import MICROSECONDS_PER_MS, TIMESTAMP
 
 
 class StreamIndex:
@@ -116,9 +117,10 @@ class StreamIndex:
     async def first_at_time(self, lssn: int, ms: int) -> Dlsn | None:
         """Return the first entry of a segment with a record created at ``ms`` or later, or None."""
         manifest = self.manifests[lssn]
+        time = pa.scalar(ms * MICROSECONDS_PER_MS, TIMESTAMP)
         for part in manifest.parts:
-            async for table in self._tables(manifest, part, ["entry_id", "created_ms"]):
-                row = pc.index(pc.greater_equal(table.column("created_ms"), ms), True).as_py()
+            async for table in self._tables(manifest, part, ["entry_id", "created"]):
+                row = pc.index(pc.greater_equal(table.column("created"), time), True).as_py()
                 if row >= 0:
                     return Dlsn(lssn, table.column("entry_id")[row].as_py(), 0)
         return None

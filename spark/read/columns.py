@@ -50,9 +50,9 @@ _ARROW_TYPES = {
 _SOURCE_COLUMNS = {
     "stream": (),
     "dlsn": ("lssn", "entry_id", "slot"),
-    "created": ("created_ms",),
 }
-_TIMES = {"created": "created_ms", "event_time": "event_time"}
+_TIMES = {"created_ms": "created", "event_time": "event_time"}
+"""The times of records that were read from ledgers, in milliseconds, and their columns here."""
 BATCH_ROWS_MAX = 50_000
 """Maximum number of rows of an Arrow batch that is passed to Spark."""
 
@@ -70,6 +70,18 @@ def stored_columns(columns: Sequence[str]) -> list[str]:
     return sorted(needed) or ["entry_id"]
 
 
+def as_archived(rows: "pa.RecordBatch") -> "pa.RecordBatch":
+    """Return rows that were read from a ledger with the columns and types of the archive."""
+    arrays = [
+        pc.cast(pc.cast(column, pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[_TIMES[name]])
+        if name in _TIMES
+        else column
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    names = [_TIMES.get(name, name) for name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
 def arrow_batches(
     stored: "pa.Table", stream: str, columns: Sequence[str]
 ) -> Iterator["pa.RecordBatch"]:
@@ -83,9 +95,6 @@ def arrow_batches(
 def _column(batch: "pa.RecordBatch", name: str, stream: str) -> "pa.Array":
     if name == "stream":
         return pa.repeat(pa.scalar(stream, pa.string()), batch.num_rows)
-    if name in _TIMES:
-        milliseconds = batch.column(_TIMES[name])
-        return pc.cast(pc.cast(milliseconds, pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[name])
     if name == "dlsn":
         parts = [pc.cast(batch.column(part), pa.string()) for part in _SOURCE_COLUMNS["dlsn"]]
         return pc.binary_join_element_wise(*parts, ":")

@@ -11,7 +11,7 @@ from ...coldstore.archive.part_scan import read_row_groups
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchObjectError, TruncatedError
-from .columns import ATTRIBUTES, BATCH_ROWS_MAX, arrow_batches, stored_columns
+from .columns import ATTRIBUTES, BATCH_ROWS_MAX, arrow_batches, as_archived, stored_columns
 from .data_loss import data_loss_error, log_data_loss
 from .hot_view import new_client
 from .options import Options
@@ -114,7 +114,7 @@ async def _hot_batches(
                     )
                     if (batch.lssn, batch.entry_id) == (split.end.lssn, split.end.entry_id):
                         rows = rows.slice(0, split.end.slot - batch.first_dlsn.slot)
-                    yield rows
+                    yield as_archived(rows)
                     position = reader.position
                 return
         except TruncatedError as error:

@@ -16,6 +16,7 @@ from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.runtime.cold_store import ColdStore
@@ -90,7 +91,8 @@ def test_a_crash_at_any_call_leaves_a_whole_archive_or_none(
     kind: str, cluster: BackgroundCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = started(kind)
-    monkeypatch.setattr(archive_module, "PART_PAYLOAD_BYTES", 6000)
+    small = ArchiveConfig(part_bytes=1, row_group_bytes=6_000)
+    monkeypatch.setattr(archive_module, "DEFAULTS", small)
 
     def archiver(cold: Any) -> SegmentArchiver:  # noqa: ANN401 - a CrashingStore has only __getattr__
         client = cluster.client

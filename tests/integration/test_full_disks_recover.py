@@ -12,6 +12,7 @@ from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
@@ -193,7 +194,8 @@ async def test_a_full_metadata_file_refuses_writes_and_accepts_them_when_there_i
 def test_an_archiver_on_a_full_disk_leaves_nothing_and_archives_when_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive_module, "PART_PAYLOAD_BYTES", 6_000)
+    small = ArchiveConfig(part_bytes=1, row_group_bytes=6_000)
+    monkeypatch.setattr(archive_module, "DEFAULTS", small)
     (tmp_path / "cluster").mkdir()
     with (
         BackgroundCluster(tmp_path / "cluster") as cluster,

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk, manifest_path
 
 
@@ -19,8 +19,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
     """Yield an archive of many small parts and its rows."""
     root = tmp_path_factory.mktemp("cold")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
-        patch.setattr(part_module, "ROW_GROUP_BYTES", 25)
+        small = ArchiveConfig(part_bytes=2000, row_group_bytes=25)
+        patch.setattr(archive_module, "DEFAULTS", small)
         yield root, archive_on_disk(root)
 
 

@@ -12,12 +12,12 @@ from typing import Any, Self, TypeVar
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.archive_service import unarchived_lssns
 from rhumbline.coldstore.archive.catalog import archived_segments
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
@@ -85,8 +85,8 @@ class StreamingWorld:
         for module in (planner, split_reader):
             self._patch.setattr(module, "new_client", lambda _: _WorldClient(self))
             self._patch.setattr(module, "open_cold_store", lambda _: self.cold)
-        self._patch.setattr(archive_module, "PART_PAYLOAD_BYTES", 40)
-        self._patch.setattr(part_module, "ROW_GROUP_BYTES", 16)
+        small = ArchiveConfig(part_bytes=2000, row_group_bytes=16)
+        self._patch.setattr(archive_module, "DEFAULTS", small)
         store, runtime = self.world.store, self.world.runtime
         self.run(create_namespace(store, runtime, "test", self.world.policy))
         self.world.archives = ColdArchives(self.cold, "test")

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rhumbline.coldstore.archive import archived_ledger
-from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.restore.restore import check_chain
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -43,8 +43,8 @@ class CrashError(RhumblineError):
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make segments of many parts, row groups and reads, so that tests cross all boundaries."""
-    monkeypatch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
-    monkeypatch.setattr(part_module, "ROW_GROUP_BYTES", 25)
+    small = ArchiveConfig(part_bytes=2000, row_group_bytes=25)
+    monkeypatch.setattr(archive_module, "DEFAULTS", small)
     monkeypatch.setattr(archived_ledger, "CHUNK_BYTES_MAX", 300)
 
 

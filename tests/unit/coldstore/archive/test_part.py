@@ -1,15 +1,13 @@
 """Parts hold every record exactly, and rows give the same content digest as the log."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive.content_digest import ContentDigest, raw_crc_of
 from rhumbline.coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from rhumbline.coldstore.archive.part import PartWriter, read_part
+from rhumbline.coldstore.archive.schema import PartOrigin
 from rhumbline.core.protocol.attributes.attribute_columns import attribute_builder
 from rhumbline.core.protocol.attributes.attribute_values import Attributes
 from rhumbline.core.protocol.compression import Codec
@@ -23,6 +21,8 @@ from rhumbline.core.protocol.record_set import (
     encode_control,
     encode_record_set,
 )
+
+ORIGIN = PartOrigin("ns", "s", "9f86d081884c7d65", 3)
 
 rows = st.lists(
     st.builds(
@@ -68,25 +68,17 @@ entries = st.lists(
 def test_parts_return_the_written_records_with_the_same_digest(
     payloads: list[bytes], group_bytes: int
 ) -> None:
-    before = part_module.ROW_GROUP_BYTES
-    part_module.ROW_GROUP_BYTES = group_bytes
-    try:
-        has_attributes = any(
-            one.attributes is not None for payload in payloads for one in decode_entry(payload)
-        )
-        writer = PartWriter(lssn=3, has_attributes=has_attributes)
-        from_log = ContentDigest()
-        expected = []
-        for entry_id, payload in enumerate(payloads):
-            sets = decode_entry(payload)
-            writer.add(entry_id, sets)
-            for one in sets:
-                if not one.is_control:
-                    from_log.add(entry_id, one.slot, one.raw_crc)
-                    expected.append((entry_id, one.slot, list(one.txids()), one.payloads()))
-        data = writer.finish()
-    finally:
-        part_module.ROW_GROUP_BYTES = before
+    writer = PartWriter(ORIGIN, group_bytes)
+    from_log = ContentDigest()
+    expected = []
+    for entry_id, payload in enumerate(payloads):
+        sets = decode_entry(payload)
+        writer.add(entry_id, sets)
+        for one in sets:
+            if not one.is_control:
+                from_log.add(entry_id, one.slot, one.raw_crc)
+                expected.append((entry_id, one.slot, list(one.txids()), one.payloads()))
+    data = writer.finish()
     from_rows = ContentDigest()
     found = []
     for one_set in read_part(data, 3):
@@ -99,7 +91,7 @@ def test_parts_return_the_written_records_with_the_same_digest(
 
 
 def test_rows_of_another_segment_and_damaged_files_are_corruption() -> None:
-    writer = PartWriter(lssn=3)
+    writer = PartWriter(ORIGIN, 1000)
     writer.add(0, decode_entry(encode_record_set([b"x"], first_txid=1, last_txid=1)))
     data = writer.finish()
     for broken, lssn in ((data, 4), (data[:-9], 3), (b"", 3), (b"PAR1" * 5, 3)):
@@ -138,7 +130,7 @@ def test_manifests_are_decoded_and_form_a_chain() -> None:
     assert not manifest(2, "digest1", 11).follows(first)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 2}', b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 4}', b"\xff"])
 def test_malformed_manifests_are_corruption(data: bytes) -> None:
     with pytest.raises(CorruptionError):
         Manifest.decode(data)
@@ -147,18 +139,6 @@ def test_malformed_manifests_are_corruption(data: bytes) -> None:
 def test_other_formats_are_foreign_and_wrong_totals_are_corruption() -> None:
     text = manifest().encode()
     with pytest.raises(ForeignDataError):
-        Manifest.decode(text.replace(b'"format": 2', b'"format": 4'))
-    with pytest.raises(CorruptionError, match="no footer_sha256"):
-        Manifest.decode(text.replace(b'"footer_sha256": "cd"', b'"footer_sha256": ""'))
+        Manifest.decode(text.replace(b'"format": 4', b'"format": 5'))
     with pytest.raises(CorruptionError, match="10 records, not 9"):
         Manifest.decode(text.replace(b'"record_count": 10,', b'"record_count": 9,', 1))
-
-
-def test_only_manifests_of_parts_with_attributes_have_the_newer_format() -> None:
-    plain = manifest()
-    assert b'"format": 2' in plain.encode()
-    assert b"has_attributes" not in plain.encode()
-    with_attributes = replace(plain, parts=(replace(plain.parts[0], has_attributes=True),))
-    assert b'"format": 3' in with_attributes.encode()
-    assert Manifest.decode(with_attributes.encode()) == with_attributes
-    assert Manifest.decode(plain.encode()) == plain

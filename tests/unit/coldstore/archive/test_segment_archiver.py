@@ -1,14 +1,16 @@
 """A segment is archived completely or not at all, despite crashes, races and damage."""
 
 import asyncio
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
-from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests, read_manifest
 from rhumbline.coldstore.archive.part_file import PartFile
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import (
@@ -82,8 +84,13 @@ async def write_stream(world: LogWorld, segments: int = 2, records: int = 40) ->
     return StreamStore(world.store, "test")
 
 
-def archiver(world: LogWorld, cold: MemoryColdStore, streams: StreamStore) -> SegmentArchiver:
-    return SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
+def archiver(
+    world: LogWorld,
+    cold: MemoryColdStore,
+    streams: StreamStore,
+    config: ArchiveConfig | None = None,
+) -> SegmentArchiver:
+    return SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams, config=config)
 
 
 async def test_archived_segments_form_a_chain(world: LogWorld) -> None:
@@ -180,35 +187,29 @@ async def test_a_manifest_of_another_segment_is_refused(world: LogWorld) -> None
 
 
 async def test_a_large_segment_has_several_parts(world: LogWorld) -> None:
-    before = archive_module.PART_PAYLOAD_BYTES
-    archive_module.PART_PAYLOAD_BYTES = 100
-    try:
-        streams, cold = await write_stream(world), MemoryColdStore()
-        manifest = await archiver(world, cold, streams).archive("s", 1)
-        assert len(manifest.parts) > 2
-        await verify_segment(cold, manifest)
-    finally:
-        archive_module.PART_PAYLOAD_BYTES = before
+    streams, cold = await write_stream(world), MemoryColdStore()
+    small = ArchiveConfig(part_bytes=1, row_group_bytes=100)
+    manifest = await archiver(world, cold, streams, small).archive("s", 1)
+    assert len(manifest.parts) > 2
+    await verify_segment(cold, manifest)
 
 
-async def test_only_parts_behind_the_first_attribute_have_columns_for_them(world: LogWorld) -> None:
+async def test_every_part_has_the_columns_of_attributes(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"plain")
     await writer.append(b"keyed", key=b"k", headers={"h": b"v"}, event_time=5)
     await writer.append(b"plain again")
     await writer.close()
-    cold = MemoryColdStore()
-    archiver = SegmentArchiver(
-        world.runtime, cold, world.ledgers.client(), StreamStore(world.store, "test")
-    )
-    manifest = await archiver.archive("s", 1)
-    assert [part.has_attributes for part in manifest.parts] == [False, True]
+    cold, streams = MemoryColdStore(), StreamStore(world.store, "test")
+    small = ArchiveConfig(part_bytes=1, row_group_bytes=1)
+    manifest = await archiver(world, cold, streams, small).archive("s", 1)
     await verify_segment(cold, manifest)
     tables = []
     for part in manifest.parts:
         file = await PartFile.open(cold, manifest.part_key(part), part)
         tables.append(await file.read(0, ["key", "headers", "event_time"]))
-    assert [table.to_pydict() for table in tables] == [
-        {"key": [None], "headers": [None], "event_time": [None]},
-        {"key": [b"k", None], "headers": [[("h", b"v")], None], "event_time": [5, None]},
-    ]
+    assert pa.concat_tables(tables).to_pydict() == {
+        "key": [None, b"k", None],
+        "headers": [None, [("h", b"v")], None],
+        "event_time": [None, datetime(1970, 1, 1, 0, 0, 0, 5000, UTC), None],
+    }

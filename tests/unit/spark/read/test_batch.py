@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.errors import (
@@ -47,8 +47,8 @@ from rhumbline.tests.unit.spark.streaming_world import StreamingWorld
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
-    monkeypatch.setattr(part_module, "ROW_GROUP_BYTES", 25)
+    small = ArchiveConfig(part_bytes=1000, row_group_bytes=25)
+    monkeypatch.setattr(archive_module, "DEFAULTS", small)
 
 
 def position(dlsn: str) -> Dlsn:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from rhumbline.core.protocol.record_set import decode_entry
-from rhumbline.spark.read.columns import arrow_batches
+from rhumbline.spark.read.columns import arrow_batches, as_archived
 from rhumbline.spark.write.row_encoder import encode_numbered_sets
 
 TIME = datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC)
@@ -64,13 +64,14 @@ def test_sets_do_not_depend_on_batches() -> None:
 
 
 def test_attributes_are_columns_of_the_source() -> None:
-    stored = pa.table(
+    rows = pa.record_batch(
         {
             "key": pa.array([b"k", None]),
             "event_time": pa.array([1_769_860_800_123, None], pa.int64()),
             "headers": pa.array([[("h", b"v")], None], pa.map_(pa.string(), pa.binary())),
         }
     )
+    stored = pa.Table.from_batches([as_archived(rows)])
     (batch,) = arrow_batches(stored, "s", ("key", "headers", "event_time"))
     assert batch.to_pydict() == {
         "key": [b"k", None],

@@ -1,0 +1,30 @@
+"""Settings of archives."""
+
+from dataclasses import dataclass
+
+from ..core.runtime.settings import check_settings, setting
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveConfig:
+    """Settings of the processes that write archives. Raises ConfigurationError."""
+
+    part_bytes: int = setting(
+        128 * MIB,
+        "Size, after compression, at which a part file ends. A part is one or more whole row "
+        "groups of one segment. The process holds one part in memory.",
+        low=1,
+        high=192 * MIB,
+    )
+    row_group_bytes: int = setting(
+        16 * MIB,
+        "Size of the payloads at which a row group ends, before compression. A row group also ends "
+        "after 524,288 records. Readers of archives hold two row groups in memory.",
+        low=1,
+        high=64 * MIB,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, "archive")
