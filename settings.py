@@ -9,6 +9,7 @@ from .proxies.client.discovery.config import DiscoveryConfig
 from .proxies.config import ProxyConfig
 from .regions.region_reads import ReadSettings
 from .regions.repair.config import RepairConfig
+from .security.audit_settings import AuditSettings
 from .security.settings import SecuritySettings, TlsSettings
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "TelemetrySettings",
     "TlsSettings",
     "SecuritySettings",
+    "AuditSettings",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..access.audit_log import audit_log_of
 from ..access.token_source import TokenSource, token_source
 from ..client.connect import Client
 from ..client.settings import LogSettings, Settings
@@ -20,6 +21,7 @@ from ..core.runtime.tracing import Tracer
 from ..server.process_log import PROCESS_LOG, ProcessLog
 from ..telemetry.process_telemetry import Telemetry, running_telemetry
 from ..tls.protection import UNPROTECTED, Protection, protection_of
+from .command_audit import audited_command, source_of_process
 from .config_file import Loaded, all_keys, load_settings
 from .output_form import output_option
 from .overview.status_documents import connect_with
@@ -146,13 +148,19 @@ def session_options(command: Command) -> Command:
             if value is not None:
                 options[key] = str(value)
         loaded = load_settings(config_file, options=options)
-        protection = protection_of(loaded.settings.tls, loaded.settings.security)
+        audit = audit_log_of(loaded.settings.audit, source_of_process())
+        protection = protection_of(loaded.settings.tls, loaded.settings.security, audit)
         connect_with(protection.connecting)
         session = CommandSession(loaded, output, options, protection)
         if "log.level" in options:
             log = session.settings.log
             PROCESS_LOG.configure(log.level, log.format, log.levels)
-        return command(session, **arguments)
+        try:
+            with audited_command(protection, session.settings.cluster.namespace):
+                return command(session, **arguments)
+        finally:
+            if audit is not None:
+                audit.close()
 
     shared: tuple[Callable[[Command], Command], ...] = (
         click.option(

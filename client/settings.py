@@ -15,6 +15,7 @@ from ..proxies.client.discovery.config import DiscoveryConfig
 from ..proxies.config import ProxyConfig
 from ..regions.region_reads import ReadSettings
 from ..regions.repair.config import RepairConfig
+from ..security.audit_settings import AuditSettings
 from ..security.settings import SecuritySettings, TlsSettings
 
 
@@ -191,3 +192,4 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)

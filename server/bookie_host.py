@@ -30,6 +30,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
+from .audit.bookie_audit import BookieAudit
 from .listening_address import check_advertised, warn_of_loopback
 from .posix_disk import PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
@@ -118,6 +119,8 @@ async def running_bookie(
                 regional=regional,
             )
         closing.push_async_callback(bookie.aclose)
+        audit = BookieAudit(protection.audit, dict(protection.security.roles))
+        bookie.service.on_refused = audit.refused
         views = [(ledgers, bookies)]
         if regional is not None:
             views.append((regional.ledgers, regional.directory))

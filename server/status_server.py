@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from ..core.runtime.primitives.transport_security import PASS, FirstStep, FirstVerdict
+from ..security.audit import AuditEvent, AuditResult
 from ..tls.credentials import TlsCredentials
 from ..tls.protection import UNPROTECTED, Protection
 from ..tls.tls_layer import PEER_CERTIFICATE, TLS
@@ -31,6 +32,7 @@ _RESPONSE_BYTES_MAX = 8 << 20
 _METRICS = "/metrics"
 _OPEN_PATHS = frozenset({"/livez", "/readyz"})
 """Served to everyone: they say only whether the server is alive and ready."""
+_CLOSED_PATHS = frozenset({"/stat", _METRICS})
 _ONLY_TLS = (
     b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -123,9 +125,12 @@ class StatusServer:
     def _metric_statistics(self) -> Mapping[str, Any]:
         return {"ready": self._not_ready() is None, **self._statistics()}
 
-    def _encoded(self, method: str, path: str, *, is_known: bool = True) -> bytes:
+    def _encoded(
+        self, method: str, path: str, *, is_known: bool = True, peer: object = None
+    ) -> bytes:
         """Return the whole response to a request; ``is_known`` is False for an unknown client."""
         if not is_known and path not in _OPEN_PATHS:
+            self._audit_refusal(path, peer)
             status, kind = HTTPStatus.UNAUTHORIZED, "application/json"
             text = b'{"error": "this path needs a client certificate"}'
         elif (method, path) == ("GET", _METRICS):
@@ -138,6 +143,12 @@ class StatusServer:
             f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode()
             + text
         )
+
+    def _audit_refusal(self, path: str, peer: object) -> None:
+        address = ":".join(map(str, peer[:2])) if isinstance(peer, tuple) else ""
+        resource = f"path:{path}" if path in _CLOSED_PATHS else ""
+        event = AuditEvent("status", AuditResult.REFUSED, peer=address, resource=resource)
+        self._protection.audit.record(event._replace(error="no-certificate"))
 
 
 class _Connection(asyncio.Protocol):
@@ -180,7 +191,9 @@ class _Connection(asyncio.Protocol):
             self._transport.get_extra_info(TLS) is None
             or self._transport.get_extra_info(PEER_CERTIFICATE) is not None
         )
-        self._transport.write(self._respond(words[0], words[1], is_known=is_known))
+        peer = self._transport.get_extra_info("peername")
+        response = self._respond(words[0], words[1], is_known=is_known, peer=peer)
+        self._transport.write(response)
         self._transport.close()  # after everything is sent
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -16,6 +16,7 @@ from ..core.runtime.primitives.transport_security import (
     FirstStep,
     JudgeFirstBytes,
 )
+from ..security.audit import NO_AUDIT, AuditEvent, AuditResult, AuditSink
 from ..security.certificate_names import principal_of_certificate
 from ..security.principal import ANONYMOUS, Principal
 from .certificate import decode_der
@@ -39,6 +40,7 @@ class TlsGate:
         needs_certificate: bool = True,
         admits: Callable[[Principal], bool] | None = None,
         roles_by_name: Mapping[str, str] | None = None,
+        audit: AuditSink = NO_AUDIT,
     ) -> None:
         """Without ``needs_certificate`` clients may connect without a certificate.
 
@@ -53,6 +55,7 @@ class TlsGate:
         self._log_limit = LogLimit()
         self._refusal_limit = LogLimit()
         self._roles = roles_by_name or {}
+        self._audit = audit
 
     @property
     def is_required(self) -> bool:
@@ -96,7 +99,7 @@ class TlsGate:
         context = self._credentials.server_context(needs_certificate=self._needs_certificate)
         return TlsLayer(context, accept, on_failed, handshake_ms_max=self._ms_max)
 
-    def _admit(self, certificate: bytes | None) -> bool:
+    def _admit(self, certificate: bytes | None, peer: object) -> bool:
         """Return whether the holder of a certificate is served; a refusal is logged."""
         if self._admits is None:
             return True
@@ -105,6 +108,7 @@ class TlsGate:
             principal = principal_of_certificate(decode_der(certificate).names, self._roles)
         if self._admits(principal):
             return True
+        self._audit_refusal(peer, "role-not-served", str(principal))
         dropped = self._refusal_limit.admit(asyncio.get_running_loop().time(), str(principal))
         if dropped is not None:
             _LOG.warning("client refused", principal=principal, dropped=dropped or None)
@@ -113,16 +117,28 @@ class TlsGate:
     def _release(self, waiting: "_Waiting", outcome: str, error: Exception | None) -> None:
         if self._waiting.pop(waiting, waiting) is None:
             self.counts[outcome] += 1
+            if outcome == "refused":
+                self._audit_refusal(waiting.peer, "tls-required")
             if outcome == "failed":
+                self._audit_refusal(waiting.peer, "no-handshake")
                 self._log_failed(waiting, error)
+
+    def _audit_refusal(self, peer: object, error: str, principal: str = "anonymous") -> None:
+        address = _address_of(peer) or ""
+        self._audit.record(
+            AuditEvent("connect", AuditResult.REFUSED, principal, address, error=error)
+        )
 
     def _log_failed(self, waiting: "_Waiting", error: Exception | None) -> None:
         dropped = self._log_limit.admit(asyncio.get_running_loop().time())
         if dropped is not None:
-            peer = waiting.peer
-            address = ":".join(map(str, peer[:2])) if isinstance(peer, tuple) else None
+            address = _address_of(waiting.peer)
             reason = str(error or "closed by the client")
             _LOG.info("handshake failed", peer=address, reason=reason, dropped=dropped or None)
+
+
+def _address_of(peer: object) -> str | None:
+    return ":".join(map(str, peer[:2])) if isinstance(peer, tuple) else None
 
 
 MakeLayer = Callable[[Accept, Callable[[Exception | None], None]], TlsLayer]
@@ -145,7 +161,7 @@ class _Waiting(asyncio.Protocol):
         judge: JudgeFirstBytes,
         make_layer: MakeLayer,
         on_end: Callable[["_Waiting", str, Exception | None], None],
-        admit: Callable[[bytes | None], bool],
+        admit: Callable[[bytes | None, object], bool],
         ms_max: int,
     ) -> None:
         self.peer: object = None
@@ -216,7 +232,7 @@ class _Waiting(asyncio.Protocol):
 
     def _accept_secured(self) -> Any:  # noqa: ANN401 - as asyncio.BaseProtocol
         assert self._layer is not None
-        if not self._admit(self._layer.peer_certificate()):
+        if not self._admit(self._layer.peer_certificate(), self.peer):
             self._end("denied")
             return _Refused()
         self._end("tls")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.event_log import EventLog
+from ..security.audit import NO_AUDIT, AuditSink
 from ..security.principal import INTERNAL_ROLES, Principal
 from ..security.settings import SecuritySettings, TlsSettings
 from .credentials import TlsCredentials, credentials_of
@@ -17,10 +18,11 @@ _LOG = EventLog(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The credentials of a process, and the settings that say who may connect."""
+    """The credentials of a process, the settings that say who may connect, and its audit log."""
 
     credentials: TlsCredentials | None = None
     security: SecuritySettings = SecuritySettings()
+    audit: AuditSink = NO_AUDIT
 
     @property
     def serving(self) -> TlsCredentials | None:
@@ -44,12 +46,15 @@ class Protection:
             serving,
             admits=_is_internal if is_internal else None,
             roles_by_name=dict(self.security.roles),
+            audit=self.audit,
         )
 
     def gate(self, *, needs_certificate: bool = True) -> TlsGate | None:
         """Return the gate of a port; None without TLS."""
         serving = self.serving
-        return None if serving is None else TlsGate(serving, needs_certificate=needs_certificate)
+        if serving is None:
+            return None
+        return TlsGate(serving, needs_certificate=needs_certificate, audit=self.audit)
 
     def check_address(self, host: str, server: str) -> None:
         """Check that a server may listen on ``host``.
@@ -77,9 +82,11 @@ UNPROTECTED = Protection()
 """No TLS; servers listen on loopback only."""
 
 
-def protection_of(tls: TlsSettings, security: SecuritySettings) -> Protection:
+def protection_of(
+    tls: TlsSettings, security: SecuritySettings, audit: AuditSink | None = None
+) -> Protection:
     """Return the protection that the settings describe. Raises ConfigurationError."""
-    return Protection(credentials_of(tls), security)
+    return Protection(credentials_of(tls), security, audit or NO_AUDIT)
 
 
 def certificate_statistics(protection: Protection) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
 from ..proxy_stores import RegionalProxyStore
 from . import methods
+from .call_audit import CallAudit, CallRecord
 from .call_identity import CallIdentity
 from .grpc_calls import GrpcTransport
 from .grpc_credentials import server_credentials
@@ -62,6 +63,7 @@ class ProxyServer:
             protection.security.roles,
             is_required=verifier is not None or protection.serving is not None,
         )
+        self._audit = CallAudit(protection.audit, runtime.random)
         self._regional = regional
         self._all_namespaces = all_namespaces
         self._cpu_seconds = cpu_seconds
@@ -154,11 +156,11 @@ class ProxyServer:
     def _add_services(self, server: grpc.aio.Server, service: ProxyService) -> None:
         handlers = {
             **{
-                m.name: _unary_handler(m, handler, self._identity)
+                m.name: _unary_handler(m, handler, self._identity, self._audit)
                 for m, handler in service.unary_calls.items()
             },
             **{
-                m.name: _stream_handler(m, handler, self._identity)
+                m.name: _stream_handler(m, handler, self._identity, self._audit)
                 for m, handler in service.stream_calls.items()
             },
         }
@@ -188,11 +190,12 @@ _NOT_STARTED = {
 # --- errors to statuses -------------------------------------------------------------------------
 
 
-async def _admit(context: Context, identity: CallIdentity) -> None:
-    """End the call if its caller must be known and is not."""
+async def _admit(context: Context, identity: CallIdentity, record: CallRecord) -> None:
+    """Find the caller; end the call if it must be known and is not."""
     try:
-        await identity.principal(context)
+        record.principal = await identity.principal(context)
     except UnauthorizedError as error:
+        record.failed(error)
         await _abort(context, error, "UNAUTHENTICATED")
 
 
@@ -203,15 +206,19 @@ async def _abort(context: Context, error: RhumblineError, status: str = "") -> N
 
 
 def _unary_handler(
-    method: methods.Method, handler: UnaryHandler, identity: CallIdentity
+    method: methods.Method, handler: UnaryHandler, identity: CallIdentity, audit: CallAudit
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(request: Message, context: Context) -> Message | None:
-        await _admit(context, identity)
+        record = audit.begin(context, method, request)
+        await _admit(context, identity, record)
         try:
-            return await handler(request)
+            response = await handler(request)
         except RhumblineError as error:
+            record.failed(error)
             await _abort(context, error)
-        return None
+            return None
+        record.done()
+        return response
 
     return grpc.unary_unary_rpc_method_handler(
         serve,
@@ -221,13 +228,15 @@ def _unary_handler(
 
 
 def _stream_handler(
-    method: methods.Method, handler: StreamHandler, identity: CallIdentity
+    method: methods.Method, handler: StreamHandler, identity: CallIdentity, audit: CallAudit
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(requests: AsyncIterator[Message], context: Context) -> None:
-        await _admit(context, identity)
+        record = audit.begin(context, method)
+        await _admit(context, identity, record)
         try:
             await handler(requests, context.write)
         except RhumblineError as error:
+            record.failed(error)
             await _abort(context, error)
         except AssertionError as error:
             await _abort(context, InvariantBrokenError(repr(error)))

@@ -74,6 +74,7 @@ class ClientConnection:
         """See asyncio.Protocol."""
         self._transport = cast("asyncio.Transport", transport)
         if len(self._registry) >= self.service.config.connection_count_max:
+            self.service.on_refused(self, "connect", None, "too-many-connections")
             self.close("too-many-connections")
             return
         self._registry[self] = None
@@ -183,6 +184,10 @@ class ClientConnection:
 
     # --- responses ------------------------------------------------------------------------------
 
+    def extra_info(self, name: str) -> object:
+        """See RequestConnection."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
+
     def send(self, frame: bytes) -> None:
         """Queues a response; responses of one event-loop iteration leave with one write."""
         if self._transport is None:
@@ -255,7 +260,8 @@ class ClientConnection:
             return
         self._closed_reasons[reason] += 1
         if reason == "malformed":
-            self.service.log_malformed(self._transport.get_extra_info("peername"), error)
+            self.service.on_refused(self, "request", None, reason)
+            self.service.log_malformed(self.extra_info("peername"), error)
         self._flush()
         self._transport.close()
         self._transport = None

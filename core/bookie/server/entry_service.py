@@ -38,9 +38,12 @@ from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
 from .long_poll import LongPollRegistry, ParkedPoll, Poll
 from .operation_meter import OperationMeter
-from .requests import BatchRead, EntryAdd, EntryRead, WriteLac
+from .requests import BatchRead, EntryAdd, EntryRead, RequestConnection, WriteLac
 
 _LOG = EventLog(__name__)
+
+OnRefused = Callable[[RequestConnection, str, int | None, str], None]
+"""Takes the connection, the kind of request, the ledger if there is one, and the reason."""
 
 _LIST_PAGE = 20_000
 _NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)
@@ -74,6 +77,8 @@ class EntryService(StorageListener):
         self.failure: RhumblineError | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Called when the log failed or found no space, so that the bookie updates its state."""
+        self.on_refused: OnRefused = _ignore_refusal
+        """Called with each refusal of a client, for the audit log."""
         self._log_limit = LogLimit()
         storage.listener = self
 
@@ -99,6 +104,8 @@ class EntryService(StorageListener):
         self, op: EntryAdd | EntryRead | WriteLac, error: RhumblineError | None = None
     ) -> None:
         """Sends the response to an operation that returns no entry, and counts it."""
+        if isinstance(error, UnauthorizedError):
+            self.on_refused(op.connection, op.kind, op.ledger_id, error.code)
         self.meter.done(op.kind, op.began, error)
         op.connection.send(op.response(error))
 
@@ -454,3 +461,9 @@ def _too_many_ledgers(count: int) -> TooManyRequestsError:
 
 def _returning_error(ledger_id: int) -> UnknownStateError:
     return UnknownStateError(f"surplus copies of ledger {ledger_id} are being deleted here")
+
+
+def _ignore_refusal(
+    connection: RequestConnection, kind: str, ledger_id: int | None, reason: str
+) -> None:
+    pass

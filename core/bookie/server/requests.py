@@ -16,6 +16,10 @@ from .operation_meter import ADD, BATCH_READ, FENCE, READ, WRITE_LAC
 class RequestConnection(Protocol):
     """The connection on which a request arrived."""
 
+    def extra_info(self, name: str) -> object:
+        """Return what the transport knows about the peer; None if the connection is closed."""
+        ...
+
     def send(self, frame: bytes) -> None:
         """Queues a response; it is sent with others of this event-loop iteration."""
         ...

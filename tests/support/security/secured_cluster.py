@@ -12,6 +12,7 @@ from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc.grpc_server import ProxyServer
+from rhumbline.security.audit import NO_AUDIT, AuditSink
 from rhumbline.security.principal import Role
 from rhumbline.security.settings import SecuritySettings
 from rhumbline.server.proxy_host import running_proxy
@@ -27,11 +28,13 @@ SERVER_ROLES = (Role.BOOKIE, Role.PROXY)
 class Secured:
     """A running cluster of one region with a proxy, and its authority."""
 
-    def __init__(self, directory: Path, security: SecuritySettings, **tls: bool) -> None:
+    def __init__(
+        self, directory: Path, security: SecuritySettings, audit: AuditSink, **tls: bool
+    ) -> None:
         self.authority: Authority = authority(directory / "tls")
         (directory / "cluster").mkdir()
         settings = settings_for(self.authority, "server", *SERVER_ROLES, **tls)
-        self.protection = Protection(TlsCredentials(settings), security)
+        self.protection = Protection(TlsCredentials(settings), security, audit)
         self.cluster = LocalCluster(
             directory / "cluster",
             [REGION],
@@ -45,6 +48,11 @@ class Secured:
         self.proxy: ProxyServer
 
     @property
+    def key_line(self) -> str:
+        """Return a line of the private key of the client."""
+        return Path(self.client_tls.key).read_text().splitlines()[1]
+
+    @property
     def status_addresses(self) -> list[tuple[str, int]]:
         """Return the addresses of all status servers."""
         found = [local.status_address for local in self.cluster.bookies]
@@ -54,10 +62,14 @@ class Secured:
 
 @asynccontextmanager
 async def secured(
-    directory: Path, security: SecuritySettings | None = None, **tls: bool
+    directory: Path,
+    security: SecuritySettings | None = None,
+    *,
+    audit: AuditSink = NO_AUDIT,
+    **tls: bool,
 ) -> AsyncIterator[Secured]:
     """Run a cluster and a proxy with TLS; ``tls`` are further settings of the servers."""
-    made = Secured(directory, security or SecuritySettings(), **tls)
+    made = Secured(directory, security or SecuritySettings(), audit, **tls)
     async with AsyncExitStack() as closing:
         await closing.enter_async_context(made.cluster)
         client = Client(

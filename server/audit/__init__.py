@@ -1,0 +1,1 @@
+"""Audit events of the servers of this process: what they refuse."""
