@@ -21,6 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What the tests need besides the base: every optional part.
 LOCK_EXTRAS := --extra test --extra arrow --extra typed --extra avro --extra grpc --extra dns --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra security --extra spark --extra docs
+# What the container image holds besides the base: what servers use.
+IMAGE_EXTRAS := --extra arrow --extra avro --extra dns --extra etcd --extra grpc --extra hdfs --extra otel --extra s3 --extra security --extra typed --extra zookeeper
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml --group build
 
@@ -35,7 +37,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -145,6 +147,9 @@ mutants: ONLY = core/protocol core/ledger core/bookie
 mutants: setup-test ## change the code a little and see which tests fail: make mutants ONLY=core/protocol SAMPLE=300 SEED=1
 	$(BIN)/python -m rhumbline.tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED) $(if $(PAGE),--page $(PAGE))
 
+image: setup-test ## build the container image from Debian's packages (root, mmdebstrap and buildah): make image
+	deploy/container/build.sh
+
 compiled: $(COMPILED_MADE) ## make the compiled form of the package, as a wheel and for `make bench`
 
 bench: $(COMPILED_MADE) ## measure the compiled form on this machine: make bench BENCH="write tail"
@@ -213,10 +218,11 @@ $(FULL): requirements-test.lock $(BASE)
 	$(PIP) install --require-hashes -r requirements-test.lock
 	@touch $@
 
-lock: | $(VENV_MADE) ## resolve the dependencies again and write both lock files
+lock: | $(VENV_MADE) ## resolve the dependencies again and write the lock files
 	$(PIP) install uv
 	$(UV_COMPILE) $(LOCK_EXTRAS) --upgrade --output-file requirements-test.lock
 	$(UV_COMPILE) --constraint requirements-test.lock --upgrade --output-file requirements.lock
+	$(UV_COMPILE) $(IMAGE_EXTRAS) --constraint requirements-test.lock --upgrade --output-file deploy/container/requirements.lock
 
 packages: ## write the list of packages in pyproject.toml
 	$(PYTHON) .ci/packages.py --write

@@ -6,13 +6,13 @@ A user's mistake is reported in one line on stderr, without a traceback.
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
 from ..core.protocol.errors import RhumblineError, UnknownOutcomeError
 from ..server.process_log import PROCESS_LOG
+from .build_info import version_lines
 from .exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
 from .output_form import TABLE, print_event, select_form, selected_form
 
@@ -115,17 +115,24 @@ class _Root(click.Group):
         sys.exit(exit_code)
 
 
-def _version() -> str:
-    try:
-        return version("rhumbline")
-    except PackageNotFoundError:
-        return "not installed"
-
-
-@click.command(cls=_Root, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(_version(), prog_name="rhumbline")
-def main() -> None:
+@click.command(
+    cls=_Root,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.option("--version", "is_version", is_flag=True, help="Show the version and exit.")
+@click.option("--verbose", "is_verbose", is_flag=True, help="With --version: what is installed.")
+@click.pass_context
+def main(context: click.Context, *, is_version: bool, is_verbose: bool) -> None:
     """Geo-replicated, strictly ordered logs.
 
     Start with: rhumbline demo
     """
+    if is_version:
+        click.echo("\n".join(version_lines(is_verbose=is_verbose)))
+        context.exit()
+    if is_verbose:
+        raise click.UsageError("--verbose needs --version.", context)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        context.exit(EXIT_USAGE)

@@ -11,14 +11,20 @@ from ..backends.open_store import open_store
 from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.bookie import Bookie
 from ..core.bookie.config import BookieConfig
-from ..core.bookie.identity import IDENTITY_FILE, format_storage, read_identity
+from ..core.bookie.identity import (
+    IDENTITY_FILE,
+    Identity,
+    check_identity,
+    format_storage,
+    read_identity,
+)
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT
 from ..core.metadata.declared_regions import check_declared, read_declared_regions
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.metadata.measured_store import MeasuredStore
 from ..core.metadata.regional_store import RegionalStore
-from ..core.protocol.bookie_id import BookieId
+from ..core.protocol.bookie_id import BookieId, bookie_name
 from ..core.protocol.errors import (
     ConfigurationError,
     CorruptionError,
@@ -64,6 +70,30 @@ async def format_bookie(
             return await format_storage(
                 disk, system_runtime(), name, region, rack, instance, bookies
             )
+
+
+async def formatted_bookie(
+    directory: Path, store: MetadataStore, *, name: str, region: str
+) -> Identity:
+    """Return the identity of ``directory``, which must be that of bookie ``name`` in ``region``.
+
+    Raises ForeignDataError (not formatted, in use, another name or region), WrongClusterError (not
+    a bookie of the cluster in ``store``), CorruptionError, MetadataError.
+    """
+    async with AsyncExitStack() as closing:
+        bookies = BookieDirectory(store)
+        closing.callback(bookies.close)
+        disk = PosixDisk(directory)
+        closing.callback(disk.close)
+        with prefixed_errors(directory):
+            identity = await read_identity(disk)
+            await check_identity(identity, bookies)
+            if (bookie_name(identity.bookie_id), identity.region) != (name, region):
+                raise ForeignDataError(
+                    f"the directory holds bookie {identity.bookie_id} in region {identity.region}, "
+                    f"not {name} in {region}"
+                )
+    return identity
 
 
 @asynccontextmanager

@@ -14,8 +14,7 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as FamilySample
 
-from ..core.protocol.installation import installed_version
-from ..core.runtime import histogram
+from ..core.protocol.installation import installed_form, installed_version
 from ..core.runtime.metrics import samples
 
 BUILD_INFO = "rhumbline_build_info"
@@ -53,8 +52,7 @@ class BuildCollector(Collector):
             "1, with the version, that of Python, and the form of the program in labels.",
             labels=BUILD_LABELS,
         )
-        form = "source" if str(histogram.__file__).endswith(".py") else "compiled"
-        family.add_metric((installed_version(), platform.python_version(), form), 1)
+        family.add_metric((installed_version(), platform.python_version(), installed_form()), 1)
         yield family
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from ...bench.raw_limits import measure_raw_limits
-from ...core.ledger import add_op
+from ...core.protocol.installation import installed_form
 from ..output import TABLE, DocumentWriter, format_table
 from ..output_form import output_option, selected_form
 from ..output_schema import prints, record, rows, text
@@ -78,7 +78,7 @@ def _append_line(file: Path, line: str) -> None:
 def print_raw(directory: Path) -> None:
     """Print the table of raw limits, and whether the code is compiled."""
     limits = measure_raw_limits(directory)
-    is_compiled = not add_op.__file__.endswith(".py")
+    is_compiled = installed_form() == "compiled"
     shown = [
         {
             "raw_limit": limit.name,

@@ -8,7 +8,13 @@ import click
 
 from ...backends.open_store import open_store
 from ...core.protocol.errors import ConfigurationError
-from ...server.bookie_host import format_bookie, running_bookie, status_address
+from ...server.bookie_host import (
+    format_bookie,
+    formatted_bookie,
+    is_formatted,
+    running_bookie,
+    status_address,
+)
 from ...server.process_memory import bound_heap
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_message
@@ -37,6 +43,11 @@ def bookie() -> None:
     "--name", required=True, help="Name of the bookie; its id is the name and a random suffix."
 )
 @click.option("--rack", default="default", show_default=True, help="Rack of the bookie.")
+@click.option(
+    "--unless-formatted",
+    is_flag=True,
+    help="Change nothing if DIRECTORY holds a bookie of this name, region and cluster already.",
+)
 @prints(
     done(
         {
@@ -49,7 +60,9 @@ def bookie() -> None:
 )
 @session_options
 @runs
-async def format_(session: CommandSession, directory: Path, name: str, rack: str) -> None:
+async def format_(
+    session: CommandSession, directory: Path, name: str, rack: str, *, unless_formatted: bool
+) -> None:
     """Format an empty DIRECTORY as the storage of a new bookie. Its --region is permanent."""
     region = session.settings.cluster.region
     if not region:
@@ -58,13 +71,19 @@ async def format_(session: CommandSession, directory: Path, name: str, rack: str
         )
     store = await open_store(session.metadata_uri())
     try:
-        minted = await format_bookie(directory, store, name=name, region=region, rack=rack)
+        found = None
+        if unless_formatted and is_formatted(directory):
+            found = await formatted_bookie(directory, store, name=name, region=region)
+            minted, rack = found.bookie_id, found.rack
+        else:
+            minted = await format_bookie(directory, store, name=name, region=region, rack=rack)
     finally:
         await store.close()
+    state = "is now" if found is None else "is already"
     print_done(
         {"bookie": minted, "directory": str(directory), "region": region, "rack": rack},
         session.output,
-        f"{directory} is now the storage of bookie {minted} in region {region}, rack {rack}",
+        f"{directory} {state} the storage of bookie {minted} in region {region}, rack {rack}",
     )
     if session.output == TABLE:
         click.echo(minted)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 from .errors import ConfigurationError
 
@@ -34,3 +35,9 @@ def installed_version() -> str:
         return version(_PACKAGE)
     except PackageNotFoundError:
         return "0+unknown"
+
+
+def installed_form() -> str:
+    """Return "compiled" if the modules of the hot path are machine code, else "source"."""
+    spec = find_spec(f"{_PACKAGE}.core.protocol.record_set")
+    return "compiled" if spec and not str(spec.origin).endswith(".py") else "source"

@@ -5,12 +5,12 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import click
 import pytest
+import yaml
 
 from rhumbline.cli.config_file import load_settings
-from rhumbline.cli.main import main
 from rhumbline.tests.support.tidy.source_tree import ROOT
+from rhumbline.tests.support.tidy.started_commands import check_command
 
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 SETTINGS = sorted((ROOT / "deploy/settings").glob("*.toml"))
@@ -50,14 +50,30 @@ def test_units_are_valid_and_hardened(unit: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
 def test_units_start_commands_that_exist(unit: Path) -> None:
     _, *words = command_of(unit)
-    command: click.Command = main
-    while isinstance(command, click.Group):
-        found = command.get_command(click.Context(command), words.pop(0))
-        assert found is not None
-        command = found
-    command.make_context(command.name, words, resilient_parsing=False)
+    check_command(words)
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.stem)
 def test_sample_settings_are_valid(path: Path) -> None:
     assert load_settings(path, options={}).settings.cluster.region
+
+
+def test_services_of_the_compose_file_start_commands_that_exist() -> None:
+    document = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())
+    services = document["services"]
+    assert {"init", "bookie-1", "write-proxy", "read-proxy", "repair"} <= set(services)
+    for name, service in services.items():
+        if name == "etcd":
+            continue
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        command = service["command"]
+        lines = [command] if "entrypoint" not in service else shell_commands(command[0])
+        for words in lines:
+            check_command(words)
+
+
+def shell_commands(script: str) -> list[list[str]]:
+    """Return the arguments of each `rhumbline` that a script starts."""
+    lines = [shlex.split(line) for line in script.splitlines()]
+    return [line[line.index("rhumbline") + 1 :] for line in lines if "rhumbline" in line]

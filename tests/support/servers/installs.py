@@ -16,6 +16,7 @@ from pathlib import Path
 ZOOKEEPER = "3.9.5"
 TOXIPROXY = "v2.12.0"
 GRPCURL = "v1.9.3"
+HELM = "v3.17.3"
 
 _ZOOKEEPER_POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -86,6 +87,12 @@ def grpcurl_binary() -> Path:
     return installed(f"grpcurl-{GRPCURL}", _fetch_grpcurl) / "grpcurl"
 
 
+def helm_binary() -> Path:
+    """Return helm, which renders charts of Kubernetes."""
+    require("go")
+    return installed(f"helm-{HELM}", _fetch_helm) / "helm"
+
+
 def require(*programs: str) -> None:
     """Raise NotInstalledError if one of these programs is not installed."""
     for program in programs:
@@ -140,6 +147,10 @@ def _fetch_toxiproxy(into: Path) -> None:
 
 def _fetch_grpcurl(into: Path) -> None:
     go_install(f"github.com/fullstorydev/grpcurl/cmd/grpcurl@{GRPCURL}", into)
+
+
+def _fetch_helm(into: Path) -> None:
+    go_install(f"helm.sh/helm/v3/cmd/helm@{HELM}", into)
 
 
 def go_install(module: str, into: Path) -> None:
