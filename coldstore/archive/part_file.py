@@ -47,7 +47,8 @@ class PartFile:
         self._cold = cold
         self._key = key
         self._size_bytes = part.size_bytes
-        self._footer = footer
+        self.footer = footer
+        """The verified metadata of the file, as pyarrow has them."""
         self.bytes_read = 0
         self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
 
@@ -97,7 +98,7 @@ class PartFile:
         source = pa.PythonFile(_SparseFile(self._key, self._size_bytes, pieces), mode="r")
         try:
             file: Any = pq.ParquetFile(
-                source, metadata=self._footer, page_checksum_verification=True, pre_buffer=False
+                source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False
             )
             table: pa.Table = file.read_row_group(group, columns=list(columns), use_threads=False)
         except (pa.ArrowException, OSError) as error:
@@ -110,7 +111,7 @@ class PartFile:
         return table
 
     def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
-        found = self._footer.row_group(group)
+        found = self.footer.row_group(group)
         leaves = [found.column(number) for number in range(found.num_columns)]
         chunks = [leaf for leaf in leaves if leaf.path_in_schema.split(".")[0] in columns]
         spans = sorted(_byte_range(chunk) for chunk in chunks)

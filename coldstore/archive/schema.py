@@ -19,7 +19,7 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 _FIELD_ID = b"PARQUET:field_id"
 
 
-class Column(NamedTuple):
+class PartColumn(NamedTuple):
     """A column of the parts."""
 
     field_id: int
@@ -37,18 +37,20 @@ def _field(field_id: int, name: str, kind: pa.DataType, is_required: bool) -> "p
 _HEADERS = pa.map_(_field(13, "key", pa.string(), True), _field(14, "value", pa.binary(), True))
 
 COLUMNS = (
-    Column(1, "lssn", pa.int64(), True, "Number of the log segment, the same in all rows."),
-    Column(2, "entry_id", pa.int64(), True, "Entry of the segment, from 0."),
-    Column(3, "slot", pa.int32(), True, "Slot of the record in its entry."),
-    Column(4, "record_set", pa.int32(), True, "Data record set of the entry, from 0."),
-    Column(5, "txid", pa.int64(), True, "Transaction id; never falls within a stream."),
-    Column(6, "created", TIMESTAMP, True, "Time at which the record set was made."),
-    Column(7, "producer", pa.binary(16), False, "Producer that numbers its records."),
-    Column(8, "sequence", pa.int64(), False, "The producer's number of the record."),
-    Column(9, "payload", pa.binary(), True, "The record."),
-    Column(10, "key", pa.binary(), False, "Key of the record."),
-    Column(11, "event_time", TIMESTAMP, False, "Time of the event, as the application gave it."),
-    Column(12, "headers", _HEADERS, False, "Headers of the record; null if it has none."),
+    PartColumn(1, "lssn", pa.int64(), True, "Number of the log segment, the same in all rows."),
+    PartColumn(2, "entry_id", pa.int64(), True, "Entry of the segment, from 0."),
+    PartColumn(3, "slot", pa.int32(), True, "Slot of the record in its entry."),
+    PartColumn(4, "record_set", pa.int32(), True, "Data record set of the entry, from 0."),
+    PartColumn(5, "txid", pa.int64(), True, "Transaction id; never falls within a stream."),
+    PartColumn(6, "created", TIMESTAMP, True, "Time at which the record set was made."),
+    PartColumn(7, "producer", pa.binary(16), False, "Producer that numbers its records."),
+    PartColumn(8, "sequence", pa.int64(), False, "The producer's number of the record."),
+    PartColumn(9, "payload", pa.binary(), True, "The record."),
+    PartColumn(10, "key", pa.binary(), False, "Key of the record."),
+    PartColumn(
+        11, "event_time", TIMESTAMP, False, "Time of the event, as the application gave it."
+    ),
+    PartColumn(12, "headers", _HEADERS, False, "Headers of the record; null if it has none."),
 )  # headers last: two columns in Parquet
 
 SORT_ORDER = ("lssn", "entry_id", "slot")
@@ -58,7 +60,8 @@ SCHEMA = pa.schema([_field(*column[:4]) for column in COLUMNS])
 BOUNDED = ("lssn", "entry_id", "slot", "txid", "created", "sequence", "key", "event_time")
 """The columns with statistics, by which readers skip row groups and pages."""
 _REPEATING = ["lssn", "entry_id", "record_set", "created", "producer"]
-_BLOOM_FILTERS = {"key": {"fpp": 0.01}}  # as large as the keys of the row group need
+_BLOOM_FILTERS = {"key": {"ndv": 100_000, "fpp": 0.01}}
+"""The writer allocates a filter for ``ndv`` keys in each row group, and stores what they need."""
 
 
 class PartOrigin(NamedTuple):

@@ -35,7 +35,8 @@ def written(attributes: list[Attributes] | None = None) -> Any:  # noqa: ANN401 
 
 
 def test_every_part_has_the_same_columns_with_their_field_ids() -> None:
-    plain, keyed = written(), written([Attributes(b"k", {"h": b"v"}, 5), NO_ATTRIBUTES, NO_ATTRIBUTES])
+    all_of_them = Attributes(b"k", {"h": b"v"}, 5)
+    plain, keyed = written(), written([all_of_them, NO_ATTRIBUTES, NO_ATTRIBUTES])
     assert plain.schema_arrow.equals(keyed.schema_arrow, check_metadata=True)
     found = {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in plain.schema_arrow}
     assert found == {column.name: column.field_id for column in COLUMNS}
@@ -53,7 +54,8 @@ def test_times_are_timestamps() -> None:
 
 
 def test_row_groups_declare_their_order_and_what_prunes() -> None:
-    footer = written([Attributes(b"k", None, None), Attributes(b"b", None, None), NO_ATTRIBUTES]).metadata
+    keyed = [Attributes(key, None, None) for key in (b"k", b"b", None)]
+    footer = written(keyed).metadata
     group = footer.row_group(0)
     order = [footer.schema.column(one.column_index).name for one in group.sorting_columns]
     assert tuple(order) == SORT_ORDER
