@@ -37,7 +37,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages \
 	packages proto lock clean
 
 help: ## list the targets
@@ -141,6 +141,10 @@ spark-many: setup-test ## kill the driver of a Spark query many times: make spar
 
 damages: setup-test ## damage a bookie's files at random, index first, and count what breaks: make damages COUNT=100000
 	$(BIN)/python -m rhumbline.tests.crash.damages $(COUNT)
+
+archive-damages: COUNT = 2000
+archive-damages: setup-test ## damage the objects of an archive at random; verify and readers must notice: COUNT=2000
+	$(BIN)/python -m rhumbline.tests.crash.archive_damages $(COUNT) $(SEED)
 
 mutants: SAMPLE = 0
 mutants: ONLY = core/protocol core/ledger core/bookie

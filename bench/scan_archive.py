@@ -10,6 +10,7 @@ from ..coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from ..coldstore.archive.part import PartWriter
 from ..coldstore.archive.schema import PartOrigin
 from ..coldstore.config import ArchiveConfig
+from ..coldstore.proof.chain_tip import empty_tip
 from ..core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ..core.protocol.record_set import RecordSet, decode_entry, encode_record_set
 
@@ -83,10 +84,13 @@ def _write_segment(
         completed_ms=_FIRST_TXID,
         ends_stream=False,
         content_digest=digest.hex(),
-        previous_digest=before[-1].content_digest if before else CHAIN_START,
+        previous_link=before[-1].link if before else CHAIN_START,
         parts=tuple(parts),
     )
     (root / manifest.key).write_bytes(manifest.encode())
+    tip = empty_tip((before or [manifest])[0]).with_last(manifest)
+    (root / folder.tips).mkdir(exist_ok=True)
+    (root / folder.tip(tip.name)).write_bytes(tip.encode())
     return manifest
 
 

@@ -1,7 +1,8 @@
 """``rhumbline archive``: run, serve, ls, verify, restore."""
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 
 import click
 
@@ -32,7 +33,7 @@ with needs_extra("an archive", "arrow"):
     )
     from ...coldstore.archive.catalog import list_manifests, scan_manifests
     from ...coldstore.archive.segment_archiver import SegmentArchiver
-    from ...coldstore.archive.verify import verify_next
+    from ...coldstore.proof.verify_run import VerifiedLog, verify_all
     from ...coldstore.restore.copy_archive import copy_archive
     from ...coldstore.restore.restore import (
         archived_policy,
@@ -246,31 +247,40 @@ async def ls(
 
 @archive.command()
 @click.argument("prefix", required=False, default="")
+@click.option("--tasks", type=click.IntRange(1, 64), default=4, show_default=True,
+              help="Number of segments that are read at the same time.")  # fmt: skip
+@click.option(
+    "--resume",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that notes intact segments. A repeat with the same file does not read them again.",
+)
 @cold_option
 @prints(rows(record(_ARCHIVED | {"verdict": text("ok, or the faults.")})))
 @session_options
 @runs
-async def verify(session: CommandSession, prefix: str, cold: str | None) -> None:
-    """Read every byte of the archives below PREFIX and verify the chain of digests.
+async def verify(
+    session: CommandSession, prefix: str, tasks: int, resume: Path | None, cold: str | None
+) -> None:
+    """Read every byte of the archives below PREFIX and verify their chains.
 
-    Reads the cold store only, no server. Continues after a damaged manifest or part.
+    Reads the cold store only, no server. Continues after a damaged or missing object.
     """
     store = opened_cold(session, cold)
-    rows: list[dict[str, object]] = []
     try:
         listing = await scan_manifests(store, prefix)
-        found, faults = listing.manifests, len(listing.faults)
-        previous: Manifest | None = None
-        with ProgressBar() as progress:
-            for manifest in found:
-                progress.show("verifying", len(rows), len(found))
-                same = previous is not None and previous.folder == manifest.folder
-                verdict = await verify_next(store, manifest, previous if same else None)
-                faults += len(verdict.faults)
-                rows.append(_row(manifest) | {"verdict": "; ".join(verdict.faults) or "ok"})
-                previous = manifest
+        found = listing.manifests
+        with ProgressBar() as progress, _verified_log(resume, store.uri) as log:
+            verdicts = await verify_all(
+                store,
+                listing,
+                tasks=tasks,
+                log=log,
+                on_done=lambda done: progress.show("verifying", done, len(found)),
+            )
     finally:
         await store.close()
+    faults = len(listing.faults) + sum(len(verdict.faults) for verdict in verdicts)
+    rows = [_row(one.manifest) | {"verdict": "; ".join(one.faults) or "ok"} for one in verdicts]
     nothing = f"no {'usable manifests' if listing.faults else 'archives'} in {store.uri}"
     print_rows(rows, session.output, empty=nothing)
     for error in listing.faults.values():
@@ -282,6 +292,10 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
     records = sum(manifest.record_count for manifest in found)
     segments_read, records_read = show_count(len(rows), "segment"), show_count(records, "record")
     print_message(f"{segments_read}, {records_read}: all bytes are correct")
+
+
+def _verified_log(path: Path | None, uri: str) -> AbstractContextManager[VerifiedLog | None]:
+    return nullcontext() if path is None else VerifiedLog(path, uri)
 
 
 async def _all_streams(client: Client) -> list[str]:

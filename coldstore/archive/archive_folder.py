@@ -1,12 +1,13 @@
 """The names of an archive's objects below the root of a cold store (rule ARC-20).
 
 A stream has two folders. The folder of its records holds part files only, so that every Parquet
-tool opens it as it is. The folder of its chain holds the manifests. The names of both contain the
-``stream_id``, so the archives of streams that had the same name at different times lie side by
-side::
+tool opens it as it is. The folder of its chain holds the manifests and the tip of the chain. The
+names of both contain the ``stream_id``, so the archives of streams that had the same name at
+different times lie side by side::
 
     <namespace>/<stream>/<stream id>/segment-<lssn>-<number>-<attempt>.parquet
     <namespace>/<stream>/_chain/<stream id>/manifest-<lssn>.json
+    <namespace>/<stream>/_chain/<stream id>/tip/<last lssn>-<first lssn>.json
 """
 
 import re
@@ -16,6 +17,23 @@ _CHAIN = "_chain"
 """Begins with ``_``: tools that open a folder ignore such names. No stream id does."""
 _PART = re.compile(r"segment-(\d{19})-\d{5}-[0-9a-f]{16}\.parquet")
 _MANIFEST = re.compile(r"manifest-(\d{19})\.json")
+_TIP = re.compile(r"(\d{19})-(\d{19})\.json")
+
+
+class TipName(NamedTuple):
+    """The numbers in the name of a chain's tip."""
+
+    last_lssn: int
+    first_lssn: int
+
+    def __str__(self) -> str:
+        return f"{self.last_lssn:019d}-{self.first_lssn:019d}.json"
+
+    @classmethod
+    def parse(cls, name: str) -> "TipName | None":
+        """Return the numbers, or None if it is not the name of a tip."""
+        match = _TIP.fullmatch(name)
+        return None if match is None else cls(int(match[1]), int(match[2]))
 
 
 class ArchiveFolder(NamedTuple):
@@ -33,8 +51,17 @@ class ArchiveFolder(NamedTuple):
 
     @property
     def chain(self) -> str:
-        """The folder of the manifests."""
+        """The folder of the manifests, and of the folder of tips."""
         return f"{chains_of(self.namespace, self.stream)}/{self.stream_id}"
+
+    @property
+    def tips(self) -> str:
+        """The folder of the tips of the chain."""
+        return f"{self.chain}/tip"
+
+    def tip(self, name: TipName) -> str:
+        """Return the key of a tip."""
+        return f"{self.tips}/{name}"
 
     def part(self, name: str) -> str:
         """Return the key of a part."""
@@ -50,12 +77,18 @@ class ChainKey(NamedTuple):
 
     folder: ArchiveFolder
     name: str
+    """Below the folder of the chain."""
 
     @property
     def lssn(self) -> int | None:
         """The segment whose manifest it is, or None if the name is not that of a manifest."""
         match = _MANIFEST.fullmatch(self.name)
         return None if match is None else int(match[1])
+
+    @property
+    def tip(self) -> TipName | None:
+        """The numbers of the tip that it is, or None if the name is not that of a tip."""
+        return TipName.parse(self.name[4:]) if self.name.startswith("tip/") else None
 
 
 def chains_of(namespace: str, stream: str) -> str:
@@ -76,7 +109,7 @@ def lssn_of_part(name: str) -> int | None:
 
 def parse_chain_key(key: str) -> ChainKey | None:
     """Return the parts of a key in the folder of a chain; None for every other key."""
-    parts = key.split("/")
+    parts = key.split("/", 4)
     if len(parts) != 5 or parts[2] != _CHAIN:
         return None
     return ChainKey(ArchiveFolder(parts[0], parts[1], parts[3]), parts[4])

@@ -170,8 +170,9 @@ class ArchiveService:
             for stream in page:
                 try:
                     await self._process_stream(session, stream, result)
-                except NoSuchStreamError:
-                    continue  # deleted meanwhile
+                except NoSuchStreamError as error:
+                    if await self._exists(stream):  # another stream of this name
+                        result.faults[stream] = str(error)
                 except SessionLostError:
                     return result
                 except RhumblineError as error:
@@ -192,6 +193,13 @@ class ArchiveService:
         result.retired += len(maintained.retired)
         result.purged += len(maintained.purged)
         result.expired += len(maintained.expired)
+
+    async def _exists(self, stream: str) -> bool:
+        try:
+            await self._namespace.describe(stream)
+        except NoSuchStreamError:
+            return False
+        return True
 
     async def _archive(
         self, session: Session, stream: str, waiting: deque[Segment], result: ArchivePass

@@ -1,10 +1,12 @@
 """Finds the manifests of a cold store, by segment or by listing. Contacts no cluster."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
-from .archive_folder import ArchiveFolder, ChainKey, chains_of, lssn_of_part, parse_chain_key
+from ..proof.chain_tip import ChainTip, lost_tip_error, read_tip
+from .archive_folder import ArchiveFolder, TipName, chains_of, lssn_of_part, parse_chain_key
 from .manifest import MANIFEST_BYTES_MAX, Manifest
 
 
@@ -14,8 +16,25 @@ class ManifestListing:
 
     manifests: tuple[Manifest, ...]
     """Sorted by namespace, stream, stream id and LSSN."""
+    tips: dict[ArchiveFolder, ChainTip]
+    """The tips of the chains that can be used."""
     faults: dict[str, CorruptionError | ForeignDataError]
     """Error by key, sorted; every message begins with the key."""
+
+
+class ListedChain(NamedTuple):
+    """The objects of a chain according to a listing."""
+
+    lssns: list[int]
+    """Segments that have a manifest, ascending."""
+    tips: list[TipName]
+
+
+def missing_manifest_error(folder: ArchiveFolder, lssn: int) -> CorruptionError:
+    """Return the error for a manifest that the tip covers and that does not exist."""
+    return CorruptionError(
+        f"{folder.manifest(lssn)}: the manifest is missing, although the chain holds segment {lssn}"
+    )
 
 
 async def read_manifest(cold: ColdStore, folder: ArchiveFolder, lssn: int) -> Manifest | None:
@@ -55,24 +74,63 @@ async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
 async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
     """Return the manifests below ``prefix``; one that cannot be used does not hide the others.
 
-    Raises the errors of the cold store.
+    Manifests that a tip covers and that do not exist are faults, and so is a missing tip. Raises
+    the errors of the cold store.
     """
     found: list[Manifest] = []
+    tips: dict[ArchiveFolder, ChainTip] = {}
     faults: dict[str, CorruptionError | ForeignDataError] = {}
+    chains, others = await _listed_chains(cold, prefix)
+    for key in others:
+        faults[key] = CorruptionError(f"{key}: not the name of a manifest or a tip")
+    for folder, chain in chains.items():
+        try:
+            tip = await read_tip(cold, folder)
+            if tip is None:
+                raise lost_tip_error(folder)
+        except (CorruptionError, ForeignDataError) as error:
+            faults[folder.tips] = error
+        else:
+            tips[folder] = tip
+        covered = tips[folder].covered if folder in tips else range(0)
+        for lssn in sorted({*chain.lssns, *covered}):
+            try:
+                manifest = await read_manifest(cold, folder, lssn)
+                if manifest is not None:
+                    found.append(manifest)
+                elif lssn in covered:
+                    raise missing_manifest_error(folder, lssn)
+            except (CorruptionError, ForeignDataError) as error:
+                faults[folder.manifest(lssn)] = error
+    ordered = sorted(found, key=lambda m: (m.folder, m.lssn))
+    return ManifestListing(tuple(ordered), tips, dict(sorted(faults.items())))
+
+
+async def listed_chains(
+    cold: ColdStore, namespace: str, stream: str
+) -> dict[ArchiveFolder, ListedChain]:
+    """Return the chains of all streams that had this name, from a listing alone."""
+    return (await _listed_chains(cold, chains_of(namespace, stream)))[0]
+
+
+async def _listed_chains(
+    cold: ColdStore, prefix: str
+) -> tuple[dict[ArchiveFolder, ListedChain], list[str]]:
+    """Return the chains below ``prefix``, and the keys in their folders that have other names."""
+    found: dict[ArchiveFolder, ListedChain] = {}
+    others: list[str] = []
     for key in sorted(await cold.list(prefix)):
         parsed = parse_chain_key(key)
         if parsed is None:
             continue
-        try:
-            if parsed.lssn is None:
-                raise CorruptionError(f"{key}: {parsed.name!r} is not the name of a manifest")
-            manifest = await read_manifest(cold, parsed.folder, parsed.lssn)
-        except (CorruptionError, ForeignDataError) as error:
-            faults[key] = error
-            continue
-        if manifest is not None:  # None: the archive was deleted after the listing
-            found.append(manifest)
-    return ManifestListing(tuple(sorted(found, key=lambda m: (m.folder, m.lssn))), faults)
+        chain = found.setdefault(parsed.folder, ListedChain([], []))
+        if parsed.lssn is not None:
+            chain.lssns.append(parsed.lssn)
+        elif parsed.tip is not None:
+            chain.tips.append(parsed.tip)
+        else:
+            others.append(key)
+    return found, others
 
 
 async def archived_segments(
@@ -82,17 +140,14 @@ async def archived_segments(
 
     There is one entry for each stream of the name that has archived segments.
     """
-    found: dict[ArchiveFolder, list[int]] = {}
-    for parsed in map(parse_chain_key, await cold.list(chains_of(namespace, stream))):
-        if parsed is not None and parsed.lssn is not None:
-            found.setdefault(parsed.folder, []).append(parsed.lssn)
-    return {folder: sorted(lssns) for folder, lssns in found.items()}
+    chains = await listed_chains(cold, namespace, stream)
+    return {folder: chain.lssns for folder, chain in chains.items() if chain.lssns}
 
 
 async def archived_lssns(cold: ColdStore, folder: ArchiveFolder) -> list[int]:
     """Return the LSSNs of a stream's archived segments, ascending, from a listing alone."""
-    keys = (ChainKey(folder, key.rpartition("/")[2]) for key in await cold.list(folder.chain))
-    return sorted(key.lssn for key in keys if key.lssn is not None)
+    chains, _ = await _listed_chains(cold, folder.chain)
+    return chains[folder].lssns if folder in chains else []
 
 
 async def stored_parts(cold: ColdStore, folder: ArchiveFolder) -> dict[int, list[str]]:

@@ -5,6 +5,7 @@ from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
+from ..proof.chain_tip import raise_first, read_tip
 from .archive_folder import ArchiveFolder
 from .archived_ledger import ArchivedLedger
 from .catalog import archived_lssns, read_manifest, stored_parts
@@ -49,7 +50,10 @@ class ColdArchives:
     async def expire(
         self, stream: str, identity: str, *, below: int, completed_by_ms: int
     ) -> list[int]:
-        """See Archives. The listing may lack an archive, which a later call then deletes."""
+        """See Archives. The listing may lack an archive, which a later call then deletes.
+
+        The chain's recorded beginning moves first, so no reader takes the deletion for damage.
+        """
         expired: list[int] = []
         folder = ArchiveFolder(self._namespace, stream, identity[:STREAM_ID_CHARACTERS])
         parts = await stored_parts(self._cold, folder)
@@ -59,10 +63,14 @@ class ColdArchives:
             manifest = await read_manifest(self._cold, folder, lssn)
             if manifest is not None and manifest.completed_ms > completed_by_ms:
                 break
+            expired.append(lssn)
+        tip = await read_tip(self._cold, folder) if expired else None
+        if tip is not None:
+            await raise_first(self._cold, tip, expired[-1] + 1)
+        for lssn in expired:
             await self._cold.delete(folder.manifest(lssn))  # parts without it are no archive
             for name in parts.get(lssn, ()):
                 await self._cold.delete(folder.part(name))
-            expired.append(lssn)
         return expired
 
     async def _manifest(self, stream: str, segment: Segment) -> Manifest | None:
@@ -70,6 +78,11 @@ class ColdArchives:
         manifest = await read_manifest(self._cold, folder, segment.lssn)
         if manifest is None:
             return None
+        if segment.archive_link and manifest.link != segment.archive_link:
+            raise CorruptionError(
+                f"{manifest.key}: the link of the archive is {manifest.link}, that in the metadata "
+                f"of the cluster is {segment.archive_link}"
+            )
         found = (manifest.last_entry_id, manifest.record_count, manifest.start_sequence_id)
         known = (segment.last_entry_id, segment.record_count, segment.start_sequence_id)
         if found != known:

@@ -1,25 +1,27 @@
 """Manifests: each lists the parts of an archived segment and links it to the previous segment.
 
 Parts are an archive only once a manifest names them. The manifest is created with
-``put_if_absent``; the parts of other attempts are garbage that the archiver deletes. A manifest
-holds the content digest of the previous segment, so a removed, exchanged or shortened segment
-breaks the chain. ``archive_folder`` says where manifests and parts lie.
+``put_if_absent``; the parts of other attempts are garbage that the archiver deletes. A manifest is
+sealed (rule ARC-21), and its link is a digest of everything before and in the segment (rule
+ARC-22). ``archive_folder`` says where manifests and parts lie.
 """
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
-from ...core.protocol.errors import CorruptionError, ForeignDataError
+from ...core.protocol.errors import CorruptionError
+from ..proof.sealed_json import decode_sealed, encode_sealed
 from .archive_folder import ArchiveFolder
 
-FORMAT = 4
-"""Parts have the columns of ``schema``. Parts of formats 1 to 3 have other columns."""
+FORMAT = 5
+"""Sealed and linked. Formats 1 to 4 were neither."""
 MANIFEST_BYTES_MAX = 4 << 20
 
 CHAIN_START = ""
-"""``previous_digest`` of the first segment of a chain."""
+"""``previous_link`` of the first segment of a chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Part:
     """One part file: its name in the folder, the records it covers, and its digests.
 
     ``footer_sha256`` covers the Parquet footer, its length and the magic number, so that readers of
-    byte ranges verify the footer before they parse it.
+    byte ranges verify the footer before they parse it. They verify each chunk that they read by
+    its CRC, because the checksums of pages do not cover the headers of pages.
     """
 
     name: str
@@ -40,6 +43,8 @@ class Part:
     size_bytes: int
     sha256: str
     footer_sha256: str
+    chunk_crcs: str = ""
+    """CRC-32 of each column chunk, 8 hex digits each, row group after row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Manifest:
     completed_ms: int
     ends_stream: bool
     content_digest: str
-    previous_digest: str
+    previous_link: str
     parts: tuple[Part, ...]
     doubt: str = ""
     """Not empty if an operator decided the segment's end: what may be missing (rule REC-19)."""
@@ -95,6 +100,21 @@ class Manifest:
         return self.stream_identity[:STREAM_ID_CHARACTERS]
 
     @property
+    def link(self) -> str:
+        """The digest of the chain up to this segment.
+
+        It covers everything that readers know of a segment except its files. The files may
+        therefore be written again, with the same records, without breaking the chain.
+        """
+        covered = (
+            self.previous_link, self.namespace, self.stream, self.stream_identity, self.lssn,
+            self.last_entry_id, self.record_count, self.payload_bytes, self.first_txid,
+            self.last_txid, self.start_sequence_id, self.created_ms, self.completed_ms,
+            self.ends_stream, self.content_digest, self.doubt,
+        )  # fmt: skip
+        return hashlib.sha256(json.dumps(covered, separators=(",", ":")).encode()).hexdigest()
+
+    @property
     def folder(self) -> ArchiveFolder:
         """The place of the stream's archive."""
         return ArchiveFolder(self.namespace, self.stream, self.stream_id)
@@ -113,29 +133,29 @@ class Manifest:
         return (
             self.lssn == previous.lssn + 1
             and self.stream_identity == previous.stream_identity
-            and self.previous_digest == previous.content_digest
+            and self.previous_link == previous.link
             and self.start_sequence_id == previous.start_sequence_id + previous.record_count
         )
 
     def encode(self) -> bytes:
-        """Return the content of the manifest file: JSON with one field a line."""
-        fields = asdict(self)
+        """Return the content of the manifest file: sealed JSON with one field a line."""
+        fields = {**asdict(self), "link": self.link}
         if not self.doubt:
             del fields["doubt"]
         if self.policy is None:
             del fields["policy"]
-        return json.dumps({"format": FORMAT, **fields}, indent=1).encode()
+        return encode_sealed(FORMAT, fields)
 
     @classmethod
     def decode(cls, data: bytes) -> "Manifest":
         """Decode a manifest file. Raises CorruptionError; ForeignDataError for another format."""
+        fields = decode_sealed("archive manifest", FORMAT, data)
         try:
-            fields: dict[str, Any] = json.loads(data)
-            if (found := fields.pop("format")) != FORMAT:
-                raise ForeignDataError(
-                    f"archive manifest has format {found!r}, this version reads format {FORMAT}"
-                )
+            link = fields.pop("link")
             parts = tuple(Part(**part) for part in fields.pop("parts"))
-            return cls(**fields, parts=parts)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            manifest = cls(**fields, parts=parts)
+        except (TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive manifest: {error}") from error
+        if manifest.link != link:
+            raise CorruptionError(f"the archive manifest has the link {link}, not {manifest.link}")
+        return manifest

@@ -22,7 +22,7 @@ from ...core.protocol.attributes.attribute_values import EVENT_TIME_MAX, EVENT_T
 from ...core.protocol.errors import CorruptionError
 from ...core.protocol.record_set import NO_PRODUCER, RecordSet
 from .manifest import Part
-from .part_file import footer_of
+from .part_file import chunk_crcs_of, footer_of
 from .schema import (
     MICROSECONDS_PER_MS,
     SCHEMA,
@@ -188,6 +188,7 @@ class PartWriter:
             len(data),
             hashlib.sha256(data).hexdigest(),
             hashlib.sha256(footer_of(data)).hexdigest(),
+            chunk_crcs_of(data),
         )
 
 

@@ -10,6 +10,7 @@ a sparse file: nothing is copied, and a read outside of the fetched ranges is an
 import asyncio
 import hashlib
 import os
+import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ _TAIL_BYTES = 64 * 1024
 """Size of the first read at the end of the file, which usually contains the whole footer."""
 _END_BYTES = 8
 """Size of the last bytes of the file: the length of the footer and the magic number."""
+_CRC_CHARACTERS = 8
 _GAP_BYTES_MAX = 64 * 1024
 """Ranges with at most this gap between them are read together."""
 
@@ -49,6 +51,7 @@ class PartFile:
         self._size_bytes = part.size_bytes
         self.footer = footer
         """The verified metadata of the file, as pyarrow has them."""
+        self._chunk_crcs = part.chunk_crcs
         self.bytes_read = 0
         self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
 
@@ -69,6 +72,9 @@ class PartFile:
             )
         file = cls(cold, key, part, footer)
         file.bytes_read = fetched
+        crcs = footer.num_row_groups * footer.num_columns
+        if len(part.chunk_crcs) != crcs * _CRC_CHARACTERS:
+            raise CorruptionError(f"{key}: the manifest does not have the CRC of {crcs} chunks")
         rows = sum(group.record_count for group in file.row_groups)
         if rows != part.record_count:
             raise CorruptionError(
@@ -82,7 +88,8 @@ class PartFile:
         Raises NoSuchObjectError and CorruptionError.
         """
         columns = SCHEMA.names if columns is None else columns
-        ranges = self._ranges(group, columns)
+        chunks = self._chunks(group, columns)
+        ranges = _joined(sorted(chunks))
         gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
         pieces: dict[int, bytes] = {}
         for (begin, end), data in zip(ranges, await asyncio.gather(*gets), strict=True):
@@ -92,6 +99,13 @@ class PartFile:
                 )
             pieces[begin] = data
             self.bytes_read += len(data)
+        for (begin, end), crc in chunks.items():
+            start = max(piece for piece in pieces if piece <= begin)
+            chunk = memoryview(pieces[start])[begin - start : end - start]
+            if zlib.crc32(chunk) != crc:
+                raise CorruptionError(
+                    f"{self._key}: bytes {begin} to {end} differ from their CRC in the manifest"
+                )
         return self._decode(pieces, group, columns)
 
     def _decode(self, pieces: dict[int, bytes], group: int, columns: Sequence[str]) -> "pa.Table":
@@ -110,22 +124,44 @@ class PartFile:
             )
         return table
 
-    def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+    def _chunks(self, group: int, columns: Sequence[str]) -> dict[tuple[int, int], int]:
+        """Return the CRC of each chunk of ``columns``, by the range of its bytes."""
         found = self.footer.row_group(group)
-        leaves = [found.column(number) for number in range(found.num_columns)]
-        chunks = [leaf for leaf in leaves if leaf.path_in_schema.split(".")[0] in columns]
-        spans = sorted(_byte_range(chunk) for chunk in chunks)
-        ranges: list[tuple[int, int]] = []
-        for begin, end in spans:
+        chunks: dict[tuple[int, int], int] = {}
+        for number in range(found.num_columns):
+            leaf = found.column(number)
+            if leaf.path_in_schema.split(".")[0] not in columns:
+                continue
+            begin, end = _byte_range(leaf)
             if not 0 <= begin <= end <= self._size_bytes:
                 raise CorruptionError(
                     f"{self._key}: the footer names bytes {begin} to {end} of {self._size_bytes}"
                 )
-            if ranges and begin - ranges[-1][1] <= _GAP_BYTES_MAX:
-                ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
-            else:
-                ranges.append((begin, end))
-        return ranges
+            at = (group * found.num_columns + number) * _CRC_CHARACTERS
+            chunks[begin, end] = int(self._chunk_crcs[at : at + _CRC_CHARACTERS], 16)
+        return chunks
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return sorted ranges with those joined that have only a small gap between them."""
+    ranges: list[tuple[int, int]] = []
+    for begin, end in spans:
+        if ranges and begin - ranges[-1][1] <= _GAP_BYTES_MAX:
+            ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
+        else:
+            ranges.append((begin, end))
+    return ranges
+
+
+def chunk_crcs_of(data: bytes) -> str:
+    """Return the CRC-32 of each column chunk of a Parquet file, as manifests hold them."""
+    footer: Any = pq.read_metadata(pa.BufferReader(data))
+    view, crcs = memoryview(data), []
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            begin, end = _byte_range(footer.row_group(group).column(number))
+            crcs.append(f"{zlib.crc32(view[begin:end]):08x}")
+    return "".join(crcs)
 
 
 def footer_of(data: bytes) -> bytes:

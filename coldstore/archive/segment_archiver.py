@@ -1,14 +1,15 @@
 """Archives one completed segment (rule STR-22).
 
-The steps are: upload the parts, read them back and verify them, publish the manifest, record the
-residence in the segment's metadata. Only then may the hot copy be deleted. A crash at any step
-leaves either no archive (parts without a manifest, which the next attempt deletes) or a complete
-one (whose residence the next attempt records). Two archivers of the same segment cannot mix their
-parts: the names of parts differ, and only one manifest is created.
+The steps are: upload the parts, read them back and verify them, publish the manifest, advance the
+tip of the chain, record the residence and the link in the segment's metadata. Only then may the hot
+copy be deleted. A crash at any step leaves either no archive (parts without a manifest, which the
+next attempt deletes) or a complete one (whose tip and residence the next attempt records). Two
+archivers of the same segment cannot mix their parts: the names of parts differ, and only one
+manifest is created.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...core.log.ledger_interface import LedgerProvider
 from ...core.log.metadata.stream_metadata import StreamRecord
@@ -21,12 +22,14 @@ from ...core.protocol.errors import (
     NoSuchStreamError,
 )
 from ...core.protocol.record_set import RecordSet, decode_entry
-from ...core.protocol.segments import FIRST_LSSN, Residence, Segment
+from ...core.protocol.segments import Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ..config import ArchiveConfig
+from ..proof.chain_writer import ChainWriter
+from ..proof.verify import verify_segment
 from ..stores.known_outcome import put_object
 from .archive_folder import ArchiveFolder, part_name
 from .catalog import read_manifest, stored_parts
@@ -34,7 +37,6 @@ from .content_digest import ContentDigest
 from .manifest import CHAIN_START, Manifest, Part
 from .part import PartWriter
 from .schema import PartOrigin
-from .verify import verify_segment
 
 DEFAULTS = ArchiveConfig()
 
@@ -81,6 +83,7 @@ class SegmentArchiver:
         self._ledgers = ledgers
         self._streams = streams
         self._rate_limiter = rate_limiter or RateLimiter(None)
+        self._chain = ChainWriter(cold)
         self._swept: set[ArchiveFolder] = set()
 
     @classmethod
@@ -104,9 +107,9 @@ class SegmentArchiver:
         exist, is not completed or is not next in the chain; CorruptionError or GapError if it
         cannot be read completely; and the errors of the stores.
         """
-        record, stored = await self._completed(stream, lssn)
+        record, _ = await self._completed(stream, lssn)
         if await self._manifest(stream, record, lssn) is None:
-            await self._previous_digest(stream, record, stored.segment)  # fails before the upload
+            await self._previous_link(stream, record, lssn)  # fails before the upload
         return await self.commit(stream, await self.upload(stream, lssn))
 
     async def upload(self, stream: str, lssn: int) -> Manifest:
@@ -139,11 +142,12 @@ class SegmentArchiver:
         record, stored = await self._completed(stream, lssn, uploaded.stream_identity)
         manifest = await self._manifest(stream, record, lssn)
         if manifest is None:
-            previous = await self._previous_digest(stream, record, stored.segment)
-            manifest = await self._publish(replace(uploaded, previous_digest=previous))
+            previous_link = await self._previous_link(stream, record, lssn)
+            manifest = await self._chain.publish(uploaded, previous_link)
+        await self._chain.cover(manifest)
         await self._delete_unused_parts(manifest, uploaded)
         if stored.segment.residence is Residence.HOT:
-            updated = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
+            updated = stored.segment.archived(manifest.link)
             await self._streams.replace_segment(stream, stored, updated)
         return manifest
 
@@ -188,7 +192,7 @@ class SegmentArchiver:
             completed_ms=segment.completed_ms,
             ends_stream=segment.ends_stream,
             content_digest=digest.hex(),
-            previous_digest=CHAIN_START,  # commit sets the link
+            previous_link=CHAIN_START,  # commit sets it
             parts=tuple(parts),
             doubt=segment.doubt,
             policy=(await self._streams.policy_of(record)).to_fields(),
@@ -196,19 +200,9 @@ class SegmentArchiver:
         await verify_segment(self._cold, manifest, rate_limiter=self._rate_limiter)
         return manifest
 
-    async def _previous_digest(self, stream: str, record: StreamRecord, segment: Segment) -> str:
-        """Return the digest to link to; the chain begins where no earlier segment is left."""
-        before = None
-        if segment.lssn > FIRST_LSSN:
-            before = await self._manifest(stream, record, segment.lssn - 1)
-        if before is None and segment.lssn == record.first_lssn:
-            return CHAIN_START
-        if before is None:
-            raise InvalidArgumentError(
-                f"stream {stream}: segment {segment.lssn - 1} must be archived before segment "
-                f"{segment.lssn}"
-            )
-        return before.content_digest
+    async def _previous_link(self, stream: str, record: StreamRecord, lssn: int) -> str:
+        folder = self._folder(stream, record)
+        return await self._chain.previous_link(folder, lssn, oldest_lssn=record.first_lssn)
 
     async def _part_writers(
         self, origin: PartOrigin, segment: Segment, digest: ContentDigest, totals: _Totals
@@ -250,18 +244,6 @@ class SegmentArchiver:
         await self._rate_limiter.acquire(len(data))
         await put_object(self._cold, key, data)
         return writer.describe(name, data)
-
-    async def _publish(self, manifest: Manifest) -> Manifest:
-        """Create the manifest, or return the one that another archiver published first."""
-        if await put_object(self._cold, manifest.key, manifest.encode()):
-            return manifest
-        winner = await read_manifest(self._cold, manifest.folder, manifest.lssn)
-        if winner is None or winner.content_digest != manifest.content_digest:
-            raise CorruptionError(
-                f"stream {manifest.stream}: segment {manifest.lssn} is already archived with other "
-                "content"
-            )
-        return winner
 
     async def _delete_unused_parts(self, manifest: Manifest, uploaded: Manifest) -> None:
         """Delete the parts of other attempts, which cannot be used: the manifest is published.

@@ -11,13 +11,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import NoSuchStreamError
+from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchStreamError
 from ...core.runtime.cold_store import ColdStore
-from .archive_folder import ArchiveFolder
-from .catalog import archived_segments, archived_streams, read_manifest
+from ..proof.chain_tip import ChainTip, check_in_chain, lost_tip_error, read_tip
+from .archive_folder import ArchiveFolder, TipName
+from .catalog import ListedChain, archived_streams, listed_chains, read_manifest
 from .manifest import Manifest, Part
 from .part_file import PartFile
 from .schema import MICROSECONDS_PER_MS, TIMESTAMP
+
+
+class ArchivedSegments(dict[int, Manifest]):
+    """The manifests of an archive by LSSN, ascending, and what its chain says about the others."""
+
+    stream_id = ""
+    covered = range(0)
+    """The segments that the archive must hold, and those above them that it holds as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: dict[int, CorruptionError | ForeignDataError] = {}
+        """Errors of damaged manifests; a manifest that does not exist is only absent."""
+
+    def check(self, lssn: int) -> None:
+        """Raise the error of the segment's manifest, if it is damaged."""
+        if lssn in self.faults:
+            raise self.faults[lssn]
 
 
 class StreamIndex:
@@ -32,63 +51,83 @@ class StreamIndex:
         self._namespace = namespace
         self._stream = stream
         self._folder: ArchiveFolder | None = None
-        self._created_ms: dict[ArchiveFolder, int] = {}
-        self.manifests: dict[int, Manifest] = {}
-        """Manifests by LSSN, ascending."""
+        self._tips: dict[ArchiveFolder, tuple[list[TipName], ChainTip]] = {}
+        self.manifests = ArchivedSegments()
 
     async def refresh(self, stream_id: str = "") -> None:
-        """Update the index. Raises CorruptionError and UnavailableError.
+        """Update the index. Raises CorruptionError for a chain without a usable tip.
 
-        A listing may be stale. A segment that it omits, although it was known or lies between
-        others, is looked up by its key before it counts as deleted.
+        A listing may be stale. A segment that it omits, although it was known or the tip covers it,
+        is looked up by its key before it counts as missing.
         """
-        found = await archived_segments(self._cold, self._namespace, self._stream)
-        folder = await self._chosen(found, stream_id)
+        chains = await listed_chains(self._cold, self._namespace, self._stream)
+        folder = await self._chosen(chains, stream_id)
         if folder != self._folder:
-            self._folder, self.manifests = folder, {}
+            self._folder, self.manifests = folder, ArchivedSegments()
         if folder is not None:
-            await self._read(folder, found.get(folder, []))
+            tip = await self._tip(folder, chains)
+            listed = chains[folder].lssns if folder in chains else []
+            self.manifests = await self._read(folder, tip, listed)
 
     async def _chosen(
-        self, found: dict[ArchiveFolder, list[int]], stream_id: str
+        self, chains: dict[ArchiveFolder, ListedChain], stream_id: str
     ) -> ArchiveFolder | None:
         """Return the folder of the stream with ``stream_id``, or that of the newest stream."""
         if stream_id:
-            return ArchiveFolder(self._namespace, self._stream, stream_id)
-        if len(found) <= 1:
-            return next(iter(found), self._folder)
-        for folder, lssns in found.items():
-            if folder not in self._created_ms:
-                manifest = await read_manifest(self._cold, folder, lssns[0])
-                if manifest is not None:  # None: it was deleted after the listing
-                    self._created_ms[folder] = manifest.created_ms
-        return max(self._created_ms, key=lambda folder: self._created_ms[folder])
+            folder = ArchiveFolder(self._namespace, self._stream, stream_id)
+            return folder if folder in chains or folder == self._folder else None
+        if len(chains) <= 1:
+            return next(iter(chains), self._folder)
+        tips = {folder: await self._tip(folder, chains) for folder in chains}
+        begun = {folder for folder in chains if chains[folder].lssns or tips[folder].covered}
+        return max(begun or chains, key=lambda folder: tips[folder].created_ms)
 
-    async def _read(self, folder: ArchiveFolder, listed: list[int]) -> None:
-        known = self.manifests
-        numbers = {*listed, *known}
-        found: dict[int, Manifest] = {}
-        for lssn in range(min(numbers), max(numbers) + 1) if numbers else ():
+    async def _tip(
+        self, folder: ArchiveFolder, chains: dict[ArchiveFolder, ListedChain]
+    ) -> ChainTip:
+        """Return the tip of a chain; a tip that was read before is kept while it is the newest."""
+        names = chains[folder].tips if folder in chains else []
+        known = self._tips.get(folder)
+        if known is None or not set(names) <= {*known[0], known[1].name}:
+            tip = await read_tip(self._cold, folder)
+            if tip is None:
+                raise lost_tip_error(folder)
+            known = self._tips[folder] = (names, tip)
+        return known[1]
+
+    async def _read(
+        self, folder: ArchiveFolder, tip: ChainTip, listed: list[int]
+    ) -> ArchivedSegments:
+        known, found = self.manifests, ArchivedSegments()
+        found.stream_id = folder.stream_id
+        above = [lssn for lssn in listed if lssn > tip.last_lssn]
+        for lssn in (*tip.covered, *above):
             manifest = known.get(lssn) if lssn in listed else None
-            if manifest is None:
-                manifest = await read_manifest(self._cold, folder, lssn)
-            if manifest is not None:
-                found[lssn] = manifest
-        self.manifests = found
+            try:
+                if manifest is None:
+                    manifest = await read_manifest(self._cold, folder, lssn)
+                if manifest is not None:
+                    check_in_chain(manifest, found.get(lssn - 1), tip)
+                    found[lssn] = manifest
+            except (CorruptionError, ForeignDataError) as error:
+                found.faults[lssn] = error
+        last = max((tip.last_lssn, *found, *found.faults))
+        found.covered = range(tip.first_lssn, last + 1)
+        return found
 
     def first(self) -> Dlsn:
         """Return the first archived position. Raises NoSuchStreamError without an archive."""
-        return Dlsn(min(self._known()), 0, 0)
+        return Dlsn(self._known().covered[0], 0, 0)
 
     def end(self) -> Dlsn:
         """Return the end of the last archived segment. Raises NoSuchStreamError.
 
         Segments before it may be missing: ``manifests`` then has a gap.
         """
-        return Dlsn(max(self._known()) + 1, 0, 0)
+        return Dlsn(self._known().covered[-1] + 1, 0, 0)
 
-    def _known(self) -> dict[int, Manifest]:
-        if not self.manifests:
+    def _known(self) -> ArchivedSegments:
+        if not self.manifests.covered:
             raise NoSuchStreamError(
                 f"stream {self._namespace}/{self._stream} has no archive in {self._cold.uri}"
             )

@@ -13,6 +13,7 @@ from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import lssn_of_part
 from ..archive.catalog import archived_segments, read_manifest
 from ..archive.manifest import CHAIN_START, Manifest, Part
+from ..proof.chain_tip import advance_tip, empty_tip
 from ..stores.known_outcome import put_object
 
 
@@ -31,20 +32,23 @@ async def copy_archive(
         prefix = await _known_stream_id(cold, first.namespace, stream)
         known = prefix + identity[len(prefix) :]
     identity = known
-    copies = []
+    copies: list[Manifest] = []
     for manifest in manifests:
         copy = replace(
             manifest,
             stream=stream,
             stream_identity=identity,
-            previous_digest=CHAIN_START if manifest is first else manifest.previous_digest,
+            previous_link=copies[-1].link if copies else CHAIN_START,
         )
         for part in manifest.parts:
             await _copy_part(cold, manifest.part_key(part), copy.part_key(part), part)
+        if not copies:
+            await advance_tip(cold, empty_tip(copy))
         is_new = await put_object(cold, copy.key, copy.encode())
         if not is_new and await read_manifest(cold, copy.folder, copy.lssn) != copy:
             raise CorruptionError(f"{copy.key}: another process has stored another manifest")
         copies.append(copy)
+    await advance_tip(cold, empty_tip(copies[0]).with_last(copies[-1]))
     return copies
 
 

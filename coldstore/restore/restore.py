@@ -135,4 +135,5 @@ def _segment(manifest: Manifest, txid_before: int) -> Segment:
         ends_stream=manifest.ends_stream,
         residence=Residence.ARCHIVE,
         doubt=manifest.doubt,
+        archive_link=manifest.link,
     )

@@ -17,6 +17,7 @@ A stream is a sequence of segments 1, 2, 3 ..., each with its own ledger. Rules:
 
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from typing import Any
 
 from .dlsn import Dlsn
 from .errors import CorruptionError
@@ -72,6 +73,8 @@ class Segment:
     doubt: str = ""
     """Not empty if an operator closed the ledger at its provable end: what may be missing (rule
     REC-19)."""
+    archive_link: str = ""
+    """The link of the segment's archive in its chain (rule ARC-22); "" without an archive."""
 
     def __post_init__(self) -> None:
         counts = (
@@ -157,6 +160,10 @@ class Segment:
         assert self.is_completed, "only a completed segment changes its residence (STR-7)"
         return replace(self, residence=residence)
 
+    def archived(self, link: str) -> "Segment":
+        """Return this segment as archived beside its ledger; ``link`` proves the archive."""
+        return replace(self.with_residence(Residence.HOT_AND_ARCHIVE), archive_link=link)
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
@@ -187,11 +194,16 @@ def merged(known: Segment | None, found: Segment) -> Segment:
         raise CorruptionError(f"segment {known.lssn} became another segment: {known}, then {found}")
     if known.is_completed and not found.is_completed:
         return known
-    if known.is_completed and replace(found, residence=known.residence) != known:
+    if known.is_completed and replace(found, **_changing_fields(known)) != known:
         raise CorruptionError(
             f"segment {known.lssn} changed after its completion: {known}, then {found}"
         )
     return found
+
+
+def _changing_fields(segment: Segment) -> dict[str, Any]:
+    """Return what may change after the completion."""
+    return {"residence": segment.residence, "archive_link": segment.archive_link}
 
 
 def _binding_of(segment: Segment) -> tuple[int, str, int, int]:
@@ -202,15 +214,16 @@ def _binding_of(segment: Segment) -> tuple[int, str, int, int]:
 def encode_segment(segment: Segment) -> bytes:
     """Return the value of the segment's metadata node."""
     fields = {**asdict(segment), "residence": segment.residence.value}
-    if not segment.doubt:
-        del fields["doubt"]
+    for name in _OPTIONAL:
+        if not fields[name]:
+            del fields[name]
     return encode_metadata_record(_FORMAT, fields)
 
 
 def decode_segment(lssn: int, data: bytes) -> Segment:
     """Decode the node of segment ``lssn``. Raises CorruptionError, ForeignDataError."""
     fields = decode_metadata_record(
-        f"segment {lssn}", data, version=_FORMAT, fields=_FIELDS, optional={"doubt": ""}
+        f"segment {lssn}", data, version=_FORMAT, fields=_FIELDS, optional=_OPTIONAL
     )
     try:
         residence = Residence(fields.pop("residence"))
@@ -239,4 +252,6 @@ _FIELDS = {
     "producers_entry": int,
     "residence": str,
     "doubt": str,
+    "archive_link": str,
 }
+_OPTIONAL = {"doubt": "", "archive_link": ""}

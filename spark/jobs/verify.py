@@ -7,11 +7,12 @@ from pyspark.sql import SparkSession
 
 from ...coldstore.archive.catalog import ManifestListing, scan_manifests
 from ...coldstore.archive.manifest import Manifest
-from ...coldstore.archive.verify import verify_next
+from ...coldstore.proof.chain_tip import ChainTip
+from ...coldstore.proof.verify import verify_next
 from ...coldstore.stores.open_store import open_cold_store
 
-EncodedLink = tuple[bytes, bytes | None]
-"""The encoded manifests of a segment and of the previous segment of the stream, if any."""
+EncodedLink = tuple[bytes, bytes | None, bytes | None]
+"""The encoded manifests of a segment and of the previous segment, and the tip of the chain."""
 
 
 def verify(
@@ -32,7 +33,9 @@ def verify(
         previous = manifests[number - 1] if number else None
         if previous is not None and previous.folder != manifest.folder:
             previous = None
-        links.append((manifest.encode(), None if previous is None else previous.encode()))
+        tip = listing.tips.get(manifest.folder)
+        encoded = [None if one is None else one.encode() for one in (previous, tip)]
+        links.append((manifest.encode(), encoded[0], encoded[1]))
     parallel = min(len(links), tasks or 4 * spark.sparkContext.defaultParallelism)
     found = (
         spark.sparkContext.parallelize(links, parallel)
@@ -57,10 +60,11 @@ def _verify_links(cold: str, links: Iterable[EncodedLink]) -> Iterator[tuple[str
         store = open_cold_store(cold)
         found = []
         try:
-            for data, previous_data in links:
+            for data, previous_data, tip_data in links:
                 manifest = Manifest.decode(data)
                 previous = None if previous_data is None else Manifest.decode(previous_data)
-                result = await verify_next(store, manifest, previous)
+                tip = None if tip_data is None else ChainTip.decode(tip_data)
+                result = await verify_next(store, manifest, previous, tip)
                 found.append(
                     (f"{manifest.namespace}/{manifest.stream}/{manifest.lssn}", result.faults)
                 )

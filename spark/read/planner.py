@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.part_scan import RowSelection
-from ...coldstore.archive.stream_index import NamespaceIndex, StreamIndex
+from ...coldstore.archive.stream_index import ArchivedSegments, NamespaceIndex, StreamIndex
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import (
@@ -171,6 +171,7 @@ class Planner:
             stop = end if lssn == end.lssn else Dlsn(lssn + 1, 0, 0)
             if not ranges.may_match("lssn", lssn, lssn):
                 continue
+            manifests.check(lssn)
             if lssn in manifests:
                 _check_same_segment(manifests[lssn], hot)
                 splits += _archive_splits(manifests[lssn], begin, stop, ranges)
@@ -188,13 +189,13 @@ class Planner:
         if self._hot is not None:
             return (await self._hot.describe(stream)).start
         manifests = await self._manifests(stream)
-        return self._index(stream).first().in_stream(_stream_id(manifests))
+        return self._index(stream).first().in_stream(manifests.stream_id)
 
     async def _end(self, stream: str) -> Dlsn:
         if self._hot is not None:
             return await self._hot.end(stream)
         manifests = await self._manifests(stream)
-        return self._index(stream).end().in_stream(_stream_id(manifests))
+        return self._index(stream).end().in_stream(manifests.stream_id)
 
     async def _within_end(self, stream: str, wanted: Dlsn) -> Dlsn:
         """Return ``wanted``, or the end of the stream if that is earlier and losses are allowed.
@@ -283,19 +284,22 @@ class Planner:
     async def _start_at_time(self, stream: str, ms: int) -> Dlsn | None:
         """Return ``_at_time``, or the start of missing segments that can hold an earlier record."""
         found = await self._at_time(stream, ms)
-        if found is None or self._hot is not None:
+        if self._hot is not None:
             return found
         manifests = self._index(stream).manifests
-        lssn = found.lssn
-        while lssn > min(manifests) and lssn - 1 not in manifests:
+        behind = manifests.covered.stop if found is None else found.lssn
+        lssn = behind
+        while lssn > manifests.covered.start and lssn - 1 not in manifests:
             lssn -= 1
-        can_be_missing = lssn < found.lssn and manifests[found.lssn].created_ms >= ms
-        return dlsn_in(found.stream_id, lssn, 0, 0) if can_be_missing else found
+        can_be_missing = lssn < behind and (
+            behind not in manifests or manifests[behind].created_ms >= ms
+        )
+        return dlsn_in(manifests.stream_id, lssn, 0, 0) if can_be_missing else found
 
-    async def _manifests(self, stream: str, hot: HotStream | None = None) -> dict[int, Manifest]:
+    async def _manifests(self, stream: str, hot: HotStream | None = None) -> ArchivedSegments:
         """Return the manifests of the stream that the cluster has, or of the newest one."""
         if self._cold is None:
-            return {}
+            return ArchivedSegments()
         index = self._index(stream)
         await index.refresh("" if hot is None else hot.start.stream_id)
         return index.manifests
@@ -328,14 +332,10 @@ class Planner:
         self._is_open = True
 
 
-def _first_archived(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
+def _first_archived(manifests: ArchivedSegments, end: Dlsn) -> Dlsn:
     """Return the first archived position, or ``end`` if nothing is archived."""
-    return dlsn_in(_stream_id(manifests), min(manifests), 0, 0) if manifests else end
-
-
-def _stream_id(manifests: dict[int, Manifest]) -> str:
-    """Return the id of an archived stream; "" if nothing is archived."""
-    return manifests[min(manifests)].stream_id if manifests else ""
+    covered = manifests.covered
+    return dlsn_in(manifests.stream_id, covered.start, 0, 0) if covered else end
 
 
 def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:

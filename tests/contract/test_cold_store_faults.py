@@ -23,6 +23,7 @@ from rhumbline.coldstore.archive.archive_folder import ArchiveFolder, part_name
 from rhumbline.coldstore.archive.catalog import read_manifest
 from rhumbline.coldstore.archive.manifest import Manifest, Part
 from rhumbline.coldstore.archive.stream_index import StreamIndex
+from rhumbline.coldstore.proof.chain_writer import ChainWriter
 from rhumbline.coldstore.stores.hdfs import HdfsColdStore, HdfsOptions
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.protocol.errors import (
@@ -445,9 +446,11 @@ async def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
     listed: Any = StaleListing(store)
     index = StreamIndex(listed, "ns", "s")
 
+    chain = ChainWriter(store)
+
     async def put(lssn: int) -> None:
-        one = manifest(lssn, f"d{lssn - 1}")
-        await store.put_if_absent(one.key, one.encode())
+        link = await chain.previous_link(FOLDER, lssn, oldest_lssn=1)
+        await chain.cover(await chain.publish(manifest(lssn, link), link))
 
     await put(1)
     await put(2)

@@ -15,8 +15,8 @@ import pytest
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
-from rhumbline.coldstore.archive.verify import verify_segment
 from rhumbline.coldstore.config import ArchiveConfig
+from rhumbline.coldstore.proof.verify import verify_segment
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.runtime.cold_store import ColdStore
@@ -116,7 +116,7 @@ def test_a_crash_at_any_call_leaves_a_whole_archive_or_none(
         await verify_segment(store, whole)
         assert left is None or left == whole
         assert len(whole.parts) > 1
-        assert len(await store.list("test")) == 1 + len(whole.parts), (
+        assert len(await store.list("test")) == 2 + len(whole.parts), (
             "objects of the crashed archiver are left"
         )
         await store.close()

@@ -19,7 +19,8 @@ from rhumbline.chaos.managed_process import ManagedProcess, rhumbline_command
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.archive.part import read_part
-from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.coldstore.proof.chain_tip import read_tip
+from rhumbline.coldstore.proof.verify import verify_segment
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.tests.support.processes.background_cluster import REGION, BackgroundCluster
@@ -77,6 +78,9 @@ async def payloads(store: ColdStore) -> list[bytes]:
     keys: set[str] = set()
     for manifest in await whole_manifests(store):
         keys.add(manifest.key)
+        tip = await read_tip(store, manifest.folder)
+        assert tip is not None
+        keys.add(manifest.folder.tip(tip.name))
         for part in manifest.parts:
             keys.add(manifest.part_key(part))
             for record_set in read_part(await store.get(manifest.part_key(part)), manifest.lssn):
@@ -132,7 +136,8 @@ def test_killed_archivers_leave_whole_archives_or_none(
     with asyncio.Runner() as runner:
         for number in range(KILLS):
             before = len(runner.run(list_manifests(store)))
-            objects = 2 * (before + random.randrange(1, SEGMENTS_PER_KILL)) - 1  # each has one part
+            # A segment has a manifest and a part. The stream has a tip.
+            objects = 2 * (before + random.randrange(1, SEGMENTS_PER_KILL))
             archiver.kill_at(
                 "run" if number else "serve",
                 lambda: len(runner.run(store.list())) >= objects,  # noqa: B023 - called at once

@@ -11,8 +11,8 @@ from rhumbline.backends.open_store import open_store
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
-from rhumbline.coldstore.archive.verify import verify_segment
 from rhumbline.coldstore.config import ArchiveConfig
+from rhumbline.coldstore.proof.verify import verify_segment
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig

@@ -11,7 +11,13 @@ from pyspark.sql import functions as f
 
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.config import ArchiveConfig
-from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk, manifest_path
+from rhumbline.tests.unit.spark.spark_world import (
+    Row,
+    archive_on_disk,
+    manifest_path,
+    read_chain,
+    write_chain,
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +117,13 @@ def test_streaming_continues_from_its_checkpoint_in_limited_batches(
         query.awaitTermination(60)
         assert query.exception() is None
 
-    hidden = manifest_path(root, 4)
-    data = hidden.read_bytes()
-    hidden.unlink()
+    manifests = read_chain(root)
+    write_chain(root, manifests[:-1])
     run(maxOffsetsPerTrigger="20")
     assert sorted(seen) == sorted(row for row in rows if not row[0].startswith("4:"))
     assert max(sizes) <= 20
     assert len(sizes) >= 5
-    hidden.write_bytes(data)
+    write_chain(root, manifests)
     run(maxOffsetsPerTrigger="1000")
     assert sorted(seen) == sorted(rows)
     run()

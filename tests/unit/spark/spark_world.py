@@ -1,9 +1,13 @@
 """Archives on disk for tests of the data source that need no Spark session."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from rhumbline.coldstore.archive.manifest import CHAIN_START, Manifest
+from rhumbline.coldstore.proof.chain_tip import empty_tip
 from rhumbline.spark.read.batch import RhumblineBatchReader
 from rhumbline.spark.read.options import Options, parse_options
 from rhumbline.tests.support.fakes.log_world import LogWorld
@@ -62,3 +66,25 @@ def rows_of(batches: list["pa.RecordBatch"]) -> list[Row]:
 def read_all(reader: RhumblineBatchReader) -> list[Row]:
     """Plan and read all splits, as Spark does."""
     return rows_of([batch for split in reader.partitions() for batch in reader.read(split)])
+
+
+def read_chain(root: Path) -> list[Manifest]:
+    """Return the manifests of stream "s"."""
+    paths = sorted(root.glob("test/s/_chain/*/manifest-*.json"))
+    return [Manifest.decode(path.read_bytes()) for path in paths]
+
+
+def write_chain(root: Path, manifests: list[Manifest]) -> None:
+    """Replace the manifests and the tip of stream "s", and link them again."""
+    shutil.rmtree(manifest_path(root, 1).parent)
+    previous_link = CHAIN_START
+    for manifest in manifests:
+        linked = replace(manifest, previous_link=previous_link)
+        previous_link = linked.link
+        path = root / linked.key
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(linked.encode())
+    tip = empty_tip(manifests[0]).with_last(linked)
+    path = root / tip.folder.tip(tip.name)
+    path.parent.mkdir()
+    path.write_bytes(replace(tip, first_lssn=manifests[0].lssn).encode())

@@ -3,6 +3,7 @@
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.read.record_batch import Record
@@ -47,11 +48,15 @@ class DictColdStore:
 
 
 async def archive_segments(
-    world: LogWorld, cold: ColdStore, stream: str = "s", upto: int | None = None
+    world: LogWorld,
+    cold: ColdStore,
+    stream: str = "s",
+    upto: int | None = None,
+    config: ArchiveConfig | None = None,
 ) -> list[Manifest]:
     """Archive every completed segment of ``stream`` (below ``upto``), in order."""
     streams = StreamStore(world.store, "test")
-    archiver = SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
+    archiver = SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams, config=config)
     world.archives = ColdArchives(cold, "test")
     world.namespace = world.open_namespace()
     return [

@@ -198,6 +198,28 @@ async def test_a_recreated_stream_is_archived_beside_the_old_one(world: LogWorld
     assert [record.payload for record in await read_records(world)] == [b"new s"] * 3
 
 
+async def test_a_stream_that_is_recreated_while_it_is_archived_is_reported(
+    world: LogWorld,
+) -> None:
+    """The service skipped the stream without a word."""
+    await fill_stream(world, segments=1)
+
+    class RecreatingColdStore(DictColdStore):
+        recreates = True
+
+        async def put_if_absent(self, key: str, data: bytes) -> bool:
+            if self.recreates:
+                self.recreates = False
+                await world.namespace.delete_stream("s")
+                await world.namespace.create_stream("s")
+            return await super().put_if_absent(key, data)
+
+    session = await world.store.session(5000)
+    done = await service(world, RecreatingColdStore()).run_once(session)
+    await session.close()
+    assert done.faults == {"s": "stream s was deleted while it was archived"}
+
+
 async def test_a_cold_store_without_the_earlier_archives_is_named(world: LogWorld) -> None:
     """``archive run --cold OTHER`` said that nothing was left to archive over an empty store."""
     await fill_stream(world)

@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
     archive_on_disk(tmp_path)
     damaged, foreign, unnumbered = bad_paths(tmp_path)
     damaged.write_bytes(b"{")
-    foreign.write_bytes(foreign.read_bytes().replace(b'"format": 4', b'"format": 99'))
+    foreign.write_bytes(foreign.read_bytes().replace(b'"format": 5', b'"format": 99'))
     unnumbered.write_bytes(b"{}")
     return tmp_path
 

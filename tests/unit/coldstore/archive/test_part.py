@@ -5,13 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rhumbline.coldstore.archive.content_digest import ContentDigest, raw_crc_of
-from rhumbline.coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from rhumbline.coldstore.archive.part import PartWriter, read_part
 from rhumbline.coldstore.archive.schema import PartOrigin
 from rhumbline.core.protocol.attributes.attribute_columns import attribute_builder
 from rhumbline.core.protocol.attributes.attribute_values import Attributes
 from rhumbline.core.protocol.compression import Codec
-from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
+from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.protocol.record_set import (
     NO_PRODUCER,
     NO_SEQUENCE,
@@ -97,48 +96,3 @@ def test_rows_of_another_segment_and_damaged_files_are_corruption() -> None:
     for broken, lssn in ((data, 4), (data[:-9], 3), (b"", 3), (b"PAR1" * 5, 3)):
         with pytest.raises(CorruptionError):
             list(read_part(broken, lssn))
-
-
-def manifest(lssn: int = 1, previous: str = CHAIN_START, start: int = 0) -> Manifest:
-    part = Part("part-a-0.parquet", 0, 4, 1, 9, 10, 100, 90, "ab", "cd")
-    return Manifest(
-        "ns",
-        "s",
-        "id",
-        lssn,
-        5,
-        10,
-        100,
-        1,
-        9,
-        start,
-        1,
-        2,
-        False,
-        f"digest{lssn}",
-        previous,
-        (part,),
-    )
-
-
-def test_manifests_are_decoded_and_form_a_chain() -> None:
-    first, second = manifest(), manifest(2, "digest1", 10)
-    assert Manifest.decode(first.encode()) == first
-    assert second.follows(first)
-    assert not manifest(2, "other", 10).follows(first)
-    assert not manifest(3, "digest1", 10).follows(first)
-    assert not manifest(2, "digest1", 11).follows(first)
-
-
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 4}', b"\xff"])
-def test_malformed_manifests_are_corruption(data: bytes) -> None:
-    with pytest.raises(CorruptionError):
-        Manifest.decode(data)
-
-
-def test_other_formats_are_foreign_and_wrong_totals_are_corruption() -> None:
-    text = manifest().encode()
-    with pytest.raises(ForeignDataError):
-        Manifest.decode(text.replace(b'"format": 4', b'"format": 5'))
-    with pytest.raises(CorruptionError, match="10 records, not 9"):
-        Manifest.decode(text.replace(b'"record_count": 10,', b'"record_count": 9,', 1))

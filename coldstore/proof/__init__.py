@@ -1,0 +1,1 @@
+"""The proof that an archive is complete: seals, tips of chains, and their verification."""

@@ -1,0 +1,139 @@
+"""Verifies archived segments: every byte, every record, and the chain of manifests."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ...core.protocol.errors import CorruptionError, NoSuchObjectError, RhumblineError
+from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.primitives.rate_limiter import RateLimiter
+from ..archive.content_digest import ContentDigest, raw_crc_of
+from ..archive.manifest import CHAIN_START, Manifest, Part
+from ..archive.part import ArchivedSet, read_part
+from ..archive.part_file import chunk_crcs_of, footer_of
+from .chain_tip import ChainTip, check_in_chain
+
+
+async def verify_segment(
+    cold: ColdStore, manifest: Manifest, *, rate_limiter: RateLimiter | None = None
+) -> None:
+    """Read every byte of an archived segment. Raises CorruptionError that names the difference."""
+    digest = ContentDigest()
+    for part in manifest.parts:
+        if rate_limiter is not None:
+            await rate_limiter.acquire(part.size_bytes)
+        key = manifest.part_key(part)
+        try:
+            data = await cold.get(key)
+        except NoSuchObjectError as error:
+            raise CorruptionError(f"{key}: the part is missing") from error
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise CorruptionError(f"{key}: the SHA-256 differs from that in the manifest")
+        try:
+            found = _described(part.name, data, read_part(data, manifest.lssn), digest)
+        except CorruptionError as error:
+            raise CorruptionError(f"{key}: {error}") from error
+        if not _describes(part, found):
+            raise CorruptionError(f"{key}: the manifest describes {part}, the file is {found}")
+    if digest.hex() != manifest.content_digest:
+        raise CorruptionError(
+            f"{manifest.key}: the records do not match the content digest in the manifest"
+        )
+    _check_totals(manifest)
+
+
+def _described(name: str, data: bytes, sets: Iterable[ArchivedSet], digest: ContentDigest) -> Part:
+    """Return the description of a part that its bytes and records give."""
+    first = last = None
+    records = payload_bytes = 0
+    for one in sets:
+        digest.add(one.entry_id, one.slot, raw_crc_of(one.txids, one.payloads, one.attributes))
+        first, last = first or one, one
+        records += len(one.payloads)
+        payload_bytes += sum(map(len, one.payloads))
+    if first is None or last is None:
+        raise CorruptionError("the part holds no records")
+    return Part(
+        name,
+        first.entry_id,
+        last.entry_id,
+        first.txids[0],
+        last.txids[-1],
+        records,
+        payload_bytes,
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+        hashlib.sha256(footer_of(data)).hexdigest(),
+        chunk_crcs_of(data),
+    )
+
+
+def _describes(part: Part, found: Part) -> bool:
+    """True if a part is described as it was found; its first and last entries may have no rows."""
+    holds = part.first_entry_id <= found.first_entry_id
+    holds = holds and found.last_entry_id <= part.last_entry_id
+    entries = (part.first_entry_id, part.last_entry_id)
+    found = replace(found, first_entry_id=entries[0], last_entry_id=entries[1])
+    return holds and found == part
+
+
+def _check_totals(manifest: Manifest) -> None:
+    parts = manifest.parts
+    totals = replace(
+        manifest,
+        payload_bytes=sum(part.payload_bytes for part in parts),
+        first_txid=parts[0].first_txid if parts else 0,
+        last_txid=parts[-1].last_txid if parts else 0,
+    )
+    if totals != manifest:
+        raise CorruptionError(f"{manifest.key}: the totals differ from those of the parts")
+
+
+@dataclass(slots=True)
+class VerifyResult:
+    """The result of verifying one segment. ``faults`` is empty if no fault was found."""
+
+    manifest: Manifest
+    faults: list[str] = field(default_factory=list)
+
+
+async def verify_next(
+    cold: ColdStore,
+    manifest: Manifest,
+    previous: Manifest | None,
+    tip: ChainTip | None,
+    *,
+    reads_parts: bool = True,
+) -> VerifyResult:
+    """Check the link of a segment to ``previous`` (same stream, or None), and read every byte.
+
+    Without ``reads_parts``, only the links are checked.
+
+    A chain may begin at any segment, because older ones may have been deleted. Segment 1 must not
+    name a previous segment, and a wrong link is a fault.
+    """
+    result = VerifyResult(manifest)
+    try:
+        if tip is not None:
+            check_in_chain(manifest, _linked(manifest, previous), tip)
+        if previous is None and manifest.lssn == 1 and manifest.previous_link != CHAIN_START:
+            raise CorruptionError("is segment 1, but names the link of a previous segment")
+    except CorruptionError as error:
+        result.faults.append(str(error))
+    try:
+        if reads_parts:
+            await verify_segment(cold, manifest)
+    except RhumblineError as error:
+        result.faults.append(str(error))
+    return result
+
+
+def _linked(manifest: Manifest, previous: Manifest | None) -> Manifest | None:
+    """Return the manifest that ``manifest`` must follow.
+
+    None where a manifest is missing between the two, which is a fault of its own, and where a chain
+    begins again after segments that were deleted without having been archived.
+    """
+    if previous is None or previous.lssn != manifest.lssn - 1:
+        return None
+    return previous

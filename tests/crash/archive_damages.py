@@ -1,0 +1,184 @@
+"""Damages an archive at random: ``python -m rhumbline.tests.crash.archive_damages 2000``.
+
+Each damage changes, cuts, removes or exchanges one object: a part, a manifest or the tip of the
+chain. Afterwards `archive verify` must find a fault. The readers of Spark and those of streams must
+return every record, or raise an error; a short or wrong result without an error fails the run.
+"""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from rhumbline.coldstore.archive.catalog import scan_manifests
+from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.config import ArchiveConfig
+from rhumbline.coldstore.proof.verify_run import verify_all
+from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.core.protocol.segments import Segment
+from rhumbline.spark.read import planner, split_reader
+from rhumbline.spark.read.batch import RhumblineBatchReader
+from rhumbline.spark.read.options import parse_options
+from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.unit.coldstore.archive.archive_world import (
+    DictColdStore,
+    archive_segments,
+    fill_stream,
+)
+from rhumbline.tests.unit.spark.spark_world import Row, read_all
+
+Objects = dict[str, bytes]
+Entry = tuple[int, int, bytes]
+"""LSSN, entry id, payload."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The counts of a run, and what must never happen."""
+
+    damages: Counter[str] = field(default_factory=Counter)
+    """By kind of object and of damage."""
+    reads: Counter[str] = field(default_factory=Counter)
+    """Whole or refused, by reader."""
+    missed: list[str] = field(default_factory=list)
+    """Damages that verify did not find."""
+    wrong: list[str] = field(default_factory=list)
+    """Results that were short or wrong without an error."""
+
+
+class DamagedArchive:
+    """An archive in memory whose objects are damaged one at a time."""
+
+    def __init__(self, objects: Objects, segments: list[Segment]) -> None:
+        self._intact = objects
+        self._segments = segments
+        self._cold = DictColdStore()
+        self._cold.objects = dict(objects)
+        self._rows = self._spark_rows()
+        self._entries = self._stream_entries()
+        assert len(self._rows) == 120
+
+    @classmethod
+    def create(cls, patch: pytest.MonkeyPatch) -> "DamagedArchive":
+        """Archive four segments with several parts and row groups each."""
+        cold, found = DictColdStore(), []
+
+        async def make(world: LogWorld) -> None:
+            await fill_stream(world)
+            await archive_segments(
+                world, cold, config=ArchiveConfig(part_bytes=4000, row_group_bytes=40)
+            )
+            found.extend(await world.segments("s"))
+
+        world = LogWorld.create()
+        world.run(make(world))
+        archive = cls.__new__(cls)
+        for module in (planner, split_reader):
+            patch.setattr(module, "open_cold_store", lambda _: archive._cold)
+        archive.__init__(cold.objects, found)  # type: ignore[misc]
+        return archive
+
+    def run(self, count: int, seed: int) -> Outcome:
+        """Damage the archive ``count`` times."""
+        random, outcome = Random(seed), Outcome()
+        while sum(outcome.damages.values()) < count:
+            name = self._damage(random)
+            if self._cold.objects == self._intact:
+                continue
+            outcome.damages[name.partition(" of ")[0]] += 1
+            if not self._verify_finds_it():
+                outcome.missed.append(name)
+            readers: dict[str, tuple[Callable[[], object], object]] = {
+                "spark": (self._spark_rows, self._rows),
+                "stream": (self._stream_entries, self._entries),
+            }
+            for reader, (read, expected) in readers.items():
+                try:
+                    found = read()
+                except RhumblineError:
+                    outcome.reads[f"{reader}: refused"] += 1
+                    continue
+                outcome.reads[f"{reader}: whole"] += 1
+                if found != expected:
+                    outcome.wrong.append(f"{reader}: {name}")
+        return outcome
+
+    def _damage(self, random: Random) -> str:
+        """Damage one object and return the kind of the damage and its key."""
+        self._cold.objects = objects = dict(self._intact)
+        kind = random.choice([".parquet", "/manifest-", "/tip/"])
+        keys = sorted(key for key in objects if kind in key)
+        key = random.choice(keys)
+        data, other = objects[key], objects[random.choice(keys)]
+        at, length = random.randrange(len(data)), random.randrange(1, 40)
+        if kind == ".parquet" and random.random() < 0.4:
+            at = len(data) - random.randrange(1, min(len(data), 3000))  # in the footer
+        damages: dict[str, bytes | None] = {
+            "flip": data[:at] + bytes([data[at] ^ (1 << random.randrange(8))]) + data[at + 1 :],
+            "overwrite": data[:at] + random.randbytes(length) + data[at + length :],
+            "cut": data[:at],
+            "extend": data + random.randbytes(length),
+            "drop bytes": data[:at] + data[at + length :],
+            "exchange": other,
+            "remove": None,
+        }
+        name = random.choice(sorted(damages))
+        damaged = damages[name]
+        if damaged is None:
+            del objects[key]
+        else:
+            objects[key] = damaged
+        return f"{kind.strip('./-')} {name} of {key}, byte {at}, length {length}"
+
+    def _verify_finds_it(self) -> bool:
+        async def faults() -> int:
+            listing = await scan_manifests(self._cold)
+            results = await verify_all(self._cold, listing)
+            return len(listing.faults) + sum(len(one.faults) for one in results)
+
+        return asyncio.run(faults()) > 0
+
+    def _spark_rows(self) -> list[Row]:
+        given = {"archive": "file:///cold", "namespace": "test", "subscribe": "s"}
+        return read_all(RhumblineBatchReader(parse_options(given, is_streaming=False)))
+
+    def _stream_entries(self) -> list[Entry]:
+        return asyncio.run(self._read_ledgers())
+
+    async def _read_ledgers(self) -> list[Entry]:
+        found: list[Entry] = []
+        for segment in self._segments:
+            ledger = await ColdArchives(self._cold, "test").open("s", segment)
+            next_id = 0
+            while next_id <= segment.last_entry_id:
+                for entry in await ledger.read(next_id, segment.last_entry_id):
+                    found.append((segment.lssn, entry.entry_id, bytes(entry.payload)))
+                    next_id = entry.entry_id + 1
+            await ledger.aclose()
+        return found
+
+
+def main(given: list[str]) -> int:
+    """Run the damages, print the counts, and return 1 if one was missed or read wrongly."""
+    count, seed = int(given[0]), int(given[1]) if len(given) > 1 else 1
+    with pytest.MonkeyPatch.context() as patch:
+        outcome = DamagedArchive.create(patch).run(count, seed)
+    for name, number in sorted(outcome.damages.items()) + sorted(outcome.reads.items()):
+        print(f"{number:6d}  {name}")
+    for line in outcome.missed:
+        print(f"verify missed: {line}")
+    for line in outcome.wrong:
+        print(f"wrong without an error: {line}")
+    print(
+        f"{sum(outcome.damages.values())} damages: {len(outcome.missed)} missed by verify, "
+        f"{len(outcome.wrong)} results wrong without an error"
+    )
+    return 1 if outcome.missed or outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
