@@ -26,5 +26,17 @@ class ArchiveConfig:
         high=64 * MIB,
     )
 
+    tables: str = setting(
+        "",
+        "URI of the Iceberg catalogue in which each archived stream is a table: "
+        "sqlite:///path/catalog.db, https://host/path of a REST catalogue, thrift://host:9083 of a "
+        "Hive metastore, or glue://region. Empty: no tables.",
+    )
+    tables_interval_ms: int = setting(
+        10_000,
+        "Pause between two passes in which archive serve registers archived segments in tables.",
+        low=1,
+    )
+
     def __post_init__(self) -> None:
         check_settings(self, "archive")

@@ -23,6 +23,7 @@ from ..output import ProgressBar, print_message, print_rows
 from ..output_schema import integer, prints, record, rows, text
 from ..waiting import wait_count_options, wait_until
 from .archive_serving import serve
+from .archive_tables import open_tables, table_registrar, tables
 from .cold_options import cold_option, opened_cold
 from .policy_options import PolicyOptions, default_quorum, policy_options
 
@@ -63,6 +64,7 @@ _ARCHIVED = {
 
 
 archive.add_command(serve)
+archive.add_command(tables)
 
 
 @archive.command()
@@ -97,8 +99,27 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
             rows = [_row(manifest) for manifest in done]
             print_rows(rows, session.output, empty="no segment to archive")
             await check_archives_exist(client.namespace(), store, names)
+            await _register(session, client, store, cold)
     finally:
         await store.close()
+
+
+async def _register(
+    session: CommandSession, client: Client, store: ColdStore, cold: str | None
+) -> None:
+    """Register what is archived in the tables, if there is a catalogue."""
+    catalog = open_tables(session, cold)
+    if catalog is None:
+        return
+    try:
+        name, clock = client.namespace().name, client.runtime.clock
+        done = await table_registrar(session, store, name, catalog, clock).run_until_even()
+    finally:
+        await catalog.close()
+    if done.registered:
+        print_message(f"registered {show_count(done.registered, 'segment')} in tables")
+    if done.faults:
+        raise CorruptionError("; ".join(done.faults.values()))
 
 
 @archive.command()

@@ -9,6 +9,7 @@ from ...client.units import parse_bytes, parse_ms, show_count
 from ...core.log.metadata.stream_store import StreamStore
 from ...core.protocol.installation import needs_extra
 from ...core.runtime.primitives.rate_limiter import RateLimiter
+from ...core.runtime.tasks import run_all
 from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
 from ...tls.protection import certificate_statistics
@@ -23,6 +24,7 @@ from ..servers.serving import (
     status_port,
     status_port_option,
 )
+from .archive_tables import open_tables, table_registrar
 from .cold_options import cold_option, opened_cold
 
 with needs_extra("an archive", "arrow"):
@@ -91,9 +93,18 @@ async def serve(
                     on_pass=_report,
                 )
 
+                tables = open_tables(session, cold)
+                registrar = None
+                if tables is not None:
+                    closing.push_async_callback(tables.close)
+                    registrar = table_registrar(
+                        session, store, namespace.name, tables, client.runtime.clock
+                    )
+
                 def statistics() -> dict[str, Any]:
                     return {
                         **service.statistics(),
+                        **({} if registrar is None else {"tables": registrar.statistics()}),
                         "client": client.statistics(),
                         "tls": certificate_statistics(session.protection),
                     }
@@ -107,6 +118,7 @@ async def serve(
                 message = f"archiving namespace {namespace.name} to {store.uri}"
                 server = ServerRecord("archive", "", f"{host}:{port}", client.region or "")
                 await closing.enter_async_context(announced(session, client, message, server))
-                await service.run()
+                works = [service.run()] + ([] if registrar is None else [registrar.run()])
+                await run_all(works, "archiving")
         finally:
             await store.close()

@@ -845,6 +845,42 @@ CATALOGUE = (
         "s",
         "Age of the oldest completed segment that has no archive; 0 if all have one.",
     ),
+    Metric(
+        "archive.tables.passes",
+        MetricType.COUNTER,
+        "{pass}",
+        "Passes that compare archives with their tables.",
+    ),
+    Metric(
+        "archive.tables.registered",
+        MetricType.COUNTER,
+        "{segment}",
+        "Archived segments registered in tables.",
+    ),
+    Metric(
+        "archive.tables.removed",
+        MetricType.COUNTER,
+        "{commit}",
+        "Commits that removed segments from tables because their archives were deleted.",
+    ),
+    Metric(
+        "archive.tables.failures",
+        MetricType.COUNTER,
+        "{failure}",
+        "Tables for which a pass failed, and passes that failed as a whole.",
+    ),
+    Metric(
+        "archive.tables.waiting_segments",
+        MetricType.GAUGE,
+        "{segment}",
+        "Archived segments that their tables do not have after the last pass.",
+    ),
+    Metric(
+        "archive.tables.behind_ms",
+        MetricType.GAUGE,
+        "s",
+        "Time for which a table has lacked an archived segment; 0 if none lacks any.",
+    ),
     Metric("client.streams.entries", MetricType.COUNTER, "{entry}", "Entries acknowledged."),
     Metric("client.streams.records", MetricType.COUNTER, "{record}", "Records acknowledged."),
     Metric(

@@ -50,6 +50,7 @@ ELSEWHERE = {
 STEPS = """
 archive ls
 archive run
+archive tables --update --set archive.tables=sqlite://{root}/tables.db
 archive restore s --as back
 archive verify
 bookie format {root}/new --name new

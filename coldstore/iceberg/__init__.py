@@ -1,0 +1,1 @@
+"""Archived streams as Apache Iceberg tables."""

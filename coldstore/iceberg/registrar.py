@@ -1,0 +1,234 @@
+"""Keeps the Iceberg tables of a namespace equal to its archives, in a task of its own.
+
+Any number of processes may do this for one namespace: a table changes by compare-and-set, and one
+that another process has changed is read again. Archiving never waits for tables. After a failure
+the next pass continues where the table says that it is (rules ARC-40 to ARC-43).
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...core.protocol.errors import CorruptionError, RhumblineError
+from ...core.runtime.clock import Clock
+from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.event_log import EventLog, LogLimit
+from ..archive.archive_folder import ArchiveFolder, TipName, parse_chain_key
+from ..archive.catalog import read_manifest
+from ..archive.manifest import Manifest
+from ..archive.part_file import PartFile
+from ..proof.chain_tip import lost_tip_error
+from .iceberg_tables import IcebergTables, PartFooter
+from .registration import Register, Remove, TableState, next_step, waiting_segments
+
+_LOG = EventLog(__name__)
+
+STEPS_PER_PASS_MAX = 100
+"""Maximum number of commits to one table in a pass, so that no table keeps others waiting."""
+
+
+@dataclass(slots=True)
+class TablePass:
+    """The result of one pass over the archives of a namespace."""
+
+    registered: int = 0
+    """Number of segments that were added to tables."""
+    removed: int = 0
+    """Number of commits that removed segments whose archives were deleted."""
+    waiting: dict[ArchiveFolder, int] = field(default_factory=dict)
+    """Archived segments that a table does not have, by archive; archives without any are absent."""
+    faults: dict[ArchiveFolder, str] = field(default_factory=dict)
+    """Error message by archive."""
+
+
+@dataclass(slots=True)
+class TableCounts:
+    """Counters for metrics, since the start."""
+
+    passes: int = 0
+    registered: int = 0
+    removed: int = 0
+    failures: int = 0
+    """Tables for which a pass failed, and passes that failed as a whole."""
+
+
+class TableRegistrar:
+    """Registers the archived segments of one namespace in its tables."""
+
+    def __init__(
+        self,
+        cold: ColdStore,
+        namespace: str,
+        tables: IcebergTables,
+        clock: Clock,
+        *,
+        pause_ms: int = 10_000,
+        on_pass: Callable[[TablePass], None] | None = None,
+    ) -> None:
+        self.counts = TableCounts()
+        self._cold = cold
+        self._namespace = namespace
+        self._tables = tables
+        self._clock = clock
+        self._pause_s = pause_ms / 1000
+        self._on_pass = on_pass
+        self._log_limit = LogLimit()
+        self._states: dict[ArchiveFolder, TableState | None] = {}
+        self._last = TablePass()
+        self._behind_since_ms: dict[ArchiveFolder, int] = {}
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counters for metrics.
+
+        ``behind_ms`` is the time for which the table that is behind longest has lacked an archived
+        segment; it also rises while passes fail.
+        """
+        since = self._behind_since_ms.values()
+        behind_ms = max((self._clock.wall_ms() - one for one in since), default=0)
+        return {
+            **asdict(self.counts),
+            "waiting_segments": sum(self._last.waiting.values()),
+            "behind_ms": max(0, behind_ms),
+        }
+
+    async def run(self) -> None:
+        """Run passes until cancelled. Report errors, and continue after the pause."""
+        while True:
+            try:
+                result = await self.run_once()
+            except RhumblineError as error:
+                self.counts.failures += 1
+                self._warn("", str(error))
+            else:
+                for folder, fault in result.faults.items():
+                    self._warn(folder.stream, fault)
+                if self._on_pass is not None:
+                    self._on_pass(result)
+            await asyncio.sleep(self._pause_s)
+
+    async def run_once(self) -> TablePass:
+        """Bring every table as close to its archive as one pass may. Safe to repeat.
+
+        Raises the errors of the cold store if listing fails.
+        """
+        archived = await self.archived()
+        result = TablePass()
+        for folder in sorted({*archived, *self._states}):
+            lssns = archived.get(folder)
+            try:
+                if lssns is None:
+                    raise lost_tip_error(folder)
+                await self._follow(folder, lssns, result)
+            except RhumblineError as error:
+                self._states.pop(folder, None)  # what the table has is read again
+                result.faults[folder] = str(error)
+                result.waiting.setdefault(folder, len(lssns or ()))
+        self._count(result)
+        return result
+
+    async def run_until_even(self) -> TablePass:
+        """Run passes until one changes nothing, and return their sum with the last one's faults."""
+        total = TablePass()
+        while True:
+            done = await self.run_once()
+            total.registered += done.registered
+            total.removed += done.removed
+            total.waiting, total.faults = done.waiting, done.faults
+            if not done.registered and not done.removed:
+                return total
+
+    async def archived(self) -> dict[ArchiveFolder, list[int] | None]:
+        """Return the LSSNs of the segments of each archive, ascending, from one listing.
+
+        They include those that the tip of the chain covers, even if their manifests are missing.
+        For an archive without a tip, which is damaged, the value is None.
+        """
+        lssns: dict[ArchiveFolder, set[int]] = defaultdict(set)
+        tips: dict[ArchiveFolder, list[TipName]] = defaultdict(list)
+        for key in map(parse_chain_key, await self._cold.list(self._namespace)):
+            if key is not None and key.lssn is not None:
+                lssns[key.folder].add(key.lssn)
+            elif key is not None and key.tip is not None:
+                tips[key.folder].append(key.tip)
+        for folder, names in tips.items():
+            first = max(name.first_lssn for name in names)
+            lssns[folder].update(range(first, max(name.last_lssn for name in names) + 1))
+        return {
+            folder: sorted(found) if folder in tips else None for folder, found in lssns.items()
+        }
+
+    async def _follow(self, folder: ArchiveFolder, archived: list[int], result: TablePass) -> None:
+        if folder not in self._states:
+            self._states[folder] = await self._tables.state(folder)
+        state = self._states[folder]
+        for _ in range(STEPS_PER_PASS_MAX):
+            waiting = waiting_segments(state, archived)
+            if waiting:
+                result.waiting[folder] = waiting
+            else:
+                result.waiting.pop(folder, None)
+            step = next_step(state, archived)
+            if step is None:
+                return
+            state = self._states[folder] = await self._take(step, folder, state, result)
+
+    async def _take(
+        self, step: Register | Remove, folder: ArchiveFolder, state: TableState | None,
+        result: TablePass,
+    ) -> TableState:  # fmt: skip
+        if isinstance(step, Remove):
+            assert state is not None
+            removal = await self._tables.remove(folder, step.below, state)
+            result.removed += removal.was_made
+            return removal.state
+        manifest = await self._manifest(folder, step.lssn, state)
+        change = await self._tables.register(manifest, await self._footers(manifest), state)
+        if change.was_made:
+            result.registered += 1
+            _LOG.info(
+                "segment registered", namespace=folder.namespace, stream=folder.stream,
+                segment=step.lssn,
+            )  # fmt: skip
+        return change.state
+
+    async def _manifest(
+        self, folder: ArchiveFolder, lssn: int, state: TableState | None
+    ) -> Manifest:
+        manifest = await read_manifest(self._cold, folder, lssn)
+        if manifest is None:
+            raise CorruptionError(f"{folder.manifest(lssn)}: the manifest is missing")
+        is_next = state is not None and state.last_link and state.next_lssn == lssn
+        if is_next and state is not None and manifest.previous_link != state.last_link:
+            raise CorruptionError(
+                f"{manifest.key} does not follow the segment that was registered last: the archive "
+                "was exchanged"
+            )
+        return manifest
+
+    async def _footers(self, manifest: Manifest) -> list[PartFooter]:
+        found = []
+        for part in manifest.parts:
+            key = manifest.part_key(part)
+            file = await PartFile.open(self._cold, key, part)
+            found.append(PartFooter(key, part.size_bytes, file.footer))
+        return found
+
+    def _count(self, result: TablePass) -> None:
+        self._last = result
+        now_ms = self._clock.wall_ms()
+        since = self._behind_since_ms
+        self._behind_since_ms = {one: since.get(one, now_ms) for one in result.waiting}
+        self.counts.passes += 1
+        self.counts.registered += result.registered
+        self.counts.removed += result.removed
+        self.counts.failures += len(result.faults)
+
+    def _warn(self, stream: str, error: str) -> None:
+        dropped = self._log_limit.admit(asyncio.get_running_loop().time(), stream)
+        if dropped is not None:
+            _LOG.warning(
+                "registering failed", namespace=self._namespace, stream=stream, error=error,
+                dropped=dropped or None,
+            )  # fmt: skip

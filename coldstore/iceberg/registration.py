@@ -1,0 +1,66 @@
+"""Decides which change brings a table closer to its archive. Pure (rules ARC-41 and ARC-43)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...core.protocol.errors import CorruptionError
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """The segments that a table has, as its own properties say."""
+
+    first_lssn: int
+    """The oldest segment whose records the table has, unless it has none."""
+    last_lssn: int
+    """The newest segment that was registered; ``first_lssn`` - 1 if there is none."""
+    last_link: str
+    """What the next segment must be linked to; empty if no segment was registered."""
+
+    @property
+    def next_lssn(self) -> int:
+        """The segment that is registered next."""
+        return self.last_lssn + 1
+
+
+class Register(NamedTuple):
+    """Add the records of a segment."""
+
+    lssn: int
+
+
+class Remove(NamedTuple):
+    """Remove the records of the segments before ``below``, whose archives were deleted."""
+
+    below: int
+
+
+Step = Register | Remove
+
+
+def next_step(state: TableState | None, archived: Sequence[int]) -> Step | None:
+    """Return the next change of a table; None if it equals the archive.
+
+    ``archived`` are the LSSNs of the archived segments, ascending. Without a ``state`` there is no
+    table yet. Raises CorruptionError if the segment to register next is missing from the archive.
+    """
+    if state is None:
+        return Register(archived[0]) if archived else None
+    oldest = archived[0] if archived else state.next_lssn
+    if state.first_lssn < min(oldest, state.next_lssn):
+        return Remove(min(oldest, state.next_lssn))
+    if oldest > state.next_lssn:  # those between were deleted before they were registered
+        return Register(oldest)
+    if state.next_lssn in archived:
+        return Register(state.next_lssn)
+    if archived and archived[-1] > state.next_lssn:
+        raise CorruptionError(
+            f"segment {state.next_lssn} is missing from the archive, which has later ones"
+        )
+    return None
+
+
+def waiting_segments(state: TableState | None, archived: Sequence[int]) -> int:
+    """Return the number of archived segments that the table does not have."""
+    return sum(1 for lssn in archived if state is None or lssn > state.last_lssn)
