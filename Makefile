@@ -72,8 +72,9 @@ lint: setup-test ## look for faults of style and form
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: setup-test ## check the types of the product and of its tests
+types: setup-test ## check the types of the product, of its tests and of the examples
 	$(BIN)/mypy
+	$(BIN)/pyright --project docs/examples --pythonpath $(BIN)/python
 
 contract: setup-test ## check who imports whom
 	$(BIN)/lint-imports

@@ -14,15 +14,18 @@ from . import (
     truncation_invariants,
     wire_invariants,
 )
+from .applications import group_invariants, schema_invariants
 from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
 
 CHECKS = (
     condition_invariants,
+    group_invariants,
     ledger_invariants,
     log_invariants,
     ownership_invariants,
     placement_invariants,
     recreation_invariants,
+    schema_invariants,
     stale_metadata_invariants,
     slow_bookie_invariants,
     stream_invariants,

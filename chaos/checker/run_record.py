@@ -15,6 +15,8 @@ from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
 from ...regions.ownerless.ownerless_ledgers import Takeover
+from .applications.schema_use import SchemaUse
+from .applications.topic_use import TopicUse
 from .history import History, LateAdd, SubscriptionUse
 
 EXAMPLES_MAX = 3
@@ -218,6 +220,10 @@ class RunRecord:
     """The cuts of the only writer of the run; empty if there are several writers."""
     subscription: SubscriptionUse | None = None
     """The consumers that acknowledge single records of the main stream, if there are any."""
+    topic: TopicUse | None = None
+    """The topic that applications write and read through proxies, if there is one."""
+    schemas: SchemaUse | None = None
+    """The schemas that programs added to the main stream, if they did."""
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""

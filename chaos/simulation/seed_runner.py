@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from ..checker.run_record import INVARIANTS
 from .plans.acknowledgements import acknowledgements
+from .plans.applications.groups import groups
+from .plans.applications.schemas import schemas
 from .plans.basic import basic, steady
 from .plans.conditions import conditions
 from .plans.damage import damage
@@ -52,6 +54,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "cut-off-readers": cut_off_readers,
     "damage": damage,
     "end-queries": end_queries,
+    "groups": groups,
     "lying-disk": lying_disk,
     "mixed": mixed,
     "ownerless": ownerless,
@@ -63,6 +66,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "regional": regional,
     "recoveries": recoveries,
     "recreation": recreation,
+    "schemas": schemas,
     "slow-bookies": slow_bookies,
     "spread-rules": spread_rules,
     "steady": steady,
@@ -82,6 +86,7 @@ SHARES: dict[str, float] = {
     "cut-off-readers": 1,
     "damage": 1,
     "end-queries": 1,
+    "groups": 0.5,
     "ownerless": 0.5,
     "policies": 1,
     "proxies": 1,
@@ -91,6 +96,7 @@ SHARES: dict[str, float] = {
     "regional": 1,
     "recoveries": 2,
     "recreation": 1,
+    "schemas": 0.5,
     "slow-bookies": 0.5,
     "spread-rules": 0.5,
     "streams": 1,

@@ -13,6 +13,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "conditions": {"conditional appended": 2 * SEEDS, "conditional refused": 2 * SEEDS},
     "cut-off-readers": {"stale reads": 10 * SEEDS, "ends reported": SEEDS},
     "end-queries": {"query_end": 20 * SEEDS, "cut-region": SEEDS},
+    "groups": {"group deliveries": 50 * SEEDS, "memberships": 3 * SEEDS, "growths": SEEDS},
     "ownerless": {
         "takeovers by repair": SEEDS / 2,
         "takeovers beside a sleeper": SEEDS / 2 - 1,
@@ -23,6 +24,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "rebalances": {"rebalance": SEEDS, "copies rebalanced": SEEDS},
     "recoveries": {"recovery entry recover": 20 * SEEDS, "recovery fence complete": 2 * SEEDS},
     "regional": {"cut-region": SEEDS, "segments": 2 * SEEDS},
+    "schemas": {"schemas added": 5 * SEEDS, "schemas refused": SEEDS},
     "slow-bookies": {"slow-disk": SEEDS, "slow departures": 0},
     "spread-rules": {"kill or pause": 2 * SEEDS, "ensemble changes": 0},
     "unreachable-regions": {"ledgers made while cut off": 2 * SEEDS},
@@ -30,7 +32,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-LONG = ("proxies",)
+LONG = ("groups", "proxies")
 """Plans whose seeds take too long for the short tier."""
 
 

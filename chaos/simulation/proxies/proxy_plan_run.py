@@ -1,4 +1,4 @@
-"""Executes plans with proxies: faults may name the present owner or a read proxy with readers."""
+"""Executes plans with proxies: faults may name the owner, or a proxy with readers or members."""
 
 import asyncio
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ..world.sim_world import SimHost, SimWorld
 from .proxy_controls import ProxyControls
 from .proxy_run import ProxyRun
 
-OWNER, READING = "owner", "reading"
+OWNER, READING, HOLDING = "owner", "reading", "holding"
 """Targets of faults that are resolved when the fault begins."""
 
 _SETTLE_S = 6.0
@@ -57,6 +57,8 @@ class ProxyPlanRun(ProxyRun):
             hosts = self.owners() or self.proxy_hosts
         elif fault.target == READING:
             hosts = self.reading() or self.read_hosts
+        elif fault.target == HOLDING:
+            hosts = self.holding() or self.proxy_hosts
         if hosts:
             fault = replace(fault, target=self._targets.choice(hosts).name)
         begin(self.cluster, fault)

@@ -21,6 +21,7 @@ from ....proxies.proxy_uri import SCHEME
 from ....proxies.read.block_cache import BLOCK_OVERHEAD_BYTES
 from ....proxies.read.entry_block import EntryBlock
 from ....proxies.read.read_proxy import ReadProxy
+from ....proxies.routing import stream_key
 from ....proxies.rpc import rhumbline_pb2 as pb
 from ....proxies.rpc.proxy_service import ProxyService
 from ...checker.history import AppendOutcome, History, RecordedRead
@@ -181,6 +182,7 @@ class ProxyRun(SeedRun):
     """
 
     config = ProxyConfig(session_ttl_ms=1_000, balance_ms=0)
+    thin_applications = ThinApplications
 
     def __init__(
         self,
@@ -208,7 +210,7 @@ class ProxyRun(SeedRun):
             for region in plan.topology.regions
             for n in range(read_proxies)
         ]
-        apps = self.thin = ThinApplications(self.cluster, self.history, plan.habits)
+        apps = self.thin = self.thin_applications(self.cluster, self.history, plan.habits)
         self.apps = apps
         hosts = [*self.read_hosts, *self.proxy_hosts]
         apps.addresses = tuple(f"{host.name}:{PROXY_PORT}" for host in hosts)
@@ -350,6 +352,16 @@ class ProxyRun(SeedRun):
             if host.is_running and (reads := self._reads(host)) is not None and reads.reader_count
         ]
 
+    def holding(self) -> list[SimHost]:
+        """Return the running or paused proxies that hold the sessions of group members."""
+        return [
+            host
+            for host in (*self.proxy_hosts, *self.read_hosts)
+            if host.is_running
+            and (service := self.services.get(host.name)) is not None
+            and service.statistics()["group_members"]
+        ]
+
     def _reads(self, host: SimHost) -> ReadProxy | None:
         service = self.services.get(host.name)
         return None if service is None else service.reads
@@ -368,7 +380,7 @@ class ProxyRun(SeedRun):
                 assert kept == cache.bytes <= self.config.cache_bytes_max, (host, kept, cache.bytes)
 
     def check_cached_entries(self) -> None:
-        """Assert that everything in the read proxies' caches is in the stream, at its position.
+        """Assert that what the read proxies' caches hold of the stream is in it, at its position.
 
         The thin readers must have read everything.
         """
@@ -380,7 +392,10 @@ class ProxyRun(SeedRun):
         }
         for host in self.read_hosts:
             reads = self._reads(host)
-            for stream in () if reads is None else reads._cache._streams.values():
+            cached = {} if reads is None else reads._cache._streams
+            for (key, _), stream in cached.items():
+                if key != stream_key(NAMESPACE, STREAM):
+                    continue
                 for block in stream._by_start.values():
                     for position, payload in _records(block):
                         assert complete.get(position) == payload, (host.name, position)

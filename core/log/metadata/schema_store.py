@@ -66,7 +66,7 @@ class SchemaStore(StreamSchemas):
             value = await self._store.get(self._streams.paths(stream).schemas)
         except NoNodeError:
             return SchemaHistory(), None
-        return _decode(stream, value.data), value.version
+        return decode_schema_history(stream, value.data), value.version
 
 
 def _encode(history: SchemaHistory) -> bytes:
@@ -76,7 +76,8 @@ def _encode(history: SchemaHistory) -> bytes:
     )
 
 
-def _decode(stream: str, data: bytes) -> SchemaHistory:
+def decode_schema_history(stream: str, data: bytes) -> SchemaHistory:
+    """Decode the node of a stream's schemas. Raises CorruptionError."""
     what = f"schemas of stream {stream}"
     fields = decode_metadata_record(
         what, data, version=_FORMAT, fields={"compatibility": str, "schemas": list}

@@ -176,6 +176,7 @@ class Replica:
         position: str = "",
     ) -> bool:
         """Append a command, and return whether it took effect when this replica applied it."""
+        result: asyncio.Future[bool] | None = None
         async with self._turn:
             number = await self._number()
             if about:  # a command about another replica has no result to wait for
@@ -185,7 +186,7 @@ class Replica:
                 result = self._waiting[number] = asyncio.get_running_loop().create_future()
             await self._append(number, COMMANDS.encode(command))
             self._next_number = number + 1
-        return True if about else await result
+        return True if result is None else await result
 
     async def _number(self) -> int:
         """Return the next number of this replica, which the stream remembers across restarts."""

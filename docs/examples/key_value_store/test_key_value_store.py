@@ -57,6 +57,7 @@ def test_one_of_the_puts_wins_at_every_replica(
     async def scenario(cluster: Rehearsal) -> None:
         await cluster.create_stream(STREAM)
         replicas = [ReplicaProcess(cluster, name, name, tmp_path / name) for name in REGIONS]
+        won: list[bool] = []
         for version in range(3):
             puts = (one.put("colour", f"{one.replica.name} {version}", version) for one in replicas)
             won = await asyncio.gather(*puts)

@@ -73,28 +73,27 @@ class GroupConnection:
         answer: asyncio.Future[pb.GroupResponse] = self._loop.create_future()
         if self.failure is not None:
             raise UnavailableError(f"the call to {self.address} is over") from self.failure
-        id_ = await self._send(request, answer)
         try:
             async with asyncio.timeout(timeout_s):
+                await self._send(request, answer)
                 response = await answer
         except TimeoutError as error:
             raise UnavailableError(f"{self.address} does not respond") from error
         finally:
-            self._waiting.pop(id_, None)
+            self._waiting.pop(request.id, None)
         if response.HasField("error"):
             raise decode_error(response.error)
         return response
 
     async def _send(
         self, request: pb.GroupRequest, answer: "asyncio.Future[pb.GroupResponse] | None" = None
-    ) -> int:
+    ) -> None:
         request.id, self._next_id = self._next_id, self._next_id + 1
         self._sent_at[request.id] = self._loop.time()
         if answer is not None:
             self._waiting[request.id] = answer
         async with self._writing:
             await self._call.write(request)
-        return request.id
 
     async def _read(self) -> None:
         try:
@@ -166,6 +165,7 @@ class GroupConnection:
                 error = UnavailableError(f"{self.address}: {reason}")
                 error.__cause__ = reason
                 waiter.set_exception(error)
+                waiter.exception()  # whoever waits for it may have been cancelled in this moment
         callbacks, self._on_lost = self._on_lost, []
         for callback in callbacks:
             callback()

@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from rhumbline.errors import IndeterminateError, MetadataUnavailableError
@@ -75,7 +75,7 @@ class LockedFile:
             return tag
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Generator[None, None, None]:
         deadline = time.monotonic() + self._lock_s
         try:
             lock = self._path.with_suffix(".lock").open("w")

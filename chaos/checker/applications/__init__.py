@@ -1,0 +1,1 @@
+"""Invariants of what applications share beside the log: topics, groups and schemas."""

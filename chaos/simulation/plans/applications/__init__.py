@@ -1,0 +1,1 @@
+"""Plans about what applications share beside the log: topics, groups and schemas."""
