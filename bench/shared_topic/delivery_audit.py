@@ -6,13 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-COMMIT_GRACE_S = 30.0
-"""A member may deliver records again that were committed less than this time before. It covers the
-time between a member's reading of the committed position and its first delivery. The member opens
-all of its partitions in between, and the member before it may still commit."""
+READ_S_MAX = 10.0
+"""Longest time that a member takes to read a committed position, retries included. The position
+contains every commit that was confirmed so long before the member had read it."""
 
 Place = tuple[int, int, int, int]
 """Partition, segment, entry, slot."""
+
+
+class Start(NamedTuple):
+    """A member's beginning in a partition: when it had read the committed position, and which."""
+
+    time: float
+    place: Place
 
 
 class Delivered(NamedTuple):
@@ -22,6 +28,8 @@ class Delivered(NamedTuple):
     place: Place
     key: str
     number: int
+    start: Start
+    """The beginning of the member that delivered it, in this partition."""
 
 
 class Committed(NamedTuple):
@@ -53,11 +61,16 @@ class Records:
     def add_consumer(self, lines: Iterable[str]) -> None:
         """Add the file of a consumer."""
         found: list[Delivered] = []
+        starts: dict[int, Start] = {}
         for line in lines:
             match line.split():
+                case ["R", time, partition, lssn, entry_id, slot]:
+                    place = (int(partition), int(lssn), int(entry_id), int(slot))
+                    starts[place[0]] = Start(float(time), place)
                 case ["D", time, partition, lssn, entry_id, slot, key, number]:
                     place = (int(partition), int(lssn), int(entry_id), int(slot))
-                    found.append(Delivered(float(time), place, key, int(number)))
+                    delivered = Delivered(float(time), place, key, int(number), starts[place[0]])
+                    found.append(delivered)
                 case ["C", time, partition, lssn, entry_id, slot]:
                     place = (int(partition), int(lssn), int(entry_id), int(slot))
                     self.commits.append(Committed(float(time), place))
@@ -84,7 +97,8 @@ class DeliveryVerdict:
     """Acknowledged records that are stored, or were first delivered, before an earlier one of
     their key."""
     repeated_after_commit: tuple[str, ...]
-    """Records that were delivered although they were committed ``COMMIT_GRACE_S`` before."""
+    """Records that were delivered although their member had read a later position, or although
+    they were committed ``READ_S_MAX`` before it read the position."""
 
     @property
     def is_clean(self) -> bool:
@@ -138,7 +152,7 @@ def _out_of_order(
 
 
 def _repeated_after_commit(records: Records) -> Iterable[str]:
-    """Yield the deliveries of records that were committed long before."""
+    """Yield the deliveries of records that were committed before their member began."""
     times: dict[int, list[float]] = defaultdict(list)
     highest: dict[int, list[Place]] = defaultdict(list)
     for commit in sorted(records.commits):
@@ -149,6 +163,7 @@ def _repeated_after_commit(records: Records) -> Iterable[str]:
     for consumer in records.deliveries:
         for delivery in consumer:
             partition = delivery.place[0]
-            index = bisect_left(times[partition], delivery.time - COMMIT_GRACE_S)
-            if index and delivery.place < highest[partition][index - 1]:
+            index = bisect_left(times[partition], delivery.start.time - READ_S_MAX)
+            committed = highest[partition][index - 1] if index else delivery.start.place
+            if delivery.place < max(committed, delivery.start.place):
                 yield f"{delivery.key} {delivery.number} at {delivery.place}"

@@ -6,6 +6,7 @@ and numbers the records of each key; after a restart it continues above the numb
 
     T KEY NUMBER                              a record that is about to be appended
     A KEY NUMBER                              a record that was acknowledged
+    R TIME PARTITION LSSN ENTRY SLOT          the committed position at which a member begins
     D TIME PARTITION LSSN ENTRY SLOT KEY NUMBER   a record that was delivered
     C TIME PARTITION LSSN ENTRY SLOT          a position that was committed
 
@@ -13,6 +14,7 @@ A program ends on SIGTERM: a producer once its records are acknowledged, a consu
 """
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -22,6 +24,7 @@ from pathlib import Path
 from ...client.connect import connect
 from ...client.system_runtime import run
 from ...client.topics import Topics
+from ...core.log.topics import group_membership
 from ...core.log.topics.consumer_group import Delivery, GroupMember
 from ...core.log.topics.group_membership import GroupConfig
 from ...core.log.topics.topic_writer import TopicWriter
@@ -139,8 +142,26 @@ class ConsumerProgram:
                 os.write(self._file, line.encode())
 
 
+class StartRecorder(logging.Handler):
+    """Records where the member begins in each partition, from its line in the log."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = _open(path)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a line to the file if the record is about a committed position."""
+        fields = getattr(record, "event_fields", {})
+        if getattr(record, "event", "") == "committed position read":
+            place = f"{fields['partition']} {fields['position'].replace(':', ' ')}"
+            os.write(self._file, f"R {time.monotonic():.3f} {place}\n".encode())
+
+
 async def consume(uri: str, path: Path, stop: asyncio.Event) -> None:
     """Deliver and commit until ``stop`` is set."""
+    members = logging.getLogger(group_membership.__name__)
+    members.setLevel(logging.INFO)
+    members.addHandler(StartRecorder(path))
     async with connect(uri) as client:
         print(READY, flush=True)
         async with Topics(client).join(TOPIC, GROUP, config=CONFIG) as member:

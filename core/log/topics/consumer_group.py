@@ -178,6 +178,7 @@ class GroupMember(GroupMembership[Delivery]):
         reader = await self._namespace.open_reader(stream, self._start)
         try:
             subscription = await subscriptions.create(stream, self.group, reader.position)
+            self._note_start(partition, subscription.position)
             if subscription.position != reader.position:
                 await reader.aclose()
                 reader = await self._namespace.open_reader(stream, subscription.position)

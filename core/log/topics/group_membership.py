@@ -29,6 +29,7 @@ from typing import Generic, TypeVar
 from crc32c import crc32c
 
 from ...metadata import idempotent_writes
+from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -39,6 +40,7 @@ from ...protocol.errors import (
     UnknownOutcomeError,
 )
 from ...protocol.start import EARLIEST, Start, check_start
+from ...runtime.event_log import EventLog
 from ...runtime.metadata_store import MetadataStore, Session, Watch
 from ...runtime.primitives.backoff import Backoff
 from ...runtime.primitives.wakeup import Wakeup
@@ -52,6 +54,8 @@ from .partitions import assign_partitions
 from .topics import Topic, open_topic
 
 Item = TypeVar("Item")
+
+_LOG = EventLog(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,17 @@ class GroupMembership(ClosesAtExit, Generic[Item]):
     async def _open_source(self, partition: int) -> PartitionSource[Item]:
         """Begin to read a partition that was claimed."""
         raise NotImplementedError
+
+    def _note_start(self, partition: int, position: Dlsn) -> None:
+        """Log where this member begins in a partition, once the stored position was read."""
+        _LOG.info(
+            "committed position read",
+            topic=self.topic.name,
+            group=self.group,
+            partition=partition,
+            member=self._id,
+            position=str(position.in_stream("")),
+        )
 
     def _on_next(self) -> None:
         """Note that the application asks for the next item."""

@@ -264,6 +264,16 @@ class RecordConsumer(ClosesAtExit):
             await self._store(window)
 
     @property
+    def stored_position(self) -> Dlsn:
+        """The stored position of the subscription, as this consumer read or stored it last.
+
+        Raises ClosedError before ``open``.
+        """
+        self._opened()
+        assert self._stored is not None
+        return self._stored.position
+
+    @property
     def is_finished(self) -> bool:
         """True if the stream has ended and every record is acknowledged."""
         return self._is_ended and self._opened().is_empty

@@ -146,4 +146,5 @@ class RecordGroupMember(GroupMembership[ReceivedRecord]):
         except BaseException:
             await consumer.aclose()
             raise
+        self._note_start(partition, consumer.stored_position)
         return PartitionConsumer(consumer, Wakeup())

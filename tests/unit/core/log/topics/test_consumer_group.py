@@ -1,6 +1,7 @@
 """Tests of consumer groups over rebalances: at-least-once delivery, one reader per partition."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -121,6 +122,28 @@ async def test_everything_is_delivered_once_without_rebalance(
     await readers.aclose()
     await writer.close()
     assert not readers.failures
+
+
+async def test_members_log_the_positions_at_which_they_begin(
+    world: LogWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    readers, writer = await create_group(world, 2)
+    writer.append_many([b"one", b"two"], [b"same key"] * 2)
+    await writer.flush()
+    with caplog.at_level(logging.INFO, "rhumbline.core.log.topics"):
+        await readers.join("a")
+        await readers.wait_for(2)
+        await readers.leave("a")
+        await readers.join("b")
+        await readers.wait_for_assignment()
+    await readers.aclose()
+    await writer.close()
+    lines = [record.getMessage().split(" member=") for record in caplog.records]
+    begun = "committed position read topic=t group=g partition="
+    assert [before for before, _ in lines] == [f"{begun}{n}" for n in (0, 1, 0, 1)]
+    positions = [after.split("position=")[1] for _, after in lines]
+    assert positions[:2] == ["1:0:0", "1:0:0"]
+    assert sorted(positions[2:]) == ["1:0:0", "1:0:2"], "one partition has two records"
 
 
 async def test_orderly_joins_and_leaves_deliver_everything(world: LogWorld) -> None:
