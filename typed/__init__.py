@@ -13,14 +13,9 @@ from .payload_codec import (
     UnknownWriterSchemaError,
 )
 from .schema_check import check_new_schema, check_reader_schema
-from .typed_stream import (
-    Interceptor,
-    OutgoingRecord,
-    TypedReader,
-    TypedRecord,
-    TypedStream,
-    TypedWriter,
-)
+from .sync_streams import SyncTypedReader, SyncTypedWriter
+from .typed_records import Interceptor, OutgoingRecord, TypedReader, TypedRecord, TypedWriter
+from .typed_stream import TypedStream
 
 if TYPE_CHECKING:
     from .arrow_codec import ArrowCodec
@@ -33,6 +28,8 @@ __all__ = [
     "TypedWriter",
     "TypedReader",
     "TypedRecord",
+    "SyncTypedWriter",
+    "SyncTypedReader",
     "Interceptor",
     "OutgoingRecord",
     "PayloadCodec",

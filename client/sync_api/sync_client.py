@@ -162,6 +162,13 @@ class SyncClient:
 
         return thread.call(awaited())
 
+    def wrapped(self, make: Callable[[LoopThread, LogClient], T]) -> T:
+        """Return what ``make`` makes of the client's thread and of its asyncio form.
+
+        For blocking forms of objects that other modules define.
+        """
+        return make(*self._opened())
+
     def namespace(self, name: str | None = None) -> SyncNamespace:
         """Return a namespace, by default the client's own; see ``LogClient.namespace``."""
         thread, client = self._opened()

@@ -11,9 +11,11 @@ from rhumbline.core.protocol.errors import NoSuchNamespaceError
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
 from rhumbline.topics import GroupConfig
+from rhumbline.typed import StrCodec, TypedStream
 
 PRODUCER = b"anne".ljust(16, b".")
 COUNT = 60
+TEXTS = TypedStream("texts", StrCodec())
 
 
 def test_group_survives_its_killed_proxy(tmp_path: Path) -> None:
@@ -33,6 +35,11 @@ def test_group_survives_its_killed_proxy(tmp_path: Path) -> None:
             writer.room()
             writer.flush()
         assert namespace.end("s") > first.last
+        namespace.create_stream("texts", StreamPolicy())
+        with TEXTS.sync_writer(client) as typed:
+            typed.append("one")
+        with TEXTS.sync_reader(client) as texts:
+            assert next(iter(texts)).value == "one"
         held = namespace.subscriptions.create("s", "billing", first.first)
         assert namespace.subscriptions.commit(held, "s", first.last).position == first.last
         assert [listed.name for listed in client.namespaces.all()] == ["default"]

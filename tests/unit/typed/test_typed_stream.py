@@ -1,23 +1,18 @@
 """Typed writers and readers: schemas at open, interceptors, and payloads that do not decode."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
 
 from rhumbline.client.connect import Client
 from rhumbline.core.log.metadata.stream_schema import Compatibility, SchemaHistory, StreamSchemas
-from rhumbline.core.log.namespace import Namespace
-from rhumbline.core.log.read.stream_reader import StreamReader
-from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
     IncompatibleSchemaError,
     InvalidArgumentError,
     PayloadError,
 )
-from rhumbline.core.protocol.start import EARLIEST, Start
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.unit.typed.world_client import WorldClient
 from rhumbline.typed import (
     AvroCodec,
     AvroValue,
@@ -41,26 +36,6 @@ class Order:
 class PricedOrder:
     number: int
     price: int
-
-
-class WorldClient:
-    """The part of a client that typed streams use, over the stores of a test world."""
-
-    def __init__(self, world: LogWorld) -> None:
-        self._namespace = world.open_namespace()
-
-    def namespace(self) -> Namespace:
-        return self._namespace
-
-    @asynccontextmanager
-    async def writer(self, stream: str) -> AsyncIterator[StreamWriter]:
-        async with await self._namespace.open_writer(stream) as writer:
-            yield writer
-
-    @asynccontextmanager
-    async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
-        async with await self._namespace.open_reader(stream, start) as reader:
-            yield reader
 
 
 ORDERS = TypedStream("orders", JsonCodec(Order))
