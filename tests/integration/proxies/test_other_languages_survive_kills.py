@@ -18,10 +18,14 @@ from rhumbline.client.connect import connect_proxies
 from rhumbline.proxies.client.proxy_client import ProxyClient
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.security.settings import SecuritySettings
+from rhumbline.security.token_claims import static_token_line
 from rhumbline.tests.support.languages import client_builds
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
+from rhumbline.tests.support.security.secured_cluster import STREAM, secured
 from rhumbline.tests.support.servers.installs import NotInstalledError
+from rhumbline.tls.authority import SERVER_NAME
 
 RECORDS = 1_500
 PAUSE_MS = 5
@@ -84,10 +88,12 @@ class Drive:
         self.done = asyncio.ensure_future(self._follow())
 
     @classmethod
-    async def start(cls, command: Command, *arguments: str) -> "Drive":
-        pipe = subprocess.PIPE
+    async def start(cls, command: Command, *arguments: str, **environment: str) -> "Drive":
+        pipe, env = subprocess.PIPE, {**os.environ, **environment}
         return cls(
-            await asyncio.create_subprocess_exec(*command, *arguments, stdout=pipe, stderr=pipe)
+            await asyncio.create_subprocess_exec(
+                *command, *arguments, stdout=pipe, stderr=pipe, env=env
+            )
         )
 
     async def _follow(self) -> None:
@@ -198,6 +204,30 @@ async def test_go_client_survives_kills(cluster: Cluster, go_module: Path) -> No
 async def test_typescript_client_survives_kills(cluster: Cluster, typescript_package: Path) -> None:
     command = ("node", str(typescript_package / "dist" / "drive.js"))
     await append_and_read_under_kills(cluster, "typescript", command)
+
+
+async def test_clients_identify_themselves_with_a_token_over_tls(
+    go_module: Path, typescript_package: Path, tmp_path: Path
+) -> None:
+    tokens, own = tmp_path / "tokens", tmp_path / "own-token"
+    own.write_text("of-the-proxy")
+    lines = [static_token_line("proxy", "of-the-proxy", []), static_token_line("app", "s3cret", [])]
+    tokens.write_text("\n".join(lines))
+    security = SecuritySettings(static_tokens=str(tokens), token_file=str(own))
+    go = (str(go_module / "bin" / "drive"),)
+    typescript = ("node", str(typescript_package / "dist" / "drive.js"))
+    count = 20
+    async with secured(tmp_path, security, proxy_client_certificates=False) as made:
+        environ = {"CA": str(made.authority.certificate_file), "SERVER_NAME": SERVER_NAME}
+        for command in (go, typescript):
+            stream = (made.proxy.address, "default", STREAM, str(count))
+            for kind in (("append", *stream, "1"), ("read", *stream)):
+                drive = await Drive.start(command, *kind, TOKEN="s3cret", **environ)
+                await drive.done
+                assert [number for number, _ in drive.rows] == list(range(count))
+            refused = await Drive.start(command, "read", *stream, TOKEN="wrong", **environ)
+            with pytest.raises(AssertionError, match="unauthorized"):
+                await refused.done
 
 
 def test_java_stubs_append_and_read(cluster: Cluster, tmp_path: Path) -> None:

@@ -4,17 +4,22 @@
 //	drive read   SEEDS NAMESPACE STREAM COUNT
 //
 // SEEDS are addresses of proxies, separated by commas. It prints one line per record: its number and
-// its position.
+// its position. The variables CA, SERVER_NAME and TOKEN are for proxies with TLS.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"example.com/rhumbline/rhumbline"
 	pb "example.com/rhumbline/rhumblinev1"
@@ -25,7 +30,7 @@ func main() {
 	namespace, stream := os.Args[3], os.Args[4]
 	count, err := strconv.Atoi(os.Args[5])
 	check(err)
-	client, err := rhumbline.Dial(ctx, strings.Split(os.Args[2], ",")...)
+	client, err := rhumbline.Dial(ctx, strings.Split(os.Args[2], ","), security()...)
 	check(err)
 	defer client.Close()
 	if os.Args[1] == "read" {
@@ -35,6 +40,21 @@ func main() {
 	pause, err := strconv.Atoi(os.Args[6])
 	check(err)
 	write(ctx, client.Producer(namespace, stream), count, time.Duration(pause)*time.Millisecond)
+}
+
+func security() []grpc.DialOption {
+	if os.Getenv("CA") == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(os.Getenv("CA"))
+	check(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	config := &tls.Config{RootCAs: roots, ServerName: os.Getenv("SERVER_NAME")}
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithPerRPCCredentials(rhumbline.Token(os.Getenv("TOKEN"))),
+	}
 }
 
 func write(ctx context.Context, producer *rhumbline.Producer, count int, pause time.Duration) {

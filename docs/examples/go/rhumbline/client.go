@@ -27,8 +27,9 @@ const (
 
 // Client knows the proxies of a cluster and keeps a connection to each one that it uses.
 type Client struct {
-	seeds  []string
-	region string
+	seeds   []string
+	options []grpc.DialOption
+	region  string
 
 	mu         sync.Mutex
 	conns      map[string]*grpc.ClientConn
@@ -36,9 +37,21 @@ type Client struct {
 	refreshing bool
 }
 
-// Dial reads the list of proxies from the first seed (host:port) that responds.
-func Dial(ctx context.Context, seeds ...string) (*Client, error) {
-	c := &Client{seeds: seeds, conns: map[string]*grpc.ClientConn{}}
+// Token identifies the caller: grpc.WithPerRPCCredentials(rhumbline.Token("...")). It needs TLS.
+type Token string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (t Token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(t)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (Token) RequireTransportSecurity() bool { return true }
+
+// Dial reads the list of proxies from the first seed (host:port) that responds. Without the option
+// grpc.WithTransportCredentials connections are not encrypted.
+func Dial(ctx context.Context, seeds []string, options ...grpc.DialOption) (*Client, error) {
+	c := &Client{seeds: seeds, options: options, conns: map[string]*grpc.ClientConn{}}
 	if err := c.Refresh(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -104,6 +117,41 @@ func Call[Request, Response any](
 	}
 }
 
+// health asks another proxy about a silent one.
+func (c *Client) health(ctx context.Context, silent string) pb.ProxyHealth {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	stub, err := c.stub(c.candidates("", []string{silent})[0])
+	if err != nil {
+		return pb.ProxyHealth_PROXY_HEALTH_UNKNOWN
+	}
+	found, err := stub.ProbeProxy(ctx, &pb.ProbeProxyRequest{Address: silent})
+	if err != nil { // it may be silent too
+		return pb.ProxyHealth_PROXY_HEALTH_UNKNOWN
+	}
+	return found.Health
+}
+
+// receive passes messages on until a call ends, or its context.
+func receive[Message any](ctx context.Context, recv func() (Message, error)) (chan Message, chan error) {
+	messages, ended := make(chan Message), make(chan error, 1)
+	go func() {
+		for {
+			message, err := recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case messages <- message:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return messages, ended
+}
+
 // ownRegion returns the region of the nearest proxy: the first one that returned the list.
 func (c *Client) ownRegion() string {
 	c.mu.Lock()
@@ -166,15 +214,15 @@ func (c *Client) stub(address string) (pb.RhumblineClient, error) {
 	if conn, ok := c.conns[target]; ok {
 		return pb.NewRhumblineClient(conn), nil
 	}
-	conn, err := grpc.NewClient(
-		"passthrough:///"+target,
+	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMaxSize)),
 		grpc.WithConnectParams(grpc.ConnectParams{ // a proxy that was restarted is found soon
 			Backoff:           backoff.Config{BaseDelay: pauseMin, Multiplier: 2, MaxDelay: time.Second},
 			MinConnectTimeout: listTimeout,
 		}),
-	)
+	}, c.options...)
+	conn, err := grpc.NewClient("passthrough:///"+target, options...)
 	if err != nil {
 		return nil, err
 	}

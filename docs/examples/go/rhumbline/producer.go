@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	pb "example.com/rhumbline/rhumblinev1"
@@ -17,8 +18,6 @@ const (
 	setsInFlight   = 64
 	setRecordsMax  = 500
 	setBytesMax    = 256 << 10
-	pingAfter      = 125 * time.Millisecond
-	silenceMax     = 1500 * time.Millisecond
 	appendDeadline = 30 * time.Second
 )
 
@@ -177,7 +176,8 @@ func (p *Producer) gather(first *Pending) *set {
 // serve makes one append call. It returns the sets without a result and why the call ended; no error if
 // the producer is closed and every set has a result.
 func (p *Producer) serve(route *route, sets []*set) ([]*set, error) {
-	stub, err := p.client.stub(route.next())
+	address := route.next()
+	stub, err := p.client.stub(address)
 	if err != nil {
 		return sets, err
 	}
@@ -187,55 +187,42 @@ func (p *Producer) serve(route *route, sets []*set) ([]*set, error) {
 	if err != nil {
 		return sets, err
 	}
-	answers := make(chan *pb.AppendResponse)
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			response, err := call.Recv()
-			if err != nil {
-				ended <- err
-				return
-			}
-			select {
-			case answers <- response:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	silence := time.AfterFunc(silenceMax, cancel) // also ends a Send that waits for the proxy
-	defer silence.Stop()
-	ping := time.NewTicker(pingAfter)
-	defer ping.Stop()
-	// Errors of Send are ignored: Recv returns what is left of the answers, and then the reason.
+	answers, ended := receive(ctx, call.Recv)
+	requests := make(chan *pb.AppendRequest, 2*setsInFlight) // never full
+	go sendAll(ctx, requests, call.Send)
 	for i, s := range sets {
 		item := p.item(s)
 		if item.Restarts = i == 0; item.Restarts {
 			item.Tried = route.tried
 		}
-		_ = call.Send(&pb.AppendRequest{
-			Items: []*pb.AppendItem{item}, ClientRegion: p.client.ownRegion(),
-		})
+		requests <- p.request(item)
 	}
+	health := make(chan pb.ProxyHealth)
+	ask := func() {
+		select {
+		case health <- p.client.health(ctx, address):
+		case <-ctx.Done():
+		}
+	}
+	silence := silence{ticked: time.Now(), heard: time.Now()}
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
 	closing := p.closing
 	for closing != nil || len(sets) > 0 {
 		appends := p.appends
 		if len(sets) >= setsInFlight {
 			appends = nil
 		}
-		if len(sets) == 0 {
-			silence.Stop()
-		}
 		select {
 		case first := <-appends:
 			if len(sets) == 0 {
-				silence.Reset(silenceMax)
+				silence.heard = time.Now()
 			}
 			s := p.gather(first)
 			sets = append(sets, s)
-			_ = call.Send(&pb.AppendRequest{Items: []*pb.AppendItem{p.item(s)}})
+			requests <- p.request(p.item(s))
 		case response := <-answers:
-			silence.Reset(silenceMax)
+			silence.heard = time.Now()
 			if sets, err = settle(sets, response); err != nil {
 				return sets, err
 			}
@@ -244,19 +231,54 @@ func (p *Producer) serve(route *route, sets []*set) ([]*set, error) {
 			}
 		case err := <-ended:
 			return sets, err
-		case <-ping.C:
-			if len(sets) == 0 {
+		case found := <-health:
+			if found == pb.ProxyHealth_PROXY_HEALTH_LOST {
+				return sets, silent("the proxy is lost")
+			}
+			silence.onAnswer(time.Now(), found == pb.ProxyHealth_PROXY_HEALTH_ALIVE)
+		case <-ticker.C:
+			now := time.Now()
+			silence.onTick(now)
+			switch {
+			case len(sets) == 0:
 				continue
-			}
-			if time.Now().After(sets[0].deadline) {
+			case now.After(sets[0].deadline):
 				return sets, context.DeadlineExceeded
+			case silence.isOver(now):
+				return sets, silent("the proxy is silent")
 			}
-			_ = call.Send(&pb.AppendRequest{})
+			if silence.takePing(now) && len(requests) == 0 {
+				requests <- &pb.AppendRequest{}
+			}
+			if silence.takeQuestion(now) {
+				go ask()
+			}
 		case <-closing:
 			closing = nil
 		}
 	}
 	return nil, nil
+}
+
+// sendAll sends requests until the call ends. Errors are ignored: receiving returns what is left of the
+// answers, and then the reason.
+func sendAll(
+	ctx context.Context, requests <-chan *pb.AppendRequest, send func(*pb.AppendRequest) error,
+) {
+	for {
+		select {
+		case request := <-requests:
+			_ = send(request)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func silent(message string) error { return &Error{Status: codes.Unavailable, Message: message} }
+
+func (p *Producer) request(item *pb.AppendItem) *pb.AppendRequest {
+	return &pb.AppendRequest{Items: []*pb.AppendItem{item}, ClientRegion: p.client.ownRegion()}
 }
 
 func (p *Producer) item(s *set) *pb.AppendItem {

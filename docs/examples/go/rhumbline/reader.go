@@ -149,22 +149,9 @@ func (r *Reader) open() error {
 	if r.position != nil {
 		request.Start = &pb.ReadRequest_Position{Position: r.position}
 	}
-	call := &readCall{stream, make(chan *pb.ReadResponse), make(chan error, 1), cancel}
-	go func() {
-		for {
-			response, err := stream.Recv()
-			if err != nil {
-				call.ended <- err
-				return
-			}
-			select {
-			case call.responses <- response:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	r.call, r.count, r.bytes = call, 0, 0
+	responses, ended := receive(ctx, stream.Recv)
+	r.call = &readCall{stream, responses, ended, cancel}
+	r.count, r.bytes = 0, 0
 	_ = stream.Send(request) // Recv returns the reason of a failure
 	return nil
 }

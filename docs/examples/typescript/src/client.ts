@@ -3,11 +3,15 @@
  * the loss of any proxy. The rules are those of the page "gRPC API".
  */
 
-import { Metadata, credentials, type ServiceError } from "@grpc/grpc-js";
+import {
+  Metadata, credentials, type CallCredentials, type ChannelCredentials, type ChannelOptions, type ServiceError,
+} from "@grpc/grpc-js";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { errorOf, unavailable, type RhumblineError } from "./errors.js";
-import { ListProxiesResponse, RhumblineClient, type Position, type Proxy } from "./gen/rhumbline.js";
+import {
+  ListProxiesResponse, ProxyHealth, RhumblineClient, type Position, type Proxy,
+} from "./gen/rhumbline.js";
 import { Producer } from "./producer.js";
 import { Reader } from "./reader.js";
 
@@ -25,6 +29,15 @@ export type Unary<Request, Response> = (
   done: (error: ServiceError | null, response: Response) => void,
 ) => unknown;
 
+/** Identifies the caller: `credentials.combineChannelCredentials(credentials.createSsl(ca), token("..."))`. */
+export function token(text: string): CallCredentials {
+  return credentials.createFromMetadataGenerator((_, done) => {
+    const metadata = new Metadata();
+    metadata.set("authorization", `Bearer ${text}`);
+    done(null, metadata);
+  });
+}
+
 /** Knows the proxies of a cluster and keeps a connection to each one that it uses. */
 export class Client {
   region = "";
@@ -32,11 +45,17 @@ export class Client {
   private readonly stubs = new Map<string, RhumblineClient>();
   private refreshing?: Promise<void>;
 
-  private constructor(private readonly seeds: readonly string[]) {}
+  private constructor(
+    private readonly seeds: readonly string[],
+    private readonly channel: ChannelCredentials,
+    private readonly options: ChannelOptions,
+  ) {}
 
   /** Reads the list of proxies from the first seed (host:port) that responds. */
-  static async connect(...seeds: string[]): Promise<Client> {
-    const client = new Client(seeds);
+  static async connect(
+    seeds: readonly string[], channel = credentials.createInsecure(), options: ChannelOptions = {},
+  ): Promise<Client> {
+    const client = new Client(seeds, channel, options);
     try {
       await client.refresh();
     } catch (error) {
@@ -74,6 +93,18 @@ export class Client {
       } catch (error) {
         await route.failed(errorOf(error), giveUpAt);
       }
+    }
+  }
+
+  /** Asks another proxy about a silent one. */
+  async health(silent: string): Promise<ProxyHealth> {
+    const stub = this.stub(this.candidates("", [silent])[0]!);
+    const request = { address: silent, isIndirect: false, isForwarded: false };
+    try {
+      const found = await unary(stub, (one) => one.probeProxy.bind(one), request, LIST_TIMEOUT_MS);
+      return found.health;
+    } catch {
+      return ProxyHealth.PROXY_HEALTH_UNKNOWN; // it may be silent too
     }
   }
 
@@ -126,10 +157,11 @@ export class Client {
     const target = listed?.connectAddress || address;
     let stub = this.stubs.get(target);
     if (stub === undefined) {
-      stub = new RhumblineClient(target, credentials.createInsecure(), {
+      stub = new RhumblineClient(target, this.channel, {
         "grpc.max_receive_message_length": 8 << 20,
         "grpc.initial_reconnect_backoff_ms": PAUSE_MS_MIN, // a proxy that was restarted is found soon
         "grpc.max_reconnect_backoff_ms": 1000,
+        ...this.options,
       });
       this.stubs.set(target, stub);
     }

@@ -5,18 +5,27 @@
  *     node drive.js read   SEEDS NAMESPACE STREAM COUNT
  *
  * SEEDS are addresses of proxies, separated by commas. It prints one line per record: its number and
- * its position.
+ * its position. The variables CA, SERVER_NAME and TOKEN are for proxies with TLS.
  */
 
+import { credentials } from "@grpc/grpc-js";
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client } from "./client.js";
+import { Client, token } from "./client.js";
 import { RecordAttributes, type Position } from "./gen/rhumbline.js";
 
 const [command, seeds, namespace, stream, count, pauseMs] = process.argv.slice(2) as [
   string, string, string, string, string, string?,
 ];
-const client = await Client.connect(...seeds.split(","));
+const { CA, SERVER_NAME, TOKEN } = process.env;
+const client = CA === undefined
+  ? await Client.connect(seeds.split(","))
+  : await Client.connect(
+    seeds.split(","),
+    credentials.combineChannelCredentials(credentials.createSsl(readFileSync(CA)), token(TOKEN!)),
+    { "grpc.ssl_target_name_override": SERVER_NAME! },
+  );
 if (command === "read") {
   let left = Number(count);
   for await (const record of client.reader(namespace, stream)) {

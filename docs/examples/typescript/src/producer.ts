@@ -4,15 +4,14 @@ import { randomBytes } from "node:crypto";
 import { Route, type Client } from "./client.js";
 import { errorOf, refusal, unavailable, type RhumblineError } from "./errors.js";
 import {
-  AppendItem, AppendRequest, RecordAttributes, type AppendAnswer, type AppendResponse, type Position,
+  AppendItem, AppendRequest, ProxyHealth, RecordAttributes, type AppendAnswer, type AppendResponse, type Position,
 } from "./gen/rhumbline.js";
+import { Silence, TICK_MS } from "./silence.js";
 
 const SETS_IN_FLIGHT = 64;
 const SET_RECORDS_MAX = 500;
 const SET_BYTES_MAX = 256 << 10;
 const OUTSTANDING_BYTES_MAX = 8 << 20;
-const PING_MS = 125;
-const SILENCE_MS_MAX = 1500;
 const DEADLINE_MS = 30_000;
 
 /** The record may or may not be in the stream; `cause` says why. */
@@ -47,7 +46,7 @@ export class Producer {
   private outstandingBytes = 0;
   private call?: ClientDuplexStream<AppendRequest, AppendResponse>;
   private timer?: NodeJS.Timeout;
-  private heardAt = 0;
+  private silence = new Silence(Date.now());
   private isScheduled = false;
   private isPausing = false;
   private failure?: Error;
@@ -60,9 +59,10 @@ export class Producer {
   }
 
   /**
-   * Appends a record, with its key, headers and event time if it has any. The promise is fulfilled when the record is durable, with its position, or with
-   * undefined if it is certainly in the stream and the proxy did not find where. Records are stored in
-   * the order of the calls; after a takeover their promises may be fulfilled in another order.
+   * Appends a record, with its key, headers and event time if it has any. The promise is fulfilled when
+   * the record is durable, with its position, or with undefined if it is certainly in the stream and the
+   * proxy did not find where. Records are stored in the order of the calls; after a takeover their
+   * promises may be fulfilled in another order.
    */
   append(payload: Buffer, attributes?: RecordAttributes): Promise<Position | undefined> {
     if (this.failure) return Promise.reject(this.failure);
@@ -106,7 +106,7 @@ export class Producer {
   private pump(): void {
     if (this.failure || this.isPausing || this.sets.length + this.queue.length === 0) return;
     if (this.call === undefined) this.open();
-    if (this.sets.length === 0) this.heardAt = Date.now();
+    if (this.sets.length === 0) this.silence.heardAt = Date.now();
     while (this.queue.length > 0 && this.sets.length < SETS_IN_FLIGHT) {
       const set = this.gather();
       this.sets.push(set);
@@ -135,8 +135,8 @@ export class Producer {
     call.on("data", (response: AppendResponse) => call === this.call && this.onResponse(response));
     call.on("error", (error) => call === this.call && void this.onEnd(errorOf(error)));
     call.on("end", () => call === this.call && void this.onEnd(unavailable("the proxy ended the call")));
-    this.heardAt = Date.now();
-    this.timer = setInterval(() => this.onTimer(), PING_MS);
+    this.silence = new Silence(Date.now());
+    this.timer = setInterval(() => this.onTick(call), TICK_MS);
     this.sets.forEach((set, at) => this.send(set, at === 0 ? { restarts: true, tried: this.route.tried } : {}));
   }
 
@@ -157,16 +157,27 @@ export class Producer {
     this.call!.write(AppendRequest.fromPartial({ items: [item], clientRegion: this.client.region }));
   }
 
-  private onTimer(): void {
-    if (this.sets.length === 0) return;
+  private onTick(call: ClientDuplexStream<AppendRequest, AppendResponse>): void {
     const now = Date.now();
-    if (now - this.heardAt > SILENCE_MS_MAX) void this.onEnd(unavailable("the proxy is silent"));
+    this.silence.onTick(now);
+    if (this.sets.length === 0) return;
+    if (this.silence.isOver(now)) void this.onEnd(unavailable("the proxy is silent"));
     else if (now > this.sets[0]!.deadline) void this.onEnd(unavailable("no answer before the deadline"));
-    else this.call!.write(AppendRequest.fromPartial({}));
+    else {
+      if (this.silence.takePing(now)) call.write(AppendRequest.fromPartial({}));
+      if (this.silence.takeQuestion(now)) void this.ask(call);
+    }
+  }
+
+  private async ask(call: ClientDuplexStream<AppendRequest, AppendResponse>): Promise<void> {
+    const health = await this.client.health(this.route.next());
+    if (call !== this.call) return;
+    if (health === ProxyHealth.PROXY_HEALTH_LOST) void this.onEnd(unavailable("the proxy is lost"));
+    else this.silence.onAnswer(Date.now(), health === ProxyHealth.PROXY_HEALTH_ALIVE);
   }
 
   private onResponse(response: AppendResponse): void {
-    this.heardAt = Date.now();
+    this.silence.heardAt = Date.now();
     let refused: RhumblineError | undefined;
     for (const answer of response.answers) {
       const result = settle(this.sets, answer);
