@@ -22,7 +22,7 @@ from ...core.protocol.errors import (
 from ...core.runtime.tasks import Tasks
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
-from ..rpc.message_coalescing import MessageCoalescer
+from ..rpc.message_coalescing import COALESCING_MS, COALESCING_MS_MAX, MessageCoalescer
 from ..rpc.messages import add_item, decode_results
 from ..rpc.rpc_transport import RpcCall, RpcTransport
 from ..write.append_item import Appended
@@ -72,6 +72,7 @@ class AppendCall:
         self._address = address
         self._outbox: list[tuple[int, tuple[str, str], OutgoingSet, bool, tuple[str, ...]]] = []
         self._ready: list[Callable[[], None]] = []
+        self._delay_ms_max = COALESCING_MS_MAX  # of the next message
         self._wake = asyncio.Event()
         self._waiting: dict[int, tuple[OnResult, int]] = {}  # with the number of records
         self._record_count = 0  # in the sets that wait
@@ -96,11 +97,13 @@ class AppendCall:
         self._waiting[id_] = on_result, count
         self._record_count += count
         self._outbox.append((id_, key, outgoing, restarts, tried))
+        self._delay_ms_max = COALESCING_MS
         self._wake.set()
 
-    def before_sending(self, callback: Callable[[], None]) -> None:
+    def before_sending(self, callback: Callable[[], None], delay_ms_max: int) -> None:
         """Call back when the next message is about to be sent, which is soon."""
         self._ready.append(callback)
+        self._delay_ms_max = min(self._delay_ms_max, delay_ms_max)
         self._wake.set()
 
     async def _run(self) -> None:
@@ -112,9 +115,13 @@ class AppendCall:
         try:
             while not reader.done():
                 await self._wake.wait()
-                await coalescer.wait(len(self._waiting), self._record_count)
+                while not await coalescer.wait(
+                    len(self._waiting), self._record_count, self._delay_ms_max
+                ):
+                    pass  # a producer that cannot wait so long may have come meanwhile
                 self._wake.clear()
                 self._call_ready()
+                self._delay_ms_max = COALESCING_MS_MAX
                 while (self._outbox or self._is_pinging) and not (
                     reader.done() or self._silence_error
                 ):
@@ -360,13 +367,16 @@ class Channels:
         assert isinstance(found, pb.ProbeProxyResponse)
         return found.health
 
-    def before_sending(self, address: str, callback: Callable[[], None]) -> None:
-        """Call back when the next message to a proxy is about to be sent, which is soon."""
+    def before_sending(self, address: str, callback: Callable[[], None], delay_ms_max: int) -> None:
+        """Call back when the next message to a proxy is about to be sent, which is soon.
+
+        ``delay_ms_max`` limits the time for which many producers share that message.
+        """
         call = self._call_to(address)
         if call is None:
             asyncio.get_running_loop().call_soon(callback)
         else:
-            call.before_sending(callback)
+            call.before_sending(callback, delay_ms_max)
 
     def _call_to(self, address: str) -> AppendCall | None:
         call = self._appending.get(address)

@@ -98,8 +98,11 @@ class Transport(Protocol):
         """
         ...
 
-    def before_sending(self, address: str, callback: Callable[[], None]) -> None:
-        """Call back when the next message to a proxy is about to be sent, which is soon."""
+    def before_sending(self, address: str, callback: Callable[[], None], delay_ms_max: int) -> None:
+        """Call back when the next message to a proxy is about to be sent, which is soon.
+
+        ``delay_ms_max`` limits the time for which many producers share that message.
+        """
         ...
 
     def owner(self, key: tuple[str, str]) -> str | None:
@@ -174,9 +177,9 @@ class ProducerSender:
             self._pump()
             self._on_change()
 
-    def before_sending(self, callback: Callable[[], None]) -> None:
+    def before_sending(self, callback: Callable[[], None], delay_ms_max: int) -> None:
         """Call back, soon, when a set that is submitted then would be sent immediately."""
-        self._transport.before_sending(self._current_address(), callback)
+        self._transport.before_sending(self._current_address(), callback, delay_ms_max)
 
     def submit(self, outgoing: OutgoingSet) -> None:
         """Send a set after all earlier ones."""

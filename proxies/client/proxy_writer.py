@@ -18,6 +18,7 @@ from ...core.log.write.append_validation import (
     check_sequence,
     check_txid,
     check_txids,
+    split_records,
     too_large,
 )
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
@@ -134,28 +135,28 @@ class ProxyWriter(ClosesAtExit):
         self._check_open()
         if expected is not None:
             return self._append_if(records, txids, expected)
-        if atomic:
+        if txids is not None:
+            self.last_txid = txids[-1]
+            self._stop_sharing()
+        if atomic or records.size <= self._policy.flush.bytes_max:
             return AppendMany([self._add_together(records, txids)])
-        spans: list[tuple[Batch, int, int]] = []
-        for index, payload in enumerate(records.payloads):
-            batch = self._add(
-                payload,
-                None if txids is None else txids[index],
-                None if records.attributes is None else records.attributes[index],
-            )
-            if spans and spans[-1][0] is batch:
-                spans[-1] = (batch, spans[-1][1], spans[-1][2] + 1)
-            else:
-                spans.append((batch, len(batch.payloads) - 1, 1))
-        return AppendMany(spans)
+        return AppendMany(self._add_in_parts(records, txids))
+
+    def _add_in_parts(
+        self, records: CheckedRecords, txids: Sequence[int] | None
+    ) -> list[tuple[Batch, int, int]]:
+        """Add records to as many batches as they need."""
+        room = self._producer.record_room(has_txids=txids is not None)
+        spans = []
+        for first, part in split_records(records, self._policy.flush.bytes_max, room):
+            given = None if txids is None else txids[first : first + len(part.payloads)]
+            spans.append(self._add_together(part, given))
+        return spans
 
     def _add_together(
         self, records: CheckedRecords, txids: Sequence[int] | None
     ) -> tuple[Batch, int, int]:
         """Add records to the open batch, or to a new one if they do not fit together."""
-        if txids is not None:
-            self.last_txid = txids[-1]
-            self._stop_sharing()
         batch = self._producer.batch_for(records.size, None if txids is None else txids[0])
         if batch.txids is not None and txids is not None:
             batch.txids.extend(txids[1:])

@@ -27,6 +27,7 @@ from ...core.protocol.record_set import (
 )
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tracing import TraceStep
+from ..rpc.message_coalescing import coalescing_ms
 from .producer_sender import OutgoingSet, ProducerSender, Transport
 
 PRODUCER_BYTES = 16
@@ -57,6 +58,7 @@ class ThinProducer:
         self._transport = transport
         self._key = key
         self._random = runtime.random
+        self._delay_ms_max = coalescing_ms(policy.flush.period_ms)
         self.sender = self._new_sender()
         self._conditional: dict[Batch, ProducerSender] = {}  # in progress
         self.writers = 0
@@ -95,6 +97,11 @@ class ThinProducer:
                 f"{OUTSTANDING_BYTES_MAX} are not acknowledged; await room() before more appends"
             )
 
+    def record_room(self, *, has_txids: bool) -> int:
+        """Return how many bytes of records, with own txids or without, fit the open batch."""
+        batch = self.open
+        return batch.free_bytes() if (batch.txids is not None) is has_txids else 0
+
     def batch_for(self, size: int, txid: int | None) -> Batch:
         """Return the open batch with room and txid reserved; add the payload before any await."""
         batch = self.open
@@ -119,7 +126,7 @@ class ThinProducer:
             batch.trace(self._tracer.sample(TraceStep.APPEND, stream=self._stream))
         if not self._is_scheduled:
             self._is_scheduled = True
-            self.sender.before_sending(self._on_sending)
+            self.sender.before_sending(self._on_sending, self._delay_ms_max)
         return batch
 
     def _on_sending(self) -> None:

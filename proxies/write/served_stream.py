@@ -155,7 +155,7 @@ class ServedStream:
 
     def _on_settled(self, ticket: AppendMany, item: AppendItem, on_result: OnAppended) -> None:
         try:
-            first, _, _, regions = ticket.result()
+            first, regions = ticket.placement()
         except (OwnershipLostError, ClosedError) as error:
             self._end()
             on_result(NotOwnerError(f"not appended: {error}"))

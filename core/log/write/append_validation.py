@@ -172,15 +172,31 @@ def decode_producer_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
         raise RecordTooLargeError(
             f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX} bytes"
         )
-    sets = decode_entry(encoded)
-    if len(sets) != 1 or sets[0].is_control:
+    decoded, *others = decode_entry(encoded)
+    if others or decoded.is_control:
         raise InvalidArgumentError("append_set takes one data record set")
-    largest = sets[0].largest_bytes()  # validates the offsets as well
+    largest = decoded.largest_bytes(record_bytes_max)  # validates the offsets as well
     if largest > record_bytes_max:
         raise too_large(largest, record_bytes_max)
-    if sets[0].attributes is not None:
-        sets[0].attributes.check()
-    return sets[0]
+    if decoded.attributes is not None:
+        decoded.attributes.check()
+    return decoded
+
+
+def split_records(
+    records: CheckedRecords, size_max: int, room: int
+) -> Iterator[tuple[int, CheckedRecords]]:
+    """Split records into batches as ``split_by_size`` does.
+
+    Yield the index of the first record of each batch, and the records.
+    """
+    payloads, attributes, _ = records
+    sizes: Iterable[int] = map(len, payloads)
+    if attributes is not None:
+        sizes = [size + one.size for size, one in zip(sizes, attributes, strict=True)]
+    for first, stop, size in split_by_size(sizes, size_max, room):
+        some = None if attributes is None else attributes[first:stop]
+        yield first, CheckedRecords(payloads[first:stop], some, size)
 
 
 def split_by_size(

@@ -291,6 +291,17 @@ class AppendMany:
         else:
             batch.callbacks.append(callback)
 
+    def placement(self) -> tuple[Dlsn, tuple[str, ...]]:
+        """Return the first position and the regions of settled records in a single entry.
+
+        Raises their failure. It costs less than ``result``.
+        """
+        ((batch, index, _),) = self._spans
+        if batch.failure is not None:
+            raise batch.failure.with_traceback(None)
+        slot = batch.first_slot + index
+        return dlsn_in(batch.stream_id, batch.lssn, batch.entry_id, slot), batch.regions
+
     def dlsns(self) -> Iterator[Dlsn]:
         """Yield the position of each settled record. Raises the first failure."""
         for batch, index, count in self._spans:

@@ -14,7 +14,7 @@ Entries are sent by ``pipeline``, and everything less frequent is in ``segment_r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from ...protocol.attributes.attribute_columns import attribute_builder
@@ -57,7 +57,7 @@ from .append_validation import (
     check_txids,
     decode_producer_set,
     default_txid,
-    split_by_size,
+    split_records,
     too_large,
 )
 from .batch import NO_BATCH, RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
@@ -272,15 +272,10 @@ class StreamWriter(ClosesAtExit):
         self, records: CheckedRecords, txids: Sequence[int] | None, flush_bytes: int
     ) -> list[tuple[Batch, int, int]]:
         """Add records to as many batches as they need."""
-        payloads, attributes, _ = records
-        sizes: Iterable[int] = map(len, payloads)
-        if attributes is not None:
-            sizes = [size + one.size for size, one in zip(sizes, attributes, strict=True)]
         spans = []
-        for first, stop, size in split_by_size(sizes, flush_bytes, self._buffer.record_room()):
-            given = None if txids is None else txids[first:stop]
-            some = None if attributes is None else attributes[first:stop]
-            spans.append(self._extend(payloads[first:stop], some, size, given))
+        for first, part in split_records(records, flush_bytes, self._buffer.record_room()):
+            given = None if txids is None else txids[first : first + len(part.payloads)]
+            spans.append(self._extend(*part, given))
         return spans
 
     def _extend(

@@ -118,7 +118,7 @@ class DirectTransport:
     def owner(self, key: tuple[str, str]) -> str | None:
         return self._owners.get(key)
 
-    def before_sending(self, address: str, callback: Callable[[], None]) -> None:
+    def before_sending(self, address: str, callback: Callable[[], None], delay_ms_max: int) -> None:
         asyncio.get_running_loop().call_soon(callback)
 
     def set_owner(self, key: tuple[str, str], address: str | None) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rhumbline.core.protocol.compression import Codec, compress
 from rhumbline.core.protocol.errors import (
     CorruptionError,
+    ForeignDataError,
     InvalidArgumentError,
     RecordTooLargeError,
 )
@@ -239,7 +240,7 @@ def test_wrong_content_with_a_good_checksum_raises_only_typed_errors(
     try:
         for one in decode_entry(HEADER.pack(*fields) + extension + bytes(body)):
             _touch(one)
-    except CorruptionError:
+    except (CorruptionError, ForeignDataError):  # ForeignDataError: an unknown required extension
         pass
 
 
@@ -327,7 +328,8 @@ def test_sizes_and_searches_of_a_set() -> None:
     (one,) = decode_entry(
         encode_record_set([b"", b"abc", b"ab"], first_txid=3, last_txid=8, txids=[3, 8, 8])
     )
-    assert one.largest_bytes() == 3
+    assert one.largest_bytes() == one.largest_bytes(unless_below=4) == 3
+    assert one.largest_bytes(unless_below=5) == 5  # of all payloads, none of which can be larger
     assert [one.first_at_txid(txid) for txid in (1, 3, 4, 8, 9)] == [0, 0, 1, 1, 3]
     assert bytes(one.offsets_view()) == struct.pack("<4i", 0, 0, 3, 5)
     assert bytes(one.payload_view()) == b"abcab"
@@ -507,8 +509,18 @@ def test_wrong_offsets_of_a_single_record_are_corrupt(offsets: tuple[int, int]) 
     (one,) = decode_entry(with_fields(ONE, struct.pack("<2i", *offsets) + b"a"))
     with pytest.raises(CorruptionError):
         one.payloads()
-    with pytest.raises(CorruptionError):
-        one.largest_bytes()
+    for unless_below in (0, 100):
+        with pytest.raises(CorruptionError):
+            one.largest_bytes(unless_below)
+
+
+@pytest.mark.parametrize("offsets", [(0, 2, 1, 3), (1, 1, 2, 3), (0, 1, 2, 2), (0, -1, 2, 3)])
+def test_wrong_offsets_of_several_records_are_corrupt(offsets: tuple[int, ...]) -> None:
+    three = encode_record_set([b"a"] * 3, first_txid=1, last_txid=1)
+    (one,) = decode_entry(with_fields(three, struct.pack("<4i", *offsets) + b"aaa"))
+    for unless_below in (0, 100):
+        with pytest.raises(CorruptionError):
+            one.largest_bytes(unless_below)
 
 
 def test_a_body_that_compression_leaves_as_long_as_it_was_stays_raw() -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.log.write.batch import Append
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
@@ -54,6 +54,36 @@ async def test_own_txids_are_kept_and_missing_ones_are_assigned(log: LogWorld) -
     assert [record.txid for record in records] == [5, 9, log.clock.now_ms]
     with pytest.raises(TxidOutOfOrderError):
         writer.append(b"d", 8)
+
+
+async def test_many_records_of_one_call_fill_several_sets_in_order(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    policy = StreamPolicy(flush=FlushPolicy(bytes_max=200))
+    await log.namespace.create_stream("s", policy)
+    await world.start("one:1")
+    writer = world.writer("s", policy=policy)
+    payloads = [b"%d" % n * (n % 7) * 5 for n in range(40)]
+    txids = range(2_000_000, 2_000_040)
+    alone = writer.append(b"before")
+    first = writer.append_many(payloads)
+    last = writer.append_many(
+        payloads, list(txids), keys=[b"%d" % n for n in range(40)], event_times=[7] * 40
+    )
+    assert (await alone).dlsn < (await first).first < (await last).first
+    sequence = [
+        *zip(first.dlsns(), payloads, strict=True),
+        *zip(last.dlsns(), payloads, strict=True),
+    ]
+    await writer.close()
+    await world.stop()
+    assert [*await world.contents("s")][1:] == sequence
+    assert len({dlsn.entry_id for dlsn, _ in sequence}) > 10
+    async with await log.namespace.open_reader("s", (await last).first) as reader:
+        records = [await anext(reader) for _ in range(40)]
+    assert [record.txid for record in records] == list(txids)
+    assert [(record.key, record.event_time) for record in records] == [
+        (b"%d" % n, 7) for n in range(40)
+    ]
 
 
 async def test_invalid_records_are_refused_before_they_are_sent(log: LogWorld) -> None:
