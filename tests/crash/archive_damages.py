@@ -65,7 +65,8 @@ class DamagedArchive:
     @classmethod
     def create(cls, patch: pytest.MonkeyPatch) -> "DamagedArchive":
         """Archive four segments with several parts and row groups each."""
-        cold, found = DictColdStore(), []
+        cold = DictColdStore()
+        found: list[Segment] = []
 
         async def make(world: LogWorld) -> None:
             await fill_stream(world)
