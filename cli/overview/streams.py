@@ -10,6 +10,7 @@ from ...core.log.namespace import Namespace
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.segments import Segment
+from ...regions.subscriptions.lag_bytes import bytes_of
 from ...regions.subscriptions.stream_lag import (
     ENTRIES_BACK,
     TIMEOUT_S,
@@ -32,6 +33,7 @@ SUBSCRIPTION: dict[str, Schema] = {
     "subscription": text("Name of the subscription."),
     "position": text("DLSN of the next record that it wants."),
     "lag_records": maybe(integer("Readable records that it has not passed yet; null: unknown.")),
+    "lag_bytes": maybe(integer("Their bytes, exact in wholly unread segments; null: unknown.")),
     "behind_ms": maybe(integer("Age of the oldest of them; 0: none, null: unknown.")),
 }
 
@@ -82,6 +84,7 @@ async def read_lags(
                 "subscription": name,
                 "position": str(position),
                 "lag_records": lag.records,
+                "lag_bytes": bytes_of(lag, total, known.segments),
                 "behind_ms": lag.behind_ms(time.time_ns() // 1_000_000),
             }
         )

@@ -23,7 +23,7 @@ _TOPIC = text("Name of the topic.")
 _GROUP = text("Name of the group.")
 _LAG: dict[str, Schema] = {
     "lag_records": maybe(integer("Readable records that are not committed; null: unknown.")),
-    "lag_bytes": maybe(integer("About their bytes, by completed segments; null: unknown.")),
+    "lag_bytes": maybe(integer("Their bytes, exact in wholly unread segments; null: unknown.")),
     "behind_ms": maybe(integer("Age of the oldest of them; 0: none, null: unknown.")),
 }
 

@@ -9,11 +9,11 @@ from ...client.system_runtime import system_runtime
 from ...core.log.metadata.subscriptions import Subscription
 from ...core.log.namespace import Namespace
 from ...core.protocol.dlsn import Dlsn
+from ...regions.subscriptions.lag_bytes import measure_bytes
 from ...regions.subscriptions.stream_lag import (
     UNKNOWN_LAG,
     StreamCount,
     count_records,
-    estimate_bytes,
     lag_of,
 )
 from ..options import CommandSession, runs, session_options
@@ -33,7 +33,7 @@ _ROW: dict[str, Schema] = {
     "subscription": _NAME,
     "position": text("DLSN of the first record that is not acknowledged."),
     "lag_records": maybe(integer("Readable records from the position on; null: unknown.")),
-    "lag_bytes": maybe(integer("About their bytes, by completed segments; null: unknown.")),
+    "lag_bytes": maybe(integer("Their bytes, exact in wholly unread segments; null: unknown.")),
     "behind_ms": maybe(integer("Age of the oldest of them; 0: none, null: unknown.")),
     "acknowledged_ranges": integer(
         "Ranges of single records above the position that are acknowledged."
@@ -169,12 +169,13 @@ async def _row(
     lag = UNKNOWN_LAG
     if count is not None:
         lag = await lag_of(namespace, stream, known.position, count)
+    [size] = await measure_bytes(namespace, stream, [lag], count)
     held = known.acknowledgements
     return {
         "subscription": known.name,
         "position": str(known.position),
         "lag_records": lag.records,
-        "lag_bytes": await estimate_bytes(namespace, stream, lag),
+        "lag_bytes": size,
         "behind_ms": lag.behind_ms(system_runtime().clock.wall_ms()),
         "acknowledged_ranges": 0 if held is None else len(held.ranges),
     }

@@ -784,6 +784,12 @@ CATALOGUE = (
         "Readable records that the slowest subscription has not passed yet.",
     ),
     Metric(
+        "repair.subscriptions.lag_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Bytes of the records that the subscription with most of them has not passed yet.",
+    ),
+    Metric(
         "repair.subscriptions.behind_ms",
         MetricType.GAUGE,
         "s",
@@ -796,6 +802,12 @@ CATALOGUE = (
         "Lag of single subscriptions, or of namespaces, if `telemetry.series_by` says so.",
     ),
     Metric(
+        "repair.subscriptions.by_name.{namespace}.{stream}.{subscription}.lag_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Lag of such a subscription in bytes, exact in wholly unread completed segments.",
+    ),
+    Metric(
         "repair.subscriptions.by_name.{namespace}.{stream}.{subscription}.behind_ms",
         MetricType.GAUGE,
         "s",
@@ -806,6 +818,12 @@ CATALOGUE = (
         MetricType.GAUGE,
         "{record}",
         "Lag of consumer groups over all partitions, if `telemetry.series_by` is stream.",
+    ),
+    Metric(
+        "repair.subscriptions.by_group.{namespace}.{topic}.{group}.lag_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Lag of such a group in bytes, over all partitions.",
     ),
     Metric(
         "repair.subscriptions.by_group.{namespace}.{topic}.{group}.behind_ms",

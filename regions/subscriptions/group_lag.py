@@ -4,14 +4,8 @@ from typing import NamedTuple
 
 from ...core.log.api.log_namespace import LogNamespace
 from ...core.log.topics.group_state import GroupDescription
-from .stream_lag import (
-    NO_LAG,
-    UNKNOWN_LAG,
-    Lag,
-    count_records,
-    estimate_bytes,
-    lag_of,
-)
+from .lag_bytes import measure_bytes
+from .stream_lag import NO_LAG, UNKNOWN_LAG, Lag, count_records, lag_of
 
 
 class PartitionLag(NamedTuple):
@@ -23,8 +17,7 @@ class PartitionLag(NamedTuple):
     lag: Lag
     """The records that the group has not committed; all of them if it never read the partition."""
     bytes: int | None
-    """An estimate of the bytes of those records, from the sizes of completed segments; None: there
-    are none."""
+    """The bytes of those records, see ``bytes_between``; None: not known."""
 
 
 class LagTotal(NamedTuple):
@@ -60,7 +53,7 @@ async def measure_group(namespace: LogNamespace, described: GroupDescription) ->
                     lag = UNKNOWN_LAG
             else:
                 lag = await lag_of(namespace, one.stream, one.subscription.position, count)
-        size = await estimate_bytes(namespace, one.stream, lag)
+        [size] = await measure_bytes(namespace, one.stream, [lag], count)
         found.append(PartitionLag(one.partition, one.member, lag, size))
     return found
 

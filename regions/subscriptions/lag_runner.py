@@ -13,6 +13,7 @@ from ...core.runtime.clock import Clock
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
 from ..all_streams import all_namespaces, all_streams
+from .lag_bytes import measure_bytes
 from .stream_lag import UNKNOWN_LAG, Lag, count_records, lag_of, read_positions
 
 _LOG = EventLog(__name__)
@@ -43,21 +44,23 @@ class LagSummary:
     unknown: int = 0
     """Those whose lag is not known, because bookies or the metadata store do not respond."""
     lag_records: int = 0
+    lag_bytes: int = 0
     behind_ms: int = 0
 
-    def add(self, lag: Lag, now_ms: int) -> None:
-        """Add a subscription."""
+    def add(self, lag: Lag, size: int | None, now_ms: int) -> None:
+        """Add a subscription; ``size`` is its lag in bytes."""
         behind_ms = lag.behind_ms(now_ms)
         self.examined += 1
         self.unknown += lag.records is None and behind_ms is None
         self.lag_records = max(self.lag_records, lag.records or 0)
+        self.lag_bytes = max(self.lag_bytes, size or 0)
         self.behind_ms = max(self.behind_ms, behind_ms or 0)
 
-    def add_partition(self, lag: Lag, now_ms: int) -> None:
+    def add_partition(self, lag: Lag, size: int | None, now_ms: int) -> None:
         """Add a partition of a group, whose lag is the sum over its partitions."""
-        lag_records = self.lag_records + (lag.records or 0)
-        self.add(lag, now_ms)
-        self.lag_records = lag_records
+        sums = self.lag_records + (lag.records or 0), self.lag_bytes + (size or 0)
+        self.add(lag, size, now_ms)
+        self.lag_records, self.lag_bytes = sums
 
 
 class SubscriptionLags:
@@ -89,6 +92,7 @@ class SubscriptionLags:
             "examined": found.examined,
             "unknown": found.unknown,
             "lag_records": found.lag_records,
+            "lag_bytes": found.lag_bytes,
             "behind_ms": found.behind_ms,
             "by_name": _tree(self._by_key),
             "by_group": _tree(self._by_group),
@@ -115,20 +119,20 @@ class SubscriptionLags:
         async for namespace in all_namespaces(self._store, self._open_namespace):
             topics = await self._topics_of(namespace)
             async for stream in all_streams(namespace):
-                for name, lag in await self._lags_of(namespace, stream):
+                for name, lag, size in await self._lags_of(namespace, stream):
                     now_ms = self._clock.wall_ms()
-                    found.add(lag, now_ms)
+                    found.add(lag, size, now_ms)
                     if self._series.by != BY_NOTHING:
                         key = self._series.key(namespace.name, stream, name)
                         if key not in by_key and len(by_key) >= self._series.series_max:
                             key = self._series.key(OTHER, OTHER, OTHER)
-                        by_key.setdefault(key, LagSummary()).add(lag, now_ms)
+                        by_key.setdefault(key, LagSummary()).add(lag, size, now_ms)
                     topic, _, partition = stream.rpartition(".")
                     if topic in topics and partition.isdigit():
                         key = (namespace.name, topic, name)
                         if key not in by_group and len(by_group) >= self._series.series_max:
                             key = (OTHER, OTHER, OTHER)
-                        by_group.setdefault(key, LagSummary()).add_partition(lag, now_ms)
+                        by_group.setdefault(key, LagSummary()).add_partition(lag, size, now_ms)
                 if found.examined >= SUBSCRIPTIONS_MAX:
                     break
         self._all, self._by_key, self._by_group = found, by_key, by_group
@@ -145,22 +149,30 @@ class SubscriptionLags:
             after = page[-1]
         return found
 
-    async def _lags_of(self, namespace: Namespace, stream: str) -> list[tuple[str, Lag]]:
+    async def _lags_of(
+        self, namespace: Namespace, stream: str
+    ) -> list[tuple[str, Lag, int | None]]:
+        """Return the lag of each subscription of a stream, in records and in bytes."""
         positions = await read_positions(namespace, stream)
         if not positions:
             return []
         count = await count_records(namespace, stream)
         if count is None:
-            return [(name, UNKNOWN_LAG) for name, _ in positions]
-        return [
-            (name, await lag_of(namespace, stream, position, count)) for name, position in positions
-        ]
+            return [(name, UNKNOWN_LAG, None) for name, _ in positions]
+        lags = [await lag_of(namespace, stream, position, count) for _, position in positions]
+        sizes = await measure_bytes(namespace, stream, lags, count)
+        names = [name for name, _ in positions]
+        return list(zip(names, lags, sizes, strict=True))
 
 
 def _tree(lags: Mapping[tuple[str, str, str], LagSummary]) -> dict[str, Any]:
     """Return the lags as nested mappings of their three labels."""
     found: dict[str, Any] = {}
     for (first, second, third), lag in sorted(lags.items()):
-        values = {"lag_records": lag.lag_records, "behind_ms": lag.behind_ms}
+        values = {
+            "lag_records": lag.lag_records,
+            "lag_bytes": lag.lag_bytes,
+            "behind_ms": lag.behind_ms,
+        }
         found.setdefault(first, {}).setdefault(second, {})[third] = values
     return found

@@ -106,24 +106,6 @@ async def lag_of(namespace: LogNamespace, stream: str, position: Dlsn, count: St
     return Lag(count.records - first.sequence_id, first.created_ms)
 
 
-async def estimate_bytes(namespace: LogNamespace, stream: str, lag: Lag) -> int | None:
-    """Return about how many bytes the records of a lag have, by the mean of completed segments.
-
-    None if the lag is not known, or no segment with records is completed.
-    """
-    if lag.records is None:
-        return None
-    if lag.records == 0:
-        return 0
-    try:
-        segments = (await namespace.describe(stream)).segments
-    except RhumblineError:
-        return None
-    records = sum(segment.record_count for segment in segments)
-    size = sum(segment.length_bytes for segment in segments)
-    return lag.records * size // records if records else None
-
-
 async def slowest_lag(namespace: LogNamespace, stream: str, count: StreamCount) -> int | None:
     """Return the records that the slowest subscription has not passed; None: none, or unknown."""
     positions = await read_positions(namespace, stream)

@@ -43,10 +43,12 @@ async def test_the_slowest_subscription_of_all_is_exported(world: LogWorld) -> N
     lags = lags_of(world)
     await lags.run_once()
     found = samples("repair", {"subscriptions": lags.statistics()})
+    [segment] = (await world.namespace.describe("c")).segments
     assert {metric.prometheus_name: values[0].value for metric, values in found.items()} == {
         "rhumbline_repair_subscriptions_examined": 3,
         "rhumbline_repair_subscriptions_unknown": 0,
         "rhumbline_repair_subscriptions_lag_records": 3,
+        "rhumbline_repair_subscriptions_lag_bytes": segment.length_bytes,
         "rhumbline_repair_subscriptions_behind_seconds": AGE_MS / 1000,
     }
 
@@ -130,7 +132,10 @@ async def test_lag_of_a_group_is_the_sum_over_the_partitions_of_its_topic(world:
     lags = lags_of(world, SeriesRule(BY_STREAM, 5))
     await lags.run_once()
     shown = lags.statistics()
-    assert shown["by_group"] == {"test": {"t": {"workers": {"lag_records": 10, "behind_ms": 500}}}}
+    (found,) = shown["by_group"]["test"]["t"].values()
+    assert (found["lag_records"], found["behind_ms"]) == (10, 500)
+    described = [await world.namespace.describe(stream) for stream in topic.streams]
+    assert found["lag_bytes"] == sum(one.segments[0].length_bytes for one in described) > 0
     names = [metric.prometheus_name for metric in samples("repair", {"subscriptions": shown})]
     assert "rhumbline_repair_subscriptions_by_group_lag_records" in names
     lags = lags_of(world, SeriesRule(BY_NAMESPACE, 5))
