@@ -56,6 +56,7 @@ PROXY = (
     ProxyWorkload("P1-core", "batching", 128, batch=100, window=1_000, is_direct=True),
     ProxyWorkload("P2-awaiting", "awaiting", 128, clients=1_000, processes=4),
     ProxyWorkload("P2-20000", "awaiting", 128, clients=1_000, processes=4, rate=20_000),
+    ProxyWorkload("P2-5000", "awaiting", 128, streams=25, clients=250, rate=5_000),
     ProxyWorkload("P3-100", "reading", 1_000, streams=1, clients=100, processes=2, rate=1_000),
     ProxyWorkload("P3-1000", "reading", 128, streams=1, clients=1_000, processes=2, rate=5),
     ProxyWorkload("P3-5000", "reading", 128, streams=1, clients=5_000, processes=4, rate=1),
