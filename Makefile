@@ -35,6 +35,7 @@ VENV_MADE := $(VENV)/.made
 BASE := $(VENV)/.base
 SELF := $(VENV)/.self
 FULL := $(VENV)/.full
+ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages \
@@ -46,7 +47,7 @@ help: ## list the targets
 setup: $(SELF) ## make .venv with what the product needs
 setup-test: $(FULL) $(SELF) ## add what the tests need, and every optional part
 
-demo: $(SELF) ## run three regions on this machine, with an outage; FILE=... sends that file
+demo: $(ARROW) ## run three regions on this machine, with an outage; FILE=... sends that file
 	@$(BIN)/rhumbline demo $(if $(FILE),"$(FILE)")
 
 check: lint types contract ## run the quick part: lint, types, contract, tidy and unit tests (90 s)
@@ -217,6 +218,11 @@ $(BASE): requirements.lock | $(VENV_MADE)
 
 $(SELF): pyproject.toml $(BASE)
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(ARROW): requirements-test.lock $(SELF)
+	sed -n '/^pyarrow==/,/[^\\]$$/p' requirements-test.lock > $(VENV)/arrow.lock
+	$(PIP) install --require-hashes -r $(VENV)/arrow.lock
 	@touch $@
 
 $(FULL): requirements-test.lock $(BASE)

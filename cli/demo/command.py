@@ -16,7 +16,7 @@ from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..output import TABLE, output_option, print_document, print_message
 from ..output_form import selected_form
 from ..output_schema import flag, integer, listing, maybe, number, prints, record, text
-from .archive_query import QUERY, missing_for_spark, query_with_spark
+from .archive_query import QUERY, missing_for_spark, query_with_arrow, query_with_spark
 from .live import LiveView
 from .plain import PlainView
 from .script import NAMESPACE, STREAM, Demo, DemoOptions, DemoOutcome
@@ -64,7 +64,7 @@ _OUTCOME = record(
               help="Round trips bonn-oslo, bonn-rome, oslo-rome in ms.")  # fmt: skip
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
 @click.option("--spark/--no-spark", "queries_spark", default=True,
-              help="Query the archive with Spark, if it is installed.")  # fmt: skip
+              help="Query the archive with Spark if it is installed, or pyarrow.")  # fmt: skip
 @prints(_OUTCOME)
 @output_option
 def demo(
@@ -77,7 +77,7 @@ def demo(
     standard input; default: a log file found on this machine) is written line by line in one
     region and tailed in another, while a whole region is cut off and reconnected. At the end the
     records that the readers got are compared with the input: count, order, SHA-256. Then the stream
-    is archived, the cluster is stopped, and Spark queries the archive.
+    is archived, the cluster is stopped, and Spark or pyarrow queries the archive.
     """
     options = DemoOptions(seconds, _parse_round_trips(round_trips))
     with tempfile.TemporaryDirectory(prefix="rhumbline-demo-") as scratch:
@@ -86,8 +86,8 @@ def demo(
         try:
             outcome, state = run(_play(source, Path(scratch), options, is_live))
             is_good = outcome.is_good
-            if is_good and queries_spark and outcome.archived is not None:
-                is_good = _query(source, Path(scratch))
+            if is_good and outcome.archived is not None:
+                is_good = _query(source, Path(scratch), queries_spark=queries_spark)
         except (KeyboardInterrupt, asyncio.CancelledError):
             sys.exit(_EXIT_INTERRUPTED)
     if output != TABLE:
@@ -100,15 +100,19 @@ def demo(
     sys.exit(0 if is_good else _EXIT_DIFFERS)
 
 
-def _query(source: Source, scratch: Path) -> bool:
-    """Query with Spark if installed; return False if its result differs from the input."""
-    missing = missing_for_spark()
-    if missing is not None:
-        _say(f"spark    skipped: {missing}")
-        return True
-    _say("spark    the cluster is stopped; Spark queries the archive alone:\n")
+def _query(source: Source, scratch: Path, *, queries_spark: bool) -> bool:
+    """Query the archive; return False if the result differs from the input."""
+    missing = missing_for_spark() if queries_spark else "--no-spark"
+    cold = scratch / "cold"
+    if missing is None:
+        _say("spark    the cluster is stopped; Spark queries the archive alone:\n")
+    else:
+        _say(f"pyarrow  the cluster is stopped; pyarrow queries the archive (Spark: {missing}):\n")
     _say(textwrap.indent(f"{QUERY}\n", " " * 9))
-    result = query_with_spark(NAMESPACE, STREAM, scratch / "cold", scratch / "spark.log")
+    if missing is None:
+        result = query_with_spark(NAMESPACE, STREAM, cold, scratch / "spark.log")
+    else:
+        result = query_with_arrow(NAMESPACE, STREAM, cold)
     is_same = (result.record_count, result.payload_bytes) == (source.line_count, source.size)
     _say(textwrap.indent(f"{result.table}\n", " " * 9))
     _say(

@@ -1,4 +1,4 @@
-"""The demo ends with a Spark query on its archive after the cluster was stopped."""
+"""The demo ends with a query on its archive after the cluster was stopped."""
 
 import re
 from pathlib import Path
@@ -31,9 +31,13 @@ def test_spark_finds_the_input_in_the_archive(log: Path) -> None:
     assert output.endswith("OK: count, order and SHA-256 match the input\n")
 
 
-def test_without_spark_the_demo_ends_with_the_archive(log: Path) -> None:
+def test_without_spark_pyarrow_finds_the_input_in_the_archive(log: Path) -> None:
     done = rhumbline("demo", "--plain", "--seconds", "1", "--no-spark", str(log), timeout_s=100)
     output = done.stdout.decode()
     assert done.returncode == 0, output + done.stderr.decode()
     assert f"{LINES:,} records in" in output.partition("\narchive  ")[2]
     assert "\nspark " not in output
+    query = output.partition("\npyarrow ")[2]
+    assert "FROM log GROUP BY lssn" in query
+    assert f"{LINES:,} records, {log.stat().st_size:,} bytes" in query
+    assert output.endswith("OK: count, order and SHA-256 match the input\n")
