@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 from ..core.protocol.installation import needs_extra
 
 if TYPE_CHECKING:
+    from .progress import lag
     from .session import open_session, register
 
-__all__ = ["open_session", "register"]
+__all__ = ["lag", "open_session", "register"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
@@ -15,6 +16,6 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs_extra("Spark", "spark"):
-        from . import session
+        from . import progress, session
 
-    return getattr(session, name)
+    return getattr(progress if name == "lag" else session, name)

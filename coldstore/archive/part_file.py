@@ -28,18 +28,25 @@ _TAIL_BYTES = 64 * 1024
 _END_BYTES = 8
 """Size of the last bytes of the file: the length of the footer and the magic number."""
 _CRC_CHARACTERS = 8
+_REQUIRED = frozenset(field.name for field in SCHEMA if not field.nullable)
+ANY_TIME = (-(2**63), 2**63 - 1)
 _GAP_BYTES_MAX = 64 * 1024
 """Ranges with at most this gap between them are read together."""
 
 
 class RowGroup(NamedTuple):
-    """The statistics of a row group in the footer; limits include both ends."""
+    """The statistics of a row group in the footer; limits include both ends.
+
+    Times are in microseconds. ``event_us`` is None if no record has an event time.
+    """
 
     first_entry_id: int
     last_entry_id: int
     first_txid: int
     last_txid: int
     record_count: int
+    created_us: tuple[int, int]
+    event_us: tuple[int, int] | None
 
 
 class PartFile:
@@ -254,10 +261,17 @@ def _byte_range(chunk: Any) -> tuple[int, int]:  # noqa: ANN401 - pyarrow has no
 
 def _row_group(footer: Any, number: int, key: str) -> RowGroup:  # noqa: ANN401 - pyarrow has no types
     group = footer.row_group(number)
-    limits: list[tuple[int, int]] = []
-    for name in ("entry_id", "txid"):
-        statistics = group.column(SCHEMA.names.index(name)).statistics
-        if statistics is None or not statistics.has_min_max:
-            raise CorruptionError(f"{key}: row group {number} has no statistics for {name}")
-        limits.append((statistics.min, statistics.max))
-    return RowGroup(*limits[0], *limits[1], group.num_rows)
+    limits = [_limits(group, name) for name in ("entry_id", "txid", "created")]
+    if None in limits:
+        raise CorruptionError(f"{key}: row group {number} has columns without statistics")
+    entries, txids, created = (limit for limit in limits if limit is not None)
+    return RowGroup(*entries, *txids, group.num_rows, created, _limits(group, "event_time"))
+
+
+def _limits(group: Any, name: str) -> tuple[int, int] | None:  # noqa: ANN401 - pyarrow has no types
+    """Return the lowest and the highest value of a column; None if all values are null."""
+    found = group.column(SCHEMA.names.index(name)).statistics
+    if found is not None and found.has_min_max:
+        return found.min_raw, found.max_raw
+    is_null = found is not None and found.has_null_count and found.null_count == group.num_rows
+    return None if is_null or name in _REQUIRED else ANY_TIME

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
 from .manifest import Part
-from .part_file import PartFile, RowGroup
+from .part_file import ANY_TIME, PartFile, RowGroup
 
 _ANY = (0, 2**63 - 1)
 
@@ -18,8 +18,8 @@ _ANY = (0, 2**63 - 1)
 class RowSelection(NamedTuple):
     """A selection of rows: positions [first, end) of a segment.
 
-    The ranges of entry ids and txids, both ends included, only exclude row groups: of a row group
-    that can hold a match, all rows in [first, end) are returned.
+    The ranges of entry ids, txids and times in microseconds, both ends included, only exclude row
+    groups: of a row group that can hold a match, all rows in [first, end) are returned.
     """
 
     first_entry_id: int
@@ -30,6 +30,9 @@ class RowSelection(NamedTuple):
     """Slot of the end entry before which the selection ends; 0 excludes that entry."""
     entry_ids: tuple[int, int] = _ANY
     txids: tuple[int, int] = _ANY
+    created_us: tuple[int, int] = ANY_TIME
+    event_us: tuple[int, int] = ANY_TIME
+    """With any limit, records without an event time are not selected."""
 
     def may_match(self, group: RowGroup) -> bool:
         """True if a row group can hold a selected row."""
@@ -39,6 +42,8 @@ class RowSelection(NamedTuple):
             and (group.first_entry_id, 0) < (self.end_entry_id, self.end_slot)
             and self.txids[0] <= group.last_txid
             and group.first_txid <= self.txids[1]
+            and _overlap(self.created_us, group.created_us)
+            and (self.event_us == ANY_TIME or _overlap(self.event_us, group.event_us))
         )
 
     def contains_all(self, group: RowGroup) -> bool:
@@ -98,3 +103,7 @@ def _start_read(
     if not selection.contains_all(file.row_groups[number]):
         needed |= {"entry_id", "slot"}
     return asyncio.ensure_future(file.read(number, sorted(needed)))
+
+
+def _overlap(wanted: tuple[int, int], held: tuple[int, int] | None) -> bool:
+    return held is not None and wanted[0] <= held[1] and held[0] <= wanted[1]

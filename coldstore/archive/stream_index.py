@@ -153,6 +153,12 @@ class StreamIndex:
                 return min(end, max(lowest, Dlsn(lssn, entry_id, 0)))
         return end
 
+    async def count(self, start: Dlsn, end: Dlsn) -> int:
+        """Return the number of records in [start, end), with those of missing segments."""
+        if start >= end:
+            return 0
+        return await self._sequence_of(end) - await self._sequence_of(start)
+
     async def first_at_time(self, lssn: int, ms: int) -> Dlsn | None:
         """Return the first entry of a segment with a record created at ``ms`` or later, or None."""
         manifest = self.manifests[lssn]

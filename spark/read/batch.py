@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from .division import Split, divide
 from .filters import Ranges
 from .options import Options
 from .planner import Planner
@@ -22,10 +23,10 @@ class RhumblineBatchReader(DataSourceReader):
         self._ranges = Ranges()
 
     def partitions(self) -> list[InputPartition]:
-        """Return one split for each part file of the archive and for each segment in ledgers."""
+        """Return the tasks: parts of the archive and ranges of segments, divided as asked."""
         planner = Planner(self._options)
         try:
-            found: list[InputPartition] = []
+            found: list[Split] = []
             for stream in planner.streams():
                 if self._ranges.includes_stream(stream):
                     start = planner.start(stream)
@@ -33,7 +34,13 @@ class RhumblineBatchReader(DataSourceReader):
                     found += planner.splits(stream, start, end, self._ranges)
         finally:
             planner.close()
-        return found or [InputPartition(None)]
+        options = self._options
+        tasks = divide(
+            found,
+            min_partitions=options.min_partitions,
+            max_records=options.max_partition_records,
+        )
+        return tasks or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Yield the rows of one split."""

@@ -1,10 +1,11 @@
-"""Converts the filters that Spark pushes down to ranges of positions and txids.
+"""Converts the filters that Spark pushes down to ranges of positions, txids and times.
 
 The ranges only exclude files and row groups; Spark still applies every filter to the rows that are
 read. A filter that cannot be converted therefore makes a query slower but never loses rows.
 """
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -19,13 +20,18 @@ from pyspark.sql.datasource import (
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError
 
-_RANGED = ("lssn", "entry_id", "txid")
-_LOWEST, _HIGHEST = 0, 2**63 - 1
+_TIMES = ("created", "event_time")
+_RANGED = ("lssn", "entry_id", "txid", *_TIMES)
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class Ranges:
-    """The lowest and the highest value of each column that can pass the filters."""
+    """The lowest and the highest value of each column that can pass the filters.
+
+    Times are in microseconds since 1970.
+    """
 
     low: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _LOWEST))
     high: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _HIGHEST))
@@ -56,12 +62,12 @@ class Ranges:
 
     def _add_number(self, name: str, pushed: Filter) -> None:
         if isinstance(pushed, In):
-            values = [value for value in pushed.value if isinstance(value, int)]
+            values = [number for one in pushed.value if (number := _number(one)) is not None]
             if values and len(values) == len(pushed.value):
                 self._narrow(name, min(values), max(values))
             return
-        value = getattr(pushed, "value", None)
-        if not isinstance(value, int):
+        value = _number(getattr(pushed, "value", None))
+        if value is None:
             return
         if isinstance(pushed, EqualTo):
             self._narrow(name, value, value)
@@ -85,3 +91,10 @@ class Ranges:
     def includes_stream(self, stream: str) -> bool:
         """True if rows of the stream can pass the filters."""
         return self.streams is None or stream in self.streams
+
+
+def _number(value: object) -> int | None:
+    """Return the value of a filter as the column is stored; None if the type is another one."""
+    if isinstance(value, datetime):
+        return None if value.tzinfo is None else (value - _EPOCH) // timedelta(microseconds=1)
+    return value if isinstance(value, int) else None

@@ -32,6 +32,7 @@ class HotSegment(NamedTuple):
     entries: int | None
     record_count: int
     completed_ms: int
+    start_sequence_id: int
 
 
 class HotStream(NamedTuple):
@@ -88,6 +89,7 @@ class HotView:
                 segment.last_entry_id + 1 if segment.is_completed else None,
                 segment.record_count,
                 segment.completed_ms,
+                segment.start_sequence_id,
             )
             for segment in found.segments
         }
@@ -149,18 +151,58 @@ class HotView:
 
         return await with_retries(find_boundary)
 
+    async def count(self, stream: str, start: Dlsn, end: Dlsn) -> int:
+        """Return the number of records in [start, end) that still exist; ``end`` is a boundary."""
+        found = await self.describe(stream)
+        begin = max(start, found.start)
+
+        async def count_records() -> int:
+            first = await self._sequence_of(stream, begin, end) if begin < end else None
+            return 0 if first is None else await self._end_sequence(found, stream, end) - first
+
+        return await with_retries(count_records)
+
+    async def _end_sequence(self, found: HotStream, stream: str, end: Dlsn) -> int:
+        """Return the sequence id after the last record before ``end``."""
+        segment = found.segments.get(end.lssn)
+        if segment is not None and segment.entries is not None and end.entry_id >= segment.entries:
+            return segment.start_sequence_id + segment.record_count
+        entries = 1
+        begin = Dlsn(end.lssn, end.entry_id, 0)
+        while begin.entry_id > 0:  # usually the last entry has records, and is the only one read
+            begin = Dlsn(end.lssn, max(0, end.entry_id - entries), 0)
+            after = None
+            async with self._client.reader(stream, begin) as reader:
+                while (batch := await reader.next_batch(until=end)) is not None:
+                    after = (
+                        _start_sequence(stream, batch.lssn, batch.start_sequence_id)
+                        + batch.record_set.position
+                        + batch.record_set.count
+                    )
+            if after is not None:
+                return after
+            entries *= 8
+        before = found.segments.get(end.lssn - 1)
+        return 0 if before is None else before.start_sequence_id + before.record_count
+
     async def _sequence_of(self, stream: str, start: Dlsn, end: Dlsn) -> int | None:
         """Return the sequence id of the first record in [start, end), or None if it is empty."""
         async with self._client.reader(stream, start) as reader:
             batch = await reader.next_batch(until=end)
         if batch is None:
             return None
-        if batch.start_sequence_id is None:
-            raise UnavailableError(
-                f"stream {stream}: segment {batch.lssn} has no sequence ids yet, as an earlier "
-                "segment is in progress"
-            )
-        return batch.start_sequence_id + batch.record_set.position + batch.first_index
+        first = _start_sequence(stream, batch.lssn, batch.start_sequence_id)
+        return first + batch.record_set.position + batch.first_index
+
+
+def _start_sequence(stream: str, lssn: int, start_sequence_id: int | None) -> int:
+    """Return the sequence id of a segment's first record. Raises UnavailableError if unknown."""
+    if start_sequence_id is None:
+        raise UnavailableError(
+            f"stream {stream}: segment {lssn} has no sequence ids yet, as an earlier segment is "
+            "in progress"
+        )
+    return start_sequence_id
 
 
 async def with_retries(operation: Callable[[], Awaitable[T]]) -> T:

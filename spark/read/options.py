@@ -1,40 +1,16 @@
 """The read options of the data source, named like Kafka's options with the same meaning."""
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...core.protocol.dlsn import Dlsn
+from ...client.units import parse_ms
 from ...core.protocol.errors import ConfigurationError, InvalidArgumentError
+from .bounds import EARLIEST, LATEST, Bound, bound_parsers, names_bound
 from .columns import ALL_COLUMNS
 
-EARLIEST = "earliest"
-LATEST = "latest"
-
-_NOT_MS = "{!r} is not a whole number of milliseconds since 1970, such as 1767225600000"
-
-
-@dataclass(frozen=True, slots=True)
-class AtTimestamp:
-    """A bound at the first record that was created at this time or later."""
-
-    ms: int | Mapping[str, int]
-    """Milliseconds since 1970, for all streams or by stream."""
-
-    def for_stream(self, stream: str) -> int:
-        """Return the time for a stream. Raises InvalidArgumentError if none was given."""
-        if isinstance(self.ms, int):
-            return self.ms
-        if stream not in self.ms:
-            raise InvalidArgumentError(
-                f"the timestamps by stream have no value for stream {stream}"
-            )
-        return self.ms[stream]
-
-
-Bound = str | dict[str, Dlsn] | AtTimestamp
-"""A start or end of a query: EARLIEST, LATEST, a position for each stream, or a time."""
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
+"""Default of ``maxTriggerDelay``, the same as in Spark's Kafka source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +59,20 @@ class Options:
 
     Each stream with new records adds at least one entry, so a micro-batch can exceed the limit.
     """
+    min_offsets: int | None
+    """``minOffsetsPerTrigger``: a micro-batch waits until there are so many new records."""
+    max_trigger_delay_ms: int
+    """``maxTriggerDelay``: longest wait for ``minOffsetsPerTrigger``, by default ``15m``."""
+    min_partitions: int | None
+    """``minPartitions``: divide the records among at least so many tasks, if there are enough.
+
+    Only whole entries are divided. Without it, small parts of the archive share a task.
+    """
+    max_partition_records: int | None
+    """``maxRecordsPerPartition``: about the maximum number of records of a task.
+
+    Entries of a segment count as equally large, and are not divided.
+    """
     fails_on_data_loss: bool
     """``failOnDataLoss``: fail if records were deleted before they were read (default ``true``).
 
@@ -105,83 +95,103 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
 
     Names are not case sensitive, as in Spark.
     """
-    remaining = {name.lower(): value for name, value in given.items() if name.lower() != "path"}
-    faults: list[str] = []
-
-    def take(name: str, default: str | None = None) -> str | None:
-        return remaining.pop(name.lower(), default)
-
-    def take_bound(prefix: str, default: str) -> Bound:
-        """Parse ``{prefix}Offsets``, ``{prefix}Timestamp`` or ``{prefix}OffsetsByTimestamp``."""
-        forms: dict[str, Callable[[str], Bound]] = {
-            f"{prefix}Offsets": _parse_bound,
-            f"{prefix}Timestamp": lambda text: AtTimestamp(_parse_ms_text(text)),
-            f"{prefix}OffsetsByTimestamp": lambda text: AtTimestamp(
-                _parse_timestamps(_parse_json(text))
-            ),
-        }
-        values = {name: text for name in forms if (text := take(name)) is not None}
-        if len(values) > 1:
-            faults.append(f"{' and '.join(values)}: only one of these options can be set")
-        if values and prefix == "ending" and is_streaming:
-            faults.append(
-                f"{' and '.join(values)}: a streaming query has no end; remove the option, or use "
-                "a batch query"
-            )
-            return default
-        for name, text in values.items():
-            try:
-                return forms[name](text)
-            except ValueError as error:
-                faults.append(f"{name}: {error}")
-        return default
-
-    names = (part.strip() for part in (take("subscribe") or "").split(","))
-    streams = tuple(dict.fromkeys(name for name in names if name))
-    archive, metadata = take("archive"), take("metadata")
-    columns = tuple(c.strip() for c in (take("columns") or ",".join(ALL_COLUMNS)).split(","))
-    max_offsets = take("maxOffsetsPerTrigger")
-    data_loss = (take("failOnDataLoss", "true") or "").lower()
-    late_start = (take("startingOffsetsByTimestampStrategy", "error") or "").lower()
-    push_filters = (take("pushFilters", "false") or "").lower()
-    starting = take_bound("starting", LATEST if is_streaming else EARLIEST)
-    ending = take_bound("ending", LATEST)
-    options = Options(
-        subscribe=streams,
-        pattern=take("subscribePattern"),
-        archive=archive,
-        metadata=metadata,
-        namespace=take("namespace") or "default",
-        region=take("region"),
-        starting=starting,
-        ending=ending,
-        late_start_begins_at_latest=late_start == "latest",
-        max_offsets=int(max_offsets)
-        if max_offsets is not None and max_offsets.isdecimal()
-        else None,
-        fails_on_data_loss=data_loss != "false",
-        pushes_filters=push_filters == "true",
-        columns=columns,
-    )
-    faults += _find_faults(
-        options, max_offsets=max_offsets, data_loss=data_loss, is_streaming=is_streaming
-    )
-    if push_filters not in ("true", "false"):
-        faults.append(f"pushFilters: {push_filters!r} is neither true nor false")
+    found = _Given(given)
+    names = (part.strip() for part in (found.take("subscribe") or "").split(","))
+    late_start = (found.take("startingOffsetsByTimestampStrategy") or "error").lower()
     if late_start not in ("error", "latest"):
-        faults.append(
+        found.faults.append(
             f"startingOffsetsByTimestampStrategy: {late_start!r} is neither error nor latest"
         )
-    faults += [f"{name}: unknown option" for name in sorted(remaining)]
+    columns = found.take("columns") or ",".join(ALL_COLUMNS)
+    options = Options(
+        subscribe=tuple(dict.fromkeys(name for name in names if name)),
+        pattern=found.take("subscribePattern"),
+        archive=found.take("archive"),
+        metadata=found.take("metadata"),
+        namespace=found.take("namespace") or "default",
+        region=found.take("region"),
+        starting=found.take_bound("starting", LATEST if is_streaming else EARLIEST),
+        ending=found.take_end(is_streaming=is_streaming),
+        late_start_begins_at_latest=late_start == "latest",
+        max_offsets=found.take_count("maxOffsetsPerTrigger"),
+        min_offsets=found.take_count("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=found.take_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
+        min_partitions=found.take_count("minPartitions"),
+        max_partition_records=found.take_count("maxRecordsPerPartition"),
+        fails_on_data_loss=found.take_flag("failOnDataLoss", "true"),
+        pushes_filters=found.take_flag("pushFilters", "false"),
+        columns=tuple(name.strip() for name in columns.split(",")),
+    )
+    faults = found.faults + _find_faults(options, is_streaming=is_streaming)
+    faults += [f"{name}: unknown option" for name in sorted(found.remaining)]
     if faults:
         raise ConfigurationError("rhumbline data source: " + "; ".join(faults))
     return options
 
 
-def _find_faults(
-    options: Options, *, max_offsets: str | None, data_loss: str, is_streaming: bool
-) -> list[str]:
+class _Given:
+    """The options that a query was given; those that are taken are removed, faults are noted."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.remaining = {
+            name.lower(): value for name, value in given.items() if name.lower() != "path"
+        }
+        self.faults: list[str] = []
+
+    def take(self, name: str) -> str | None:
+        return self.remaining.pop(name.lower(), None)
+
+    def take_count(self, name: str) -> int | None:
+        text = self.take(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdecimal() and int(text)):
+            self.faults.append(f"{name}: {text!r} is not a whole number above 0")
+            return None
+        return int(text)
+
+    def take_flag(self, name: str, default: str) -> bool:
+        text = (self.take(name) or default).lower()
+        if text not in ("true", "false"):
+            self.faults.append(f"{name}: {text!r} is neither true nor false")
+        return text == "true"
+
+    def take_ms(self, name: str, default_ms: int) -> int:
+        try:
+            return default_ms if (text := self.take(name)) is None else parse_ms(text)
+        except InvalidArgumentError as error:
+            self.faults.append(f"{name}: {error}")
+            return default_ms
+
+    def take_end(self, *, is_streaming: bool) -> Bound:
+        """Take the end of a batch query; a streaming query has none."""
+        names = [name for name in bound_parsers("ending") if name.lower() in self.remaining]
+        bound = self.take_bound("ending", LATEST)
+        if names and is_streaming:
+            self.faults.append(
+                f"{' and '.join(names)}: a streaming query has no end; remove the option, or use "
+                "a batch query"
+            )
+            return LATEST
+        return bound
+
+    def take_bound(self, prefix: str, default: str) -> Bound:
+        """Take ``{prefix}Offsets``, ``{prefix}Timestamp`` or ``{prefix}OffsetsByTimestamp``."""
+        forms = bound_parsers(prefix)
+        values = {name: text for name in forms if (text := self.take(name)) is not None}
+        if len(values) > 1:
+            self.faults.append(f"{' and '.join(values)}: only one of these options can be set")
+        for name, text in values.items():
+            try:
+                return forms[name](text)
+            except ValueError as error:
+                self.faults.append(f"{name}: {error}")
+        return default
+
+
+def _find_faults(options: Options, *, is_streaming: bool) -> list[str]:
     unknown = [name for name in options.columns if name not in ALL_COLUMNS]
+    least, most = options.min_offsets, options.max_offsets
     checks = [
         (
             bool(options.subscribe) is not bool(options.pattern),
@@ -203,18 +213,17 @@ def _find_faults(
         ),
         (len(set(options.columns)) == len(options.columns), "columns: a column is named twice"),
         (
-            max_offsets is None or options.max_offsets,
-            f"maxOffsetsPerTrigger: {max_offsets!r} is not a whole number above 0",
+            least is None or most is None or least <= most,
+            f"minOffsetsPerTrigger: {least} is above maxOffsetsPerTrigger, which is {most}",
         ),
         (
-            data_loss in ("true", "false"),
-            f"failOnDataLoss: {data_loss!r} is neither true nor false",
-        ),
-        (
-            is_streaming or options.starting != LATEST,
+            is_streaming or not names_bound(options.starting, LATEST),
             "startingOffsets: a batch query cannot start at latest",
         ),
-        (options.ending != EARLIEST, "endingOffsets: a batch query cannot end at earliest"),
+        (
+            not names_bound(options.ending, EARLIEST),
+            "endingOffsets: a batch query cannot end at earliest",
+        ),
     ]
     return [text for holds, text in checks if not holds]
 
@@ -225,58 +234,3 @@ def _is_pattern(text: str | None) -> bool:
     except re.error:
         return False
     return True
-
-
-def _parse_json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not valid JSON: {error}") from error
-
-
-def _parse_ms(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(_NOT_MS.format(value))
-    return value
-
-
-def _parse_ms_text(text: str) -> int:
-    if not (text.strip().isascii() and text.strip().isdecimal()):
-        raise ValueError(_NOT_MS.format(text))
-    return int(text)
-
-
-def _parse_timestamps(given: object) -> dict[str, int]:
-    if not isinstance(given, dict):
-        raise ValueError(f'{given!r} is not of the form {{"stream": milliseconds}}')
-    return {str(stream): _parse_ms(value) for stream, value in given.items()}
-
-
-def _parse_bound(text: str) -> Bound:
-    if text.strip().lower() in (EARLIEST, LATEST):
-        return text.strip().lower()
-    if not text.strip().startswith("{"):
-        raise ValueError(
-            f'{text!r} is neither earliest, latest nor of the form {{"stream": "lssn:entry:slot"}}'
-        )
-    return parse_offsets(_parse_json(text))
-
-
-def parse_offsets(given: object) -> dict[str, Dlsn]:
-    """Return positions by stream from decoded JSON, e.g. ``{"orders": "3:1041:0"}``.
-
-    Raises ValueError.
-    """
-    if not isinstance(given, dict) or not all(
-        isinstance(position, str) for position in given.values()
-    ):
-        raise ValueError(f'{given!r} is not of the form {{"stream": "lssn:entry:slot"}}')
-    try:
-        return {str(stream): Dlsn.parse(text) for stream, text in given.items()}
-    except InvalidArgumentError as error:
-        raise ValueError(str(error)) from error
-
-
-def format_offsets(offsets: Mapping[str, Dlsn]) -> dict[str, str]:
-    """Return positions in their JSON form: a flat object of strings, sorted by stream."""
-    return {stream: str(offsets[stream]) for stream in sorted(offsets)}

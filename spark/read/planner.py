@@ -11,9 +11,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
-from pyspark.sql.datasource import InputPartition
-
-from ...coldstore.archive.manifest import Manifest
+from ...coldstore.archive.manifest import Manifest, Part
 from ...coldstore.archive.part_scan import RowSelection
 from ...coldstore.archive.stream_index import ArchivedSegments, NamespaceIndex, StreamIndex
 from ...coldstore.stores.open_store import open_cold_store
@@ -24,10 +22,12 @@ from ...core.protocol.errors import (
     NoSuchStreamError,
     TruncatedError,
 )
+from .bounds import EARLIEST, LATEST, AtTimestamp
 from .data_loss import data_loss_error, log_data_loss, position_now
+from .division import Split
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
-from .options import EARLIEST, LATEST, AtTimestamp, Options
+from .options import Options
 from .splits import ArchiveSplit, HotSplit
 
 T = TypeVar("T")
@@ -118,15 +118,14 @@ class Planner:
         found = self._resolve(bound, stream)
         return self._run(self._within_end(stream, found)) if isinstance(bound, dict) else found
 
-    def _resolve(self, bound: str | dict[str, Dlsn], stream: str) -> Dlsn:
-        if bound == EARLIEST:
-            return self.first(stream)
-        if bound == LATEST:
-            return self.end(stream)
-        assert isinstance(bound, dict)
-        if stream not in bound:
+    def _resolve(self, bound: str | dict[str, Dlsn | str], stream: str) -> Dlsn:
+        if isinstance(bound, dict) and stream not in bound:
             raise InvalidArgumentError(f"the offsets have no position for stream {stream}")
-        return bound[stream]
+        wanted = bound[stream] if isinstance(bound, dict) else bound
+        if isinstance(wanted, Dlsn):
+            return wanted
+        assert wanted in (EARLIEST, LATEST)
+        return self.first(stream) if wanted == EARLIEST else self.end(stream)
 
     def position_now(self, stream: str, position: Dlsn, stream_id: str) -> Dlsn:
         """Return ``position`` in the stream of this id; see ``data_loss.position_now``."""
@@ -145,17 +144,19 @@ class Planner:
         """
         return self._run(self._boundary(stream, start, end, rows)).in_stream(end.stream_id)
 
+    def count(self, stream: str, start: Dlsn, end: Dlsn) -> int:
+        """Return the number of records in [start, end) that still exist; both are boundaries."""
+        return self._run(self._count(stream, start, end))
+
     # --- splits ---------------------------------------------------------------------------------
 
     def splits(
         self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges | None = None
-    ) -> list[InputPartition]:
+    ) -> list[Split]:
         """Return the splits of [start, end). Raises GapError if records of it were deleted."""
         return self._run(self._splits(stream, start, end, ranges or Ranges()))
 
-    async def _splits(
-        self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges
-    ) -> list[InputPartition]:
+    async def _splits(self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges) -> list[Split]:
         hot = None if self._hot is None else await self._hot.describe(stream)
         manifests = await self._manifests(stream, hot)
         first = _first_archived(manifests, end) if hot is None else hot.start
@@ -163,7 +164,7 @@ class Planner:
         for given in (start, end):
             given.check_stream(stream, stream_id)
         start = self._skip_deleted(stream, start, end, first, hot).in_stream(stream_id)
-        splits: list[InputPartition] = []
+        splits: list[Split] = []
         for lssn in range(start.lssn, end.lssn + 1):
             begin = start if lssn == start.lssn else dlsn_in(stream_id, lssn, 0, 0)
             if begin >= end:
@@ -237,6 +238,13 @@ class Planner:
                 hot = await self._hot.describe(stream)
                 start = self._skip_deleted(stream, start, end, hot.start, hot)
         return end
+
+    async def _count(self, stream: str, start: Dlsn, end: Dlsn) -> int:
+        if self._hot is not None:
+            return await self._hot.count(stream, start, end)
+        manifests = await self._manifests(stream)
+        first = _first_archived(manifests, end)
+        return await self._index(stream).count(max(start, first), end)
 
     def _skip_deleted(
         self, stream: str, start: Dlsn, end: Dlsn, first: Dlsn, hot: HotStream | None
@@ -354,9 +362,7 @@ def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
         )
 
 
-def _archive_splits(
-    manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges
-) -> list[InputPartition]:
+def _archive_splits(manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges) -> list[Split]:
     stop = min(stop, Dlsn(manifest.lssn, manifest.last_entry_id + 1, 0))
     selection = RowSelection(
         begin.entry_id,
@@ -365,9 +371,11 @@ def _archive_splits(
         stop.slot,
         (ranges.low["entry_id"], ranges.high["entry_id"]),
         (ranges.low["txid"], ranges.high["txid"]),
+        (ranges.low["created"], ranges.high["created"]),
+        (ranges.low["event_time"], ranges.high["event_time"]),
     )
     return [
-        ArchiveSplit(manifest.stream, manifest.lssn, manifest.part_key(part), part, selection)
+        _archive_split(manifest, part, selection)
         for part in manifest.parts
         if Dlsn(manifest.lssn, part.first_entry_id, 0) < stop
         and begin.entry_id <= part.last_entry_id
@@ -376,12 +384,28 @@ def _archive_splits(
     ]
 
 
-def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: Dlsn) -> list[InputPartition]:
-    entries = hot.segments[begin.lssn].entries
+def _archive_split(manifest: Manifest, part: Part, selection: RowSelection) -> ArchiveSplit:
+    key = manifest.part_key(part)
+    split = ArchiveSplit(manifest.stream, manifest.lssn, key, part, selection, part.record_count)
+    first, end = split.entry_range
+    held = part.last_entry_id + 1 - part.first_entry_id
+    split.records = -(-part.record_count * (end - first) // held)
+    return split
+
+
+def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: Dlsn) -> list[Split]:
+    segment = hot.segments[begin.lssn]
+    entries = segment.entries
     if entries is not None:
         stop = min(stop, Dlsn(begin.lssn, entries, 0))
     elif begin.lssn < stop.lssn:
         raise CorruptionError(
             f"stream {stream}: an offset is after segment {begin.lssn}, which is in progress"
         )
-    return [HotSplit(stream, begin, stop)] if begin < stop else []
+    if begin >= stop:
+        return []
+    split = HotSplit(stream, begin, stop, 0)
+    first, end = split.entry_range
+    # Of a segment in progress only the entries are known, which have a record at least.
+    split.records = -(-segment.record_count * (end - first) // entries) if entries else end - first
+    return [split]

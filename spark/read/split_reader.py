@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from .columns import ATTRIBUTES, BATCH_ROWS_MAX, arrow_batches, as_archived, sto
 from .data_loss import data_loss_error, log_data_loss
 from .hot_view import new_client
 from .options import Options
-from .splits import ArchiveSplit, HotSplit
+from .splits import ArchiveSplit, HotSplit, PackedSplit
 
 if TYPE_CHECKING:
     from ...client.connect import LogClient
@@ -33,6 +34,8 @@ def read_split(options: Options, split: InputPartition) -> Iterator["pa.RecordBa
         return _archived(options, split)
     if isinstance(split, HotSplit):
         return _hot(options, split)
+    if isinstance(split, PackedSplit):
+        return chain.from_iterable(read_split(options, one) for one in split.splits)
     return iter(())
 
 

@@ -18,12 +18,37 @@ class ArchiveSplit(InputPartition):
     key: str
     part: Part
     selection: RowSelection
+    records: int
+    """Number of records, estimated if only some entries of the part are selected."""
+
+    @property
+    def entry_range(self) -> tuple[int, int]:
+        """The half-open range of entries that this split may read; at least one entry."""
+        selected = self.selection
+        first = max(self.part.first_entry_id, selected.first_entry_id)
+        end = selected.end_entry_id + bool(selected.end_slot)
+        return first, max(first + 1, min(self.part.last_entry_id + 1, end))
 
 
 @dataclass
 class HotSplit(InputPartition):
-    """Positions [start, end) of a stream, read through a client."""
+    """Positions [start, end) of one segment of a stream, read through a client."""
 
     stream: str
     start: Dlsn
     end: Dlsn
+    records: int
+    """Number of records, estimated from what is known of the segment."""
+
+    @property
+    def entry_range(self) -> tuple[int, int]:
+        """The half-open range of entries that this split may read; at least one entry."""
+        first = self.start.entry_id
+        return first, max(first + 1, self.end.entry_id + bool(self.end.slot))
+
+
+@dataclass
+class PackedSplit(InputPartition):
+    """Several consecutive splits that one task reads in order."""
+
+    splits: tuple[ArchiveSplit | HotSplit, ...]

@@ -18,9 +18,9 @@ from ...core.protocol.attributes.attribute_values import Attributes
 from ...core.protocol.errors import DuplicateRecordError, TxidOutOfOrderError
 from ...core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
 
-_SET_BYTES = 256 << 10
-_SET_RECORDS = 2000
-_PENDING_MAX = 128
+SET_BYTES = 256 << 10
+SET_RECORDS = 2000
+PENDING_MAX = 128
 """Maximum number of appends that wait for acknowledgement at any time."""
 _NO_ATTRIBUTES = Attributes(None, None, None)
 
@@ -55,7 +55,7 @@ async def write_rows(
         await writer.room()
         with suppress(DuplicateRecordError):  # the stream has it
             pending.append(writer.append_set(encoded, keeps_txids=keeps_txids))
-        while len(pending) > _PENDING_MAX:
+        while len(pending) > PENDING_MAX:
             await pending.popleft()
     while pending:
         await pending.popleft()
@@ -70,38 +70,52 @@ def encode_numbered_sets(
     Raises TxidOutOfOrderError if txids are kept and decrease.
     """
     sequence = skip
-    for rows in _groups(islice(_rows(batches, keeps_txids), skip, None)):
-        payloads, txids, attributes = zip(*rows, strict=True)
-        if any(a > b for a, b in pairwise(txids)):
-            raise TxidOutOfOrderError(
-                "keepTxids: the txids of the rows decrease; sort the rows in a single partition"
-            )
-        yield encode_record_set(
-            payloads,
-            first_txid=txids[0],
-            last_txid=txids[-1],
-            txids=txids,
-            created_ms=time.time_ns() // 1_000_000,
-            producer=Producer(producer, sequence),
-            attributes=attribute_builder(attributes),
+    for rows in _groups(islice(rows_of(batches, keeps_txids), skip, None)):
+        yield encode_numbered_set(producer, rows, sequence)
+        sequence += len(rows)
+
+
+def encode_numbered_set(producer: bytes, rows: "list[SinkRow]", sequence: int) -> bytes:
+    """Return the record set of some rows; the first of them has number ``sequence``.
+
+    Raises TxidOutOfOrderError if txids decrease.
+    """
+    payloads, txids, attributes = zip(*rows, strict=True)
+    if any(a > b for a, b in pairwise(txids)):
+        raise TxidOutOfOrderError(
+            "keepTxids: the txids of the rows decrease; sort the rows in a single partition"
         )
-        sequence += len(payloads)
+    return encode_record_set(
+        payloads,
+        first_txid=txids[0],
+        last_txid=txids[-1],
+        txids=txids,
+        created_ms=time.time_ns() // 1_000_000,
+        producer=Producer(producer, sequence),
+        attributes=attribute_builder(attributes),
+    )
 
 
-class _Row(NamedTuple):
+class SinkRow(NamedTuple):
     """A record that is to be written."""
 
     payload: bytes
     txid: int
     attributes: Attributes
 
+    @property
+    def size(self) -> int:
+        """Bytes of the payload and the attributes."""
+        return len(self.payload) + self.attributes.size
 
-def _rows(batches: Iterable[pa.RecordBatch], keeps_txids: bool) -> Iterator[_Row]:
+
+def rows_of(batches: Iterable[pa.RecordBatch], keeps_txids: bool) -> Iterator[SinkRow]:
+    """Yield the records of batches with the columns of the sink."""
     for batch in batches:
         payloads = batch.column("payload").cast(pa.binary()).to_pylist()
         txids = batch.column("txid").to_pylist() if keeps_txids else [TXID_FIRST] * len(payloads)
         attributes = _attributes(batch)
-        yield from map(_Row, (payload or b"" for payload in payloads), txids, attributes)
+        yield from map(SinkRow, (payload or b"" for payload in payloads), txids, attributes)
 
 
 def _attributes(batch: pa.RecordBatch) -> Iterable[Attributes]:
@@ -129,14 +143,14 @@ def _milliseconds(times: "pa.Array") -> "pa.Array":
     return times.cast(pa.int64())
 
 
-def _groups(rows: Iterator[_Row]) -> Iterator[list[_Row]]:
+def _groups(rows: Iterator[SinkRow]) -> Iterator[list[SinkRow]]:
     """Group rows by count and size alone. A null payload becomes an empty record."""
-    group: list[_Row] = []
+    group: list[SinkRow] = []
     size = 0
     for row in rows:
         group.append(row)
-        size += len(row.payload) + row.attributes.size
-        if size >= _SET_BYTES or len(group) == _SET_RECORDS:
+        size += row.size
+        if size >= SET_BYTES or len(group) == SET_RECORDS:
             yield group
             group, size = [], 0
     if group:

@@ -11,7 +11,8 @@ its stream, so a query without proxies must have one partition.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from itertools import chain
 from random import SystemRandom
 from typing import TYPE_CHECKING
@@ -29,6 +30,9 @@ from .write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ...client.connect import LogClient
+    from .stream_router import OpenedStream
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -97,22 +101,37 @@ def _write(
 async def _write_rows(
     options: WriteOptions, producer: bytes, rows: Iterable["pa.RecordBatch"]
 ) -> None:
-    from ...client.connect import Client, connect
+    from ...client.connect import connect
     from .row_encoder import write_rows
+    from .stream_router import route_rows
 
     keeps = options.keeps_txids
     async with connect(
         options.metadata, namespace=options.namespace, region=options.region
     ) as client:
-        if isinstance(client, Client):
-            namespace = client.namespace()
-            async with await with_retries(lambda: namespace.open_writer(options.stream)) as writer:
-                last = writer.last_sequence(producer)
-                skip = 0 if last is None else last + 1
+        if options.stream:
+            async with _opened(client, options.stream, producer) as (writer, skip):
                 await write_rows(writer, producer, rows, skip=skip, keeps_txids=keeps)
         else:
-            proxies = client.namespace()
-            async with await with_retries(
-                lambda: proxies.open_writer(options.stream)
-            ) as proxy_writer:
-                await write_rows(proxy_writer, producer, rows, keeps_txids=keeps)
+            await route_rows(
+                lambda stream: _opened(client, stream, producer), producer, rows, keeps_txids=keeps
+            )
+
+
+@asynccontextmanager
+async def _opened(
+    client: "LogClient", stream: str, producer: bytes
+) -> AsyncIterator["OpenedStream"]:
+    """Open a stream for writing. Only the core client knows how many rows it has already."""
+    from ...client.connect import Client
+    from .stream_router import OpenedStream
+
+    if isinstance(client, Client):
+        namespace = client.namespace()
+        async with await with_retries(lambda: namespace.open_writer(stream)) as writer:
+            last = writer.last_sequence(producer)
+            yield OpenedStream(writer, 0 if last is None else last + 1)
+    else:
+        proxies = client.namespace()
+        async with await with_retries(lambda: proxies.open_writer(stream)) as proxy_writer:
+            yield OpenedStream(proxy_writer, 0)

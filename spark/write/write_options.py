@@ -29,7 +29,10 @@ class WriteOptions:
     region: str | None
     """``region``: region of the executors; required without proxies in a multi-region cluster."""
     stream: str
-    """``stream``: stream to which the rows are appended."""
+    """``stream``: stream to which the rows are appended.
+
+    Without it, the column ``stream`` of each row names its stream.
+    """
     keeps_txids: bool
     """``keepTxids``: give the records the txids of the column ``txid`` (default ``false``).
 
@@ -67,7 +70,11 @@ def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOp
             options.metadata,
             "metadata: set it to the URI of the cluster or of its write proxies (grpc://)",
         ),
-        (options.stream, "stream: set it to the stream to append to"),
+        (
+            options.stream or isinstance(columns.get("stream"), StringType),
+            "stream: set it to the stream to append to, or give the rows a column stream of type "
+            "string",
+        ),
         (keeps in ("true", "false"), f"keepTxids: {keeps!r} is neither true nor false"),
         (
             isinstance(columns.get("payload"), BinaryType | StringType),

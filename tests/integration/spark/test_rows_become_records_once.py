@@ -1,11 +1,13 @@
 """The sink writes each row once and in order, even if writes are repeated."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from rhumbline.spark import lag
 from rhumbline.tests.support.processes.background_cluster import REGION, STREAM, BackgroundCluster
 from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
@@ -115,3 +117,46 @@ def test_many_tasks_write_one_stream_through_proxies(
         assert [bytes(r.payload) for r in back.orderBy("lssn", "entry_id", "slot").collect()] == [
             payload for _, payload in found
         ]
+
+
+def test_one_query_writes_many_streams(
+    spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
+) -> None:
+    """The column stream names the stream of each row; the query's progress says how far it is."""
+    written = cluster.write_segments(2)
+    for stream in ("even", "odd"):
+        cluster.create(stream)
+    source = {"metadata": cluster.metadata_uri, "namespace": "test", "subscribe": STREAM}
+    number = "CAST(substr(CAST(payload AS STRING), 1, 8) AS INT)"
+    query = (
+        spark.readStream.format("rhumbline")
+        .options(**source, startingOffsets="earliest", maxOffsetsPerTrigger=len(written) // 2)
+        .load()
+        .selectExpr(
+            f"if({number} % 2 = 0, 'even', 'odd') AS stream", "payload", f"{number} * 10 AS n"
+        )
+        .selectExpr(
+            "stream", "payload", "CAST(n AS STRING) AS key", "timestamp_millis(n) AS event_time"
+        )
+        .coalesce(1)
+        .writeStream.format("rhumbline")
+        .options(metadata=cluster.metadata_uri, namespace="test")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(90)
+    assert query.exception() is None
+    behind = [
+        json.loads(report["sources"][0]["latestOffset"]).get("records behind", {})
+        for report in query.recentProgress
+    ]
+    assert behind[0].get(STREAM, 0) > 0, behind
+    assert lag(query) == {}
+    for stream, rest in (("even", 0), ("odd", 1)):
+        found = cluster.records_of(stream)
+        assert [one.payload for one in found] == [
+            payload for number, payload in enumerate(written) if number % 2 == rest
+        ]
+        assert [one.event_time for one in found[:3]] == [10 * (2 * n + rest) for n in range(3)]
+        assert found[1].key == b"%d" % (10 * (2 + rest))

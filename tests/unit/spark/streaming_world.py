@@ -26,7 +26,8 @@ from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.start import EARLIEST, Start
 from rhumbline.spark.read import planner, split_reader
-from rhumbline.spark.read.options import parse_offsets, parse_options
+from rhumbline.spark.read.bounds import parse_offsets
+from rhumbline.spark.read.options import parse_options
 from rhumbline.spark.read.streaming import RhumblineStreamReader
 from rhumbline.tests.support.fakes.jumping_loop import JumpingLoop
 from rhumbline.tests.support.fakes.log_world import LogWorld

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,8 @@ FILTERS: list[list[Filter]] = [
     [In(("lssn",), (2, 3)), EqualTo(("entry_id",), 1)],
     [EqualTo(("dlsn",), "3:1:0")],
     [EqualTo(("stream",), "other")],
+    [GreaterThan(("created",), datetime(1970, 1, 2, tzinfo=UTC))],
+    [LessThanOrEqual(("event_time",), datetime(2026, 1, 1, tzinfo=UTC))],
     [EqualTo(("payload",), b"x")],
 ]
 
@@ -110,6 +113,8 @@ def passes(row: tuple[str, int, bytes], pushed: Filter) -> bool:
     found: Any = {
         "txid": row[1], "lssn": where.lssn, "entry_id": where.entry_id, "dlsn": row[0],
         "stream": "s", "payload": row[2],
+        "created": datetime(1970, 1, 1, 0, 16, 40, tzinfo=UTC),
+        "event_time": datetime(9999, 1, 1, tzinfo=UTC),  # the records have none
     }[name]  # fmt: skip
     holds: dict[type[Filter], Callable[[Any, Any], bool]] = {
         EqualTo: operator.eq,
@@ -146,7 +151,10 @@ def test_filters_lose_no_rows_and_skip_data(
     found = read_all(reader)
     wanted = [row for row in rows if all(passes(row, pushed) for pushed in filters)]
     assert [row for row in found if all(passes(row, pushed) for pushed in filters)] == wanted
-    if filters[0].attribute != ("payload",):  # type: ignore[attr-defined]
+    column = filters[0].attribute[0]  # type: ignore[attr-defined]
+    if column in ("created", "event_time"):
+        assert len(found) < len(rows) / 3  # footers are read: only they say which times there are
+    elif column != "payload":
         assert bytes_read < all_bytes / 4
         assert len(found) < len(rows) / 3
 
@@ -332,6 +340,39 @@ def test_wrong_times_and_offsets_are_explained_without_json(
     with pytest.raises(ConfigurationError, match=message) as failure:
         parse_options({"subscribe": "s", "archive": "file:///x", name: value}, is_streaming=False)
     assert "JSON" not in str(failure.value)
+
+
+def test_offsets_by_stream_can_be_earliest_and_latest(tmp_path: Path) -> None:
+    rows = archive_on_disk(tmp_path, segments=1)
+    cut = json.dumps({"s": rows[7][0]})
+    for start, end, expected in (
+        ('{"s": "earliest"}', cut, rows[:7]),
+        (cut, '{"s": "Latest"}', rows[7:]),
+    ):
+        given = options(tmp_path, startingOffsets=start, endingOffsets=end)
+        assert read_all(RhumblineBatchReader(given)) == expected
+    with pytest.raises(ConfigurationError, match="startingOffsets: a batch query cannot"):
+        options(tmp_path, startingOffsets='{"s": "latest"}')
+    with pytest.raises(ConfigurationError, match="endingOffsets: a batch query cannot"):
+        options(tmp_path, endingOffsets='{"s": "earliest"}')
+
+
+def test_tasks_are_divided_as_the_options_say(tmp_path: Path) -> None:
+    rows = archive_on_disk(tmp_path)
+    for given, least, most in (
+        (options(tmp_path), 1, 10),
+        (options(tmp_path, minPartitions="20"), 20, 24),
+        (options(tmp_path, maxRecordsPerPartition="7"), 20, 24),
+    ):
+        reader = RhumblineBatchReader(given)
+        assert least <= len(reader.partitions()) <= most
+        assert read_all(reader) == rows
+    with pytest.raises(ConfigurationError, match="minPartitions: '0' is not a whole number above"):
+        options(tmp_path, minPartitions="0")
+    with pytest.raises(ConfigurationError, match=r"maxTriggerDelay: .*not a duration"):
+        options(tmp_path, maxTriggerDelay="soon")
+    with pytest.raises(ConfigurationError, match="5 is above maxOffsetsPerTrigger, which is 3"):
+        options(tmp_path, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="3")
 
 
 def test_a_part_that_is_deleted_during_the_query_is_an_error(tmp_path: Path) -> None:
