@@ -5,9 +5,13 @@ from typing import NamedTuple
 
 from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.tasks import for_each
 from ..proof.chain_tip import ChainTip, lost_tip_error, read_tip
 from .archive_folder import ArchiveFolder, TipName, chains_of, lssn_of_part, parse_chain_key
 from .manifest import MANIFEST_BYTES_MAX, Manifest
+
+CHAINS_AT_A_TIME = 32
+"""Number of streams whose manifests are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,10 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
     chains, others = await _listed_chains(cold, prefix)
     for key in others:
         faults[key] = CorruptionError(f"{key}: not the name of a manifest or a tip")
-    for folder, chain in chains.items():
+
+    async def scan(folder: ArchiveFolder) -> None:
         try:
-            tip = await read_tip(cold, folder)
+            tip = await read_tip(cold, folder, chains[folder].tips)
             if tip is None:
                 raise lost_tip_error(folder)
         except (CorruptionError, ForeignDataError) as error:
@@ -93,7 +98,7 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
         else:
             tips[folder] = tip
         covered = tips[folder].covered if folder in tips else range(0)
-        for lssn in sorted({*chain.lssns, *covered}):
+        for lssn in sorted({*chains[folder].lssns, *covered}):
             try:
                 manifest = await read_manifest(cold, folder, lssn)
                 if manifest is not None:
@@ -102,6 +107,8 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
                     raise missing_manifest_error(folder, lssn)
             except (CorruptionError, ForeignDataError) as error:
                 faults[folder.manifest(lssn)] = error
+
+    await for_each(list(chains), scan, CHAINS_AT_A_TIME)
     ordered = sorted(found, key=lambda m: (m.folder, m.lssn))
     return ManifestListing(tuple(ordered), tips, dict(sorted(faults.items())))
 
@@ -111,6 +118,16 @@ async def listed_chains(
 ) -> dict[ArchiveFolder, ListedChain]:
     """Return the chains of all streams that had this name, from a listing alone."""
     return (await _listed_chains(cold, chains_of(namespace, stream)))[0]
+
+
+async def listed_namespace(
+    cold: ColdStore, namespace: str
+) -> dict[str, dict[ArchiveFolder, ListedChain]]:
+    """Return the chains of a namespace by the name of the stream, from one listing."""
+    found: dict[str, dict[ArchiveFolder, ListedChain]] = {}
+    for folder, chain in (await _listed_chains(cold, namespace))[0].items():
+        found.setdefault(folder.stream, {})[folder] = chain
+    return found
 
 
 async def _listed_chains(

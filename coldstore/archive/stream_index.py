@@ -5,20 +5,29 @@ The index also finds positions by row count and by time, for which it reads sing
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchStreamError
+from ...core.protocol.errors import (
+    CorruptionError,
+    ForeignDataError,
+    NoSuchStreamError,
+)
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.tasks import for_each
 from ..proof.chain_tip import ChainTip, check_in_chain, lost_tip_error, read_tip
 from .archive_folder import ArchiveFolder, TipName
-from .catalog import ListedChain, archived_streams, listed_chains, read_manifest
+from .catalog import CHAINS_AT_A_TIME, ListedChain, listed_chains, listed_namespace, read_manifest
 from .manifest import Manifest, Part
 from .part_file import PartFile
 from .schema import MICROSECONDS_PER_MS, TIMESTAMP
+
+_MANIFESTS_AT_A_TIME = 16
+_LISTED_ALONE = 16
+"""Largest number of streams that are listed one by one; for more, the namespace is listed."""
 
 
 class ArchivedSegments(dict[int, Manifest]):
@@ -32,6 +41,11 @@ class ArchivedSegments(dict[int, Manifest]):
         super().__init__()
         self.faults: dict[int, CorruptionError | ForeignDataError] = {}
         """Errors of damaged manifests; a manifest that does not exist is only absent."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if there is a manifest for every segment that the archive must hold."""
+        return len(self) == len(self.covered)
 
     def check(self, lssn: int) -> None:
         """Raise the error of the segment's manifest, if it is damaged."""
@@ -52,22 +66,34 @@ class StreamIndex:
         self._stream = stream
         self._folder: ArchiveFolder | None = None
         self._tips: dict[ArchiveFolder, tuple[list[TipName], ChainTip]] = {}
+        self._state: tuple[ChainTip, list[int]] | None = None
+        """The tip and the listed segments from which ``manifests`` were made."""
+        self.is_read = False
+        """True after the first refresh."""
         self.manifests = ArchivedSegments()
 
-    async def refresh(self, stream_id: str = "") -> None:
+    async def refresh(
+        self, stream_id: str = "", chains: dict[ArchiveFolder, ListedChain] | None = None
+    ) -> None:
         """Update the index. Raises CorruptionError for a chain without a usable tip.
+
+        ``chains`` are those of the stream's name according to a listing; None: list them.
 
         A listing may be stale. A segment that it omits, although it was known or the tip covers it,
         is looked up by its key before it counts as missing.
         """
-        chains = await listed_chains(self._cold, self._namespace, self._stream)
+        if chains is None:
+            chains = await listed_chains(self._cold, self._namespace, self._stream)
         folder = await self._chosen(chains, stream_id)
         if folder != self._folder:
             self._folder, self.manifests = folder, ArchivedSegments()
         if folder is not None:
             tip = await self._tip(folder, chains)
             listed = chains[folder].lssns if folder in chains else []
-            self.manifests = await self._read(folder, tip, listed)
+            if (tip, listed) != self._state or not self.manifests.is_complete:
+                self.manifests = await self._read(folder, tip, listed)
+                self._state = (tip, listed)
+        self.is_read = True
 
     async def _chosen(
         self, chains: dict[ArchiveFolder, ListedChain], stream_id: str
@@ -89,7 +115,7 @@ class StreamIndex:
         names = chains[folder].tips if folder in chains else []
         known = self._tips.get(folder)
         if known is None or not set(names) <= {*known[0], known[1].name}:
-            tip = await read_tip(self._cold, folder)
+            tip = await read_tip(self._cold, folder, names)
             if tip is None:
                 raise lost_tip_error(folder)
             known = self._tips[folder] = (names, tip)
@@ -101,11 +127,14 @@ class StreamIndex:
         known, found = self.manifests, ArchivedSegments()
         found.stream_id = folder.stream_id
         above = [lssn for lssn in listed if lssn > tip.last_lssn]
+        kept = set(listed).intersection(known)
+        missing = [lssn for lssn in (*tip.covered, *above) if lssn not in kept]
+        read = await self._read_manifests(folder, missing)
         for lssn in (*tip.covered, *above):
-            manifest = known.get(lssn) if lssn in listed else None
+            manifest = known[lssn] if lssn in kept else read[lssn]
             try:
-                if manifest is None:
-                    manifest = await read_manifest(self._cold, folder, lssn)
+                if isinstance(manifest, Exception):
+                    raise manifest
                 if manifest is not None:
                     check_in_chain(manifest, found.get(lssn - 1), tip)
                     found[lssn] = manifest
@@ -113,6 +142,21 @@ class StreamIndex:
                 found.faults[lssn] = error
         last = max((tip.last_lssn, *found, *found.faults))
         found.covered = range(tip.first_lssn, last + 1)
+        return found
+
+    async def _read_manifests(
+        self, folder: ArchiveFolder, lssns: list[int]
+    ) -> dict[int, Manifest | CorruptionError | ForeignDataError | None]:
+        """Read manifests, several at a time; a damaged one is returned as its error."""
+        found: dict[int, Manifest | CorruptionError | ForeignDataError | None] = {}
+
+        async def read(lssn: int) -> None:
+            try:
+                found[lssn] = await read_manifest(self._cold, folder, lssn)
+            except (CorruptionError, ForeignDataError) as error:
+                found[lssn] = error
+
+        await for_each(lssns, read, _MANIFESTS_AT_A_TIME)
         return found
 
     def first(self) -> Dlsn:
@@ -213,9 +257,27 @@ class NamespaceIndex:
         self._namespace = namespace
         self._streams: dict[str, StreamIndex] = {}
 
-    async def streams(self) -> list[str]:
-        """Return the streams that have archived segments now, sorted."""
-        return await archived_streams(self._cold, self._namespace)
+    async def refresh(self, streams: Iterable[str]) -> None:
+        """Update the indexes of some streams. Raises the errors of ``StreamIndex.refresh``."""
+        wanted = list(streams)
+        if len(wanted) > _LISTED_ALONE:
+            await self.refresh_matching(set(wanted).__contains__)
+        else:
+            await for_each(wanted, lambda stream: self.index(stream).refresh(), CHAINS_AT_A_TIME)
+
+    async def refresh_matching(self, is_wanted: Callable[[str], bool]) -> list[str]:
+        """Update the indexes of the streams with wanted names, from one listing of the namespace.
+
+        Return those streams that have archived segments, sorted.
+        """
+        chains = await listed_namespace(self._cold, self._namespace)
+        wanted = sorted(filter(is_wanted, {*chains, *self._streams}))
+        await for_each(
+            wanted,
+            lambda stream: self.index(stream).refresh("", chains.get(stream, {})),
+            CHAINS_AT_A_TIME,
+        )
+        return [stream for stream in wanted if self.index(stream).manifests.covered]
 
     def index(self, stream: str) -> StreamIndex:
         """Return the index of a stream: the same object for every call."""

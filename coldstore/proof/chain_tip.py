@@ -106,19 +106,22 @@ def check_in_chain(manifest: Manifest, previous: Manifest | None, tip: ChainTip)
         raise CorruptionError(f"{manifest.key}: its link is not that of the tip of the chain")
 
 
-async def read_tip(cold: ColdStore, folder: ArchiveFolder) -> ChainTip | None:
+async def read_tip(
+    cold: ColdStore, folder: ArchiveFolder, listed: list[TipName] | None = None
+) -> ChainTip | None:
     """Return the tip of a chain, or None if it has none.
 
+    ``listed`` are the names of its tips according to a listing that the caller has made.
     Raises CorruptionError and ForeignDataError, which name the object.
     """
     for _ in range(_ATTEMPTS_MAX):
-        names = await listed_tips(cold, folder)
+        names = listed or await listed_tips(cold, folder)
         if not names:
             return None
         try:
             return await merged_tip(cold, folder, names)
         except NoSuchObjectError:
-            continue  # a newer tip has replaced it after the listing
+            listed = None  # a newer tip has replaced it after the listing
     raise CorruptionError(f"{folder.tips}: the tips that are listed do not exist")
 
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -109,3 +110,19 @@ async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]
         raise
     await tasks.aclose()
     return found
+
+
+async def for_each(
+    items: Sequence[S], work: Callable[[S], Coroutine[Any, Any, None]], parallel: int
+) -> None:
+    """Run ``work`` for every item, at most ``parallel`` at a time, begun in order.
+
+    Raises the first error; the work in progress is then cancelled and awaited.
+    """
+    left = iter(items)
+
+    async def run() -> None:
+        for item in left:
+            await work(item)
+
+    await run_all([run() for _ in range(min(parallel, len(items)))], "for each")

@@ -26,6 +26,7 @@ class RhumblineBatchReader(DataSourceReader):
         """Return the tasks: parts of the archive and ranges of segments, divided as asked."""
         planner = Planner(self._options)
         try:
+            planner.begin()
             found: list[Split] = []
             for stream in planner.streams():
                 if self._ranges.includes_stream(stream):

@@ -45,6 +45,9 @@ class Planner:
         self._runner = asyncio.Runner()
         self._closing = AsyncExitStack()
         self._is_open = False
+        self._has_begun = False
+        self._archived: tuple[str, ...] = ()
+        """The streams that match the pattern, in a query on the archive alone."""
         self._cold: NamespaceIndex | None = None
         self._hot: HotView | None = None
 
@@ -55,6 +58,25 @@ class Planner:
             self._runner.run(self._closing.aclose())
         self._runner.close()
 
+    def begin(self) -> None:
+        """Read what the archive holds now, for all streams at once.
+
+        A query on the archive alone plans with this state until the next call. Raises
+        NoSuchStreamError if no stream matches, and the errors of the cold store.
+        """
+        if self._options.metadata is None:
+            self._run(self._begin())
+
+    async def _begin(self) -> None:
+        assert self._cold is not None
+        if self._options.subscribe:
+            await self._cold.refresh(self._options.subscribe)
+        else:
+            pattern = re.compile(self._options.pattern or "")
+            found = await self._cold.refresh_matching(lambda name: bool(pattern.fullmatch(name)))
+            self._archived = self._checked(tuple(found))
+        self._has_begun = True
+
     # --- streams --------------------------------------------------------------------------------
 
     def streams(self) -> tuple[str, ...]:
@@ -62,18 +84,19 @@ class Planner:
         return self._options.subscribe or self._run(self._matching())
 
     async def _matching(self) -> tuple[str, ...]:
-        assert self._options.pattern is not None
-        pattern = re.compile(self._options.pattern)
-        if self._hot is not None:
-            known = await self._hot.streams()
-        else:
-            assert self._cold is not None
-            known = await self._cold.streams()
-        found = tuple(name for name in sorted(known) if pattern.fullmatch(name))
+        if self._hot is None:
+            if not self._has_begun:
+                await self._begin()
+            return self._archived
+        pattern = re.compile(self._options.pattern or "")
+        known = await self._hot.streams()
+        return self._checked(tuple(name for name in sorted(known) if pattern.fullmatch(name)))
+
+    def _checked(self, found: tuple[str, ...]) -> tuple[str, ...]:
         if not found:
             raise NoSuchStreamError(
                 f"subscribePattern: no stream of namespace {self._options.namespace} matches "
-                f"{pattern.pattern!r}"
+                f"{self._options.pattern!r}"
             )
         return found
 
@@ -309,7 +332,8 @@ class Planner:
         if self._cold is None:
             return ArchivedSegments()
         index = self._index(stream)
-        await index.refresh("" if hot is None else hot.start.stream_id)
+        if not (self._has_begun and index.is_read):
+            await index.refresh("" if hot is None else hot.start.stream_id)
         return index.manifests
 
     def _index(self, stream: str) -> StreamIndex:

@@ -47,6 +47,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, str]:
         """Return the start offsets of a query without a checkpoint."""
+        self._plan().begin()
         return format_offsets(
             {stream: self._plan().start(stream) for stream in self._plan().streams()}
         )
@@ -69,6 +70,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         ``minOffsetsPerTrigger`` nothing counts as new until there are so many records, or until
         ``maxTriggerDelay`` has passed since the last batch.
         """
+        self._plan().begin()
         begin = self._from(start)
         newest: dict[str, Dlsn] = {}
         for stream, position in begin.items():
@@ -136,6 +138,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end offsets of this run: it reads no record that is written later."""
+        self._plan().begin()
         self._target = {s: self._plan().end(s) for s in self._plan().streams()}
 
     def _latest(self, stream: str) -> Dlsn:
@@ -164,6 +167,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """Return the splits of [start, end)."""
+        self._plan().begin()
         begin, stop = parse_offsets(start), parse_offsets(end)
         found = [
             split
