@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from .hadoop_settings import s3_environment
 from .source import RhumblineSource
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -36,10 +37,14 @@ _LOCAL = {
 def register(spark: SparkSession) -> None:
     """Register the format ``rhumbline`` and enable filter pushdown to Python data sources.
 
+    Python workers get the S3 settings that Hadoop has at this moment (``fs.s3a.access.key``,
+    ``secret.key``, ``endpoint`` and ``endpoint.region``).
+
     Read with ``spark.read.format("rhumbline").option(...).load()``. ``spark.read.options`` and
     ``spark.write.write_options`` of this package describe the options. Safe to repeat.
     """
     spark.conf.set(_PUSHDOWN, "true")
+    spark.sparkContext.environment.update(s3_environment(spark))
     spark.dataSource.register(RhumblineSource)
 
 

@@ -4,6 +4,7 @@
 |---|---|
 | ``file:///path`` | a local directory |
 | ``s3://bucket/prefix?endpoint=http://host:port&region=name`` | S3, or a compatible store |
+| ``s3a://bucket/prefix`` | the same, as Hadoop writes it |
 | ``webhdfs://host:port/root?user=name`` | HDFS |
 
 Packages add further schemes by entry points in the group ``rhumbline.cold_stores`` (see
@@ -29,7 +30,8 @@ def open_cold_store(uri: str) -> ColdStore:
     """Open the store that ``uri`` names.
 
     The keys of S3 come from the environment (RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY)
-    or from boto3's own chain of credentials, never from the URI. Raises ConfigurationError for a
+    or from boto3's own chain of credentials, never from the URI. RHUMBLINE_S3_ENDPOINT and
+    RHUMBLINE_S3_REGION apply to URIs without these options. Raises ConfigurationError for a
     bad or incomplete URI, and PluginError if the package that adds the scheme is broken.
     """
     scheme = urlsplit(uri).scheme
@@ -60,8 +62,8 @@ def _open_s3(uri: str) -> ColdStore:
         S3Options(
             parts.netloc,
             parts.path.strip("/"),
-            endpoint=options.get("endpoint"),
-            region=options.get("region", "us-east-1"),
+            endpoint=options.get("endpoint") or os.environ.get("RHUMBLINE_S3_ENDPOINT"),
+            region=options.get("region") or os.environ.get("RHUMBLINE_S3_REGION") or "us-east-1",
             access_key=os.environ.get("RHUMBLINE_S3_ACCESS_KEY"),
             secret_key=os.environ.get("RHUMBLINE_S3_SECRET_KEY"),
         )
@@ -93,5 +95,5 @@ def _split(uri: str, known: tuple[str, ...]) -> tuple[SplitResult, dict[str, str
 _OPENERS: OpenerTable[ColdStoreOpener] = OpenerTable(
     "cold store",
     COLD_STORES,
-    {"file": _open_local, "s3": _open_s3, "webhdfs": _open_hdfs},
+    {"file": _open_local, "s3": _open_s3, "s3a": _open_s3, "webhdfs": _open_hdfs},
 )

@@ -29,5 +29,5 @@ async def test_a_store_of_a_package_is_opened_by_its_scheme(
     await store.close()
     with pytest.raises(PluginError, match=r"unit_cold 1\.0 opened a NoneType without .*delete"):
         open_cold_store("unit-nothing:")
-    with pytest.raises(ConfigurationError, match="known: file, s3, webhdfs, unit-copy, unit-noth"):
+    with pytest.raises(ConfigurationError, match="file, s3, s3a, webhdfs, unit-copy, unit-noth"):
         open_cold_store("paper://notes")
