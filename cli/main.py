@@ -26,7 +26,7 @@ _COMMANDS = {
     "segment": ("streams.segment", "Show the log segments of a stream."),
     "namespace": ("streams.namespace", "Create, show and delete namespaces."),
     "archive": ("streams.archive", "Copy completed segments to cold storage, and verify them."),
-    "spark": ("streams.spark", "Archive, verify and replay with Spark."),
+    "spark": ("streams.spark", "Archive, verify, copy, convert, profile and replay with Spark."),
     "node": ("operate.node", "Show, drain and decommission bookies."),
     "region": ("operate.region", "Show regions, drain them, take them offline."),
     "repair": ("operate.repair", "Replace lost copies, and move misplaced ones."),

@@ -44,7 +44,7 @@ def _run(
     arguments = [job, *more, "--cold", cold]
     if master:
         arguments += ["--master", master]
-    if job != "verify":
+    if job in ("archive", "replay", "split"):
         cluster = session.settings.cluster
         arguments += ["--metadata", session.metadata_uri(), "--namespace", cluster.namespace]
         if cluster.region:
@@ -115,3 +115,80 @@ def replay(
     """
     more = ["--new-txids"] if new_txids else []
     _run(session, "replay", given["cold"], given["master"], source, target, *more)
+
+
+@spark.command()
+@click.argument("source")
+@click.option("--stream", required=True, help="SQL expression for the name of the target stream.")
+@click.option("--key", default="key", show_default=True, help="SQL expression for the new key.")
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def split(
+    session: CommandSession,
+    source: str,
+    stream: str,
+    key: str,
+    **given: Any,  # noqa: ANN401
+) -> None:
+    """Append the archived records of SOURCE (NAMESPACE/STREAM) to several streams, exactly once.
+
+    The expressions use the columns txid, created, payload, key, headers and event_time.
+    """
+    more = [source, "--stream", stream, "--key", key]
+    _run(session, "split", given["cold"], given["master"], *more)
+
+
+@spark.command()
+@click.argument("prefix", required=False, default="")
+@click.option("--to", required=True, help="URI of the other cold store.")
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def copy(session: CommandSession, prefix: str, to: str, **given: Any) -> None:  # noqa: ANN401
+    """Copy the archives below PREFIX (NAMESPACE or NAMESPACE/STREAM) to another cold store."""
+    more = [prefix] if prefix else []
+    _run(session, "copy", given["cold"], given["master"], *more, "--to", to)
+
+
+@spark.command()
+@click.argument("namespace")
+@click.option("--streams", default=".*", show_default=True, help="Regular expression for names.")
+@click.option("--table", required=True, help="Path or URI of the Parquet table.")
+@click.option("--page", help="HTML page with plots to write.")
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def profile(session: CommandSession, namespace: str, **given: Any) -> None:  # noqa: ANN401
+    """Describe the archived streams of NAMESPACE by hour: counts, sizes, rates and keys."""
+    more = [namespace, "--streams", given["streams"], "--table", given["table"]]
+    if given["page"]:
+        more += ["--page", given["page"]]
+    _run(session, "profile", given["cold"], given["master"], *more)
+
+
+@spark.command()
+@click.argument("source")
+@click.option("--table", required=True, help="Path or URI of the Parquet table.")
+@click.option("--columns", required=True, help="Columns of a payload, as DDL of Spark.")
+@click.option("--function", help="module:function that decodes a payload. [default: JSON]")
+@click.option(
+    "--date",
+    type=click.Choice(["created", "event_time"]),
+    default="created",
+    show_default=True,
+    help="Time by which rows are partitioned.",
+)
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def convert(session: CommandSession, source: str, **given: Any) -> None:  # noqa: ANN401
+    """Decode the archived payloads of SOURCE (NAMESPACE/STREAM) into a typed table.
+
+    Running it again appends what was archived since.
+    """
+    more = [source, "--table", given["table"], "--columns", given["columns"]]
+    more += ["--date", given["date"]]
+    if given["function"]:
+        more += ["--function", given["function"]]
+    _run(session, "convert", given["cold"], given["master"], *more)

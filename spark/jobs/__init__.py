@@ -1,1 +1,1 @@
-"""The Spark jobs archive, verify and replay, run by spark-submit or ``rhumbline spark``."""
+"""The Spark jobs, such as archive, verify and convert, run by spark-submit and the CLI."""

@@ -1,50 +1,173 @@
 """The command line of the Spark jobs: ``python -m rhumbline.spark.jobs JOB ...``."""
 
 import argparse
+import os
 import re
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from pathlib import Path
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from ...client.units import show_count
 from ...core.protocol.errors import RhumblineError
+from ..hadoop_settings import s3_environment
 from ..session import open_session
+from .outcome import JobOutcome
+
+Job = Callable[[SparkSession, argparse.Namespace], JobOutcome]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rhumbline.spark.jobs", description=__doc__)
     jobs = parser.add_subparsers(dest="job", required=True)
-
-    def job(name: str, text: str) -> argparse.ArgumentParser:
-        command = jobs.add_parser(name, help=text, description=text)
+    texts = {
+        "archive": "copy completed segments to the cold store",
+        "verify": "read every byte of an archive and check the chain of segments",
+        "replay": "append archived records to a stream, exactly once",
+        "split": "append archived records to several streams, with new keys, exactly once",
+        "copy": "copy archives to another cold store",
+        "profile": "describe archived streams by hour, as a table and a page with plots",
+        "convert": "decode archived payloads into a typed table, partitioned by date",
+    }
+    commands = {
+        name: jobs.add_parser(name, help=text, description=text) for name, text in texts.items()
+    }
+    for command in commands.values():
         command.add_argument("--cold", required=True, help="URI of the cold store")
         command.add_argument("--master", help="Spark's master, unless spark-submit sets it")
-        return command
+    commands["archive"].add_argument("streams", nargs="*", help="streams (default: all)")
+    for name in ("verify", "copy"):
+        commands[name].add_argument(
+            "prefix", nargs="?", default="", help="NAMESPACE or NAMESPACE/STREAM"
+        )
+    commands["copy"].add_argument("--to", required=True, help="URI of the other cold store")
+    for name in ("replay", "split", "convert"):
+        commands[name].add_argument("source", help="NAMESPACE/STREAM in the archive")
+    _add_replay(commands["replay"])
+    splitting, profiling, converting = (commands[n] for n in ("split", "profile", "convert"))
+    splitting.add_argument("--stream", required=True, help="SQL expression for the target stream")
+    splitting.add_argument("--key", default="key", help="SQL expression for the new key")
+    profiling.add_argument("namespace", help="namespace in the archive")
+    profiling.add_argument("--streams", default=".*", help="regular expression for whole names")
+    profiling.add_argument("--page", type=Path, help="HTML page to write")
+    for command in (profiling, converting):
+        command.add_argument("--table", required=True, help="path or URI of the Parquet table")
+    converting.add_argument("--columns", required=True, help="columns of a payload, as DDL")
+    converting.add_argument("--function", help="module:function that decodes a payload")
+    converting.add_argument("--date", choices=("created", "event_time"), default="created")
+    for name in ("archive", "replay", "split"):
+        commands[name].add_argument("--metadata", required=True, help="URI of the cluster")
+        commands[name].add_argument("--namespace", default="default", help="namespace of streams")
+        commands[name].add_argument("--region", help="region of the executors")
+    for name in ("archive", "verify", "copy"):
+        commands[name].add_argument("--tasks", type=int, help="number of parallel tasks")
+    return parser
 
-    archiving = job("archive", "copy completed segments to the cold store")
-    archiving.add_argument("streams", nargs="*", help="streams to archive (default: all)")
-    verifying = job("verify", "read every byte of an archive and check the chain of segments")
-    verifying.add_argument("prefix", nargs="?", default="", help="NAMESPACE or NAMESPACE/STREAM")
-    replaying = job("replay", "append archived records to a stream, exactly once")
-    replaying.add_argument("source", help="NAMESPACE/STREAM in the archive")
-    replaying.add_argument("target", help="stream to append to")
-    replaying.add_argument(
+
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    command.add_argument("target", help="stream to append to")
+    command.add_argument(
         "--new-txids", action="store_true", help="assign new txids instead of keeping them"
     )
-    replaying.add_argument(
+    command.add_argument(
         "--starting", default="earliest", help="first position, as in option startingOffsets"
     )
-    replaying.add_argument(
+    command.add_argument(
         "--ending", default="latest", help="end position, as in option endingOffsets"
     )
-    for command in (archiving, replaying):
-        command.add_argument("--metadata", required=True, help="URI of the cluster")
-        command.add_argument("--namespace", default="default", help="namespace of the streams")
-        command.add_argument("--region", help="region of the executors")
-    for command in (archiving, verifying):
-        command.add_argument("--tasks", type=int, help="number of parallel tasks")
-    return parser
+
+
+def _archive(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .archive import ArchiveJob, archive
+
+    job = ArchiveJob(options.metadata, options.namespace, options.region, options.cold)
+    done = archive(spark, job, options.streams, tasks=options.tasks)
+    records = sum(manifest.record_count for manifest in done.manifests)
+    segments = len(done.manifests)
+    line = f"archived {show_count(segments, 'segment')}, {show_count(records, 'record')}"
+    faults = [f"{stream}: {text}" for stream, text in sorted(done.faults.items())]
+    return JobOutcome([*faults, line], faults, {"segments": segments, "records": records})
+
+
+def _verify(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .verify import verify
+
+    found = verify(spark, options.cold, options.prefix, tasks=options.tasks)
+    faults = [f"{name}: {text}" for name, texts in found.items() for text in texts]
+    total = f"{show_count(len(found), 'segment')}, {show_count(len(faults), 'fault')}"
+    return JobOutcome([*faults, total], faults, {"segments": len(found)})
+
+
+def _copy(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .copying import copy_archives
+
+    done = copy_archives(spark, options.cold, options.to, options.prefix, tasks=options.tasks)
+    records = sum(manifest.record_count for manifest in done.copied)
+    faults = [text for _, text in sorted(done.faults.items())]
+    line = f"copied {show_count(len(done.copied), 'segment')}, {show_count(records, 'record')}"
+    return JobOutcome([*faults, line], faults, {"segments": len(done.copied), "records": records})
+
+
+def _replay(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .replay import ReplayJob, replay
+
+    namespace, _, stream = options.source.partition("/")
+    job = ReplayJob(
+        options.cold, namespace, stream, options.metadata, options.namespace, options.region,
+        options.target, not options.new_txids, options.starting, options.ending,
+    )  # fmt: skip
+    replay(spark, job)
+    line = f"replayed {options.source} into {options.namespace}/{options.target}"
+    return JobOutcome([line], [], {})
+
+
+def _split(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .split import SplitJob, split
+
+    namespace, _, stream = options.source.partition("/")
+    job = SplitJob(
+        options.cold, namespace, stream, options.metadata, options.namespace, options.region,
+        options.stream, options.key,
+    )  # fmt: skip
+    split(spark, job)
+    return JobOutcome([f"split {options.source} by {options.stream}"], [], {})
+
+
+def _profile(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .profile import ProfileJob, profile
+
+    job = ProfileJob(options.cold, options.namespace, options.streams, options.table, options.page)
+    hours = profile(spark, job)
+    records = sum(hour.records for hour in hours)
+    streams = show_count(len({hour.stream for hour in hours}), "stream")
+    line = f"profiled {streams}, {show_count(records, 'record')} in {options.table}"
+    return JobOutcome([line], [], {"records": records})
+
+
+def _convert(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from .convert import ConvertJob, convert
+
+    namespace, _, stream = options.source.partition("/")
+    job = ConvertJob(
+        options.cold, namespace, stream, options.table, options.columns, options.function,
+        options.date,
+    )  # fmt: skip
+    records = convert(spark, job)
+    line = f"converted {show_count(records, 'record')} into {options.table}"
+    return JobOutcome([line], [], {"records": records})
+
+
+_JOBS: dict[str, Job] = {
+    "archive": _archive,
+    "verify": _verify,
+    "replay": _replay,
+    "split": _split,
+    "copy": _copy,
+    "profile": _profile,
+    "convert": _convert,
+}
 
 
 def _root_cause(text: str) -> str:
@@ -53,49 +176,13 @@ def _root_cause(text: str) -> str:
     return str(own_errors[-1]) if own_errors else text
 
 
-class JobOutcome(NamedTuple):
-    """The result of a job."""
-
-    lines: list[str]
-    """The outcome for people."""
-    faults: list[str]
-    """Faults that the job found."""
-    counts: dict[str, int]
-    """The numbers of segments and records, as far as the job counts them."""
-
-
 def perform(given: list[str]) -> JobOutcome:
     """Run a job. Raises RhumblineError, also for errors of Spark."""
     options = _parser().parse_args(given)
     spark = open_session(f"rhumbline {options.job}", master=options.master)
+    os.environ.update(s3_environment(spark))  # for the driver, as for the executors
     try:
-        if options.job == "archive":
-            from .archive import ArchiveJob, archive
-
-            job = ArchiveJob(options.metadata, options.namespace, options.region, options.cold)
-            manifests = archive(spark, job, options.streams, tasks=options.tasks)
-            records = sum(manifest.record_count for manifest in manifests)
-            segments = show_count(len(manifests), "segment")
-            line = f"archived {segments}, {show_count(records, 'record')}"
-            return JobOutcome([line], [], {"segments": len(manifests), "records": records})
-        if options.job == "verify":
-            from .verify import verify
-
-            found = verify(spark, options.cold, options.prefix, tasks=options.tasks)
-            faults = [f"{name}: {text}" for name, texts in found.items() for text in texts]
-            total = f"{show_count(len(found), 'segment')}, {show_count(len(faults), 'fault')}"
-            return JobOutcome([*faults, total], faults, {"segments": len(found)})
-        from .replay import ReplayJob, replay
-
-        namespace, _, stream = options.source.partition("/")
-        replay_job = ReplayJob(
-            options.cold, namespace, stream, options.metadata, options.namespace,
-            options.region, options.target, not options.new_txids, options.starting,
-            options.ending,
-        )  # fmt: skip
-        replay(spark, replay_job)
-        line = f"replayed {options.source} into {options.namespace}/{options.target}"
-        return JobOutcome([line], [], {})
+        return _JOBS[options.job](spark, options)
     except PySparkException as error:
         raise RhumblineError(_root_cause(str(error))) from error
     finally:

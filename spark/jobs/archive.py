@@ -1,9 +1,9 @@
 """The job ``archive``: executors upload completed segments, the driver publishes manifests."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -11,8 +11,13 @@ from ...coldstore.archive.archive_service import check_archives_exist, unarchive
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.segment_archiver import SegmentArchiver
 from ...coldstore.stores.open_store import open_cold_store
+from ...core.protocol.errors import RhumblineError
+
+T = TypeVar("T")
 
 _PAGE_STREAMS = 1000
+_PARALLEL_STREAMS = 32
+"""Number of streams that the driver plans or publishes at a time."""
 
 SegmentKey = tuple[str, int]
 """Stream and LSSN."""
@@ -28,34 +33,49 @@ class ArchiveJob:
     cold: str
 
 
+class ArchiveOutcome(NamedTuple):
+    """The segments that were archived, and the error of each stream that could not be."""
+
+    manifests: list[Manifest]
+    faults: dict[str, str]
+
+
+class _Upload(NamedTuple):
+    """The outcome of one upload: an encoded manifest, or an error."""
+
+    stream: str
+    lssn: int
+    manifest: bytes
+    fault: str
+
+
 def archive(
     spark: SparkSession, job: ArchiveJob, streams: Iterable[str] = (), *, tasks: int | None = None
-) -> list[Manifest]:
+) -> ArchiveOutcome:
     """Archive the completed segments of ``streams`` (default: all) that have no archive yet.
 
     Each task uploads segments and reads them back. The driver then publishes the manifests of each
-    stream in order of LSSN. A crash leaves parts without a manifest, which the next attempt
+    stream in order of LSSN. A stream that fails is archived up to the segment that failed, and
+    does not affect the others. A crash leaves parts without a manifest, which the next attempt
     deletes. Safe to repeat and to run alongside other archivers (rule STR-22). Raises
     InvalidArgumentError, at the end, if the cold store lacks segments that were archived before.
     """
-    names, segments = asyncio.run(_unarchived_segments(job, tuple(streams)))
-    manifests = _archive_segments(spark, job, segments, tasks) if segments else []
-    asyncio.run(_check_archives(job, names))
-    return manifests
+    plan = asyncio.run(_unarchived_segments(job, tuple(streams)))
+    done = _archive_segments(spark, job, plan.segments, tasks) if plan.segments else []
+    manifests, faults = asyncio.run(_commit(job, done)) if done else ([], {})
+    faults = {**plan.faults, **faults}
+    asyncio.run(_check_archives(job, [name for name in plan.streams if name not in faults]))
+    return ArchiveOutcome(manifests, faults)
 
 
 def _archive_segments(
     spark: SparkSession, job: ArchiveJob, segments: list[SegmentKey], tasks: int | None
-) -> list[Manifest]:
-    parallel = min(len(segments), tasks or spark.sparkContext.defaultParallelism)
-    uploads = (
+) -> list[_Upload]:
+    parallel = min(len(segments), tasks or 4 * spark.sparkContext.defaultParallelism)
+    return (
         spark.sparkContext.parallelize(segments, parallel)
         .mapPartitions(lambda partition: _upload(job, partition))
         .collect()
-    )
-    manifests = [(stream, Manifest.decode(data)) for stream, data in uploads]
-    return asyncio.run(
-        _commit(job, sorted(manifests, key=lambda upload: (upload[0], upload[1].lssn)))
     )
 
 
@@ -70,10 +90,15 @@ async def _check_archives(job: ArchiveJob, names: list[str]) -> None:
         await cold.close()
 
 
-async def _unarchived_segments(
-    job: ArchiveJob, streams: tuple[str, ...]
-) -> tuple[list[str], list[SegmentKey]]:
-    """Return the streams of the job, and their completed segments without an archive."""
+class _Plan(NamedTuple):
+    """The streams of the job, their completed segments without an archive, errors by stream."""
+
+    streams: list[str]
+    segments: list[SegmentKey]
+    faults: dict[str, str]
+
+
+async def _unarchived_segments(job: ArchiveJob, streams: tuple[str, ...]) -> _Plan:
     from ...client.connect import Client
 
     async with Client(job.metadata, namespace=job.namespace, region=job.region) as client:
@@ -85,27 +110,67 @@ async def _unarchived_segments(
             names += page
             if not page:
                 break
-        return names, [
-            (name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)
-        ]
+        found, faults = await _by_stream(names, lambda name: unarchived_lssns(namespace, name))
+        return _Plan(names, [(name, lssn) for name in found for lssn in found[name]], faults)
 
 
-def _upload(job: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[tuple[str, bytes]]:
+async def _by_stream(
+    names: Iterable[str], work: Callable[[str], Awaitable[T]]
+) -> tuple[dict[str, T], dict[str, str]]:
+    """Run ``work`` for many streams at a time; return the results and the errors by stream."""
+    limit = asyncio.Semaphore(_PARALLEL_STREAMS)
+    found: dict[str, T] = {}
+    faults: dict[str, str] = {}
+
+    async def one(name: str) -> None:
+        async with limit:
+            try:
+                found[name] = await work(name)
+            except RhumblineError as error:
+                faults[name] = str(error)
+
+    wanted = list(names)
+    async with asyncio.TaskGroup() as group:
+        for name in wanted:
+            group.create_task(one(name))
+    return {name: found[name] for name in wanted if name in found}, faults
+
+
+def _upload(job: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[_Upload]:
     """Upload segments. Runs on an executor."""
 
-    async def work() -> list[tuple[str, bytes]]:
+    async def work() -> list[_Upload]:
+        done = []
         async with _ArchiverContext(job) as archiver:
-            return [
-                (stream, (await archiver.upload(stream, lssn)).encode())
-                for stream, lssn in segments
-            ]
+            for stream, lssn in segments:
+                try:
+                    manifest = await archiver.upload(stream, lssn)
+                except RhumblineError as error:
+                    done.append(_Upload(stream, lssn, b"", str(error)))
+                else:
+                    done.append(_Upload(stream, lssn, manifest.encode(), ""))
+        return done
 
     return iter(asyncio.run(work()))
 
 
-async def _commit(job: ArchiveJob, uploads: list[tuple[str, Manifest]]) -> list[Manifest]:
+async def _commit(job: ArchiveJob, uploads: list[_Upload]) -> tuple[list[Manifest], dict[str, str]]:
+    """Publish the uploaded segments of each stream in order, up to the first that failed."""
+    by_stream: dict[str, list[_Upload]] = {}
+    for upload in sorted(uploads):
+        by_stream.setdefault(upload.stream, []).append(upload)
+    committed: list[Manifest] = []
     async with _ArchiverContext(job) as archiver:
-        return [await archiver.commit(stream, manifest) for stream, manifest in uploads]
+
+        async def commit(stream: str) -> None:
+            for upload in by_stream[stream]:
+                if upload.fault:
+                    raise RhumblineError(upload.fault)
+                manifest = Manifest.decode(upload.manifest)
+                committed.append(await archiver.commit(stream, manifest))
+
+        _, faults = await _by_stream(by_stream, commit)
+    return sorted(committed, key=lambda manifest: (manifest.folder, manifest.lssn)), faults
 
 
 class _ArchiverContext:

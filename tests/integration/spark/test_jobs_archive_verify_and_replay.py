@@ -48,10 +48,11 @@ def test_completed_segments_are_archived_and_replayed_once(
     written = cluster.write_segments(4)
     segments = cluster.run(cluster.client.namespace().describe(STREAM)).segments
     job = ArchiveJob(cluster.metadata_uri, "test", None, cluster.cold_uri)
-    done = archive(spark, job, [STREAM], tasks=2)
+    done, faults = archive(spark, job, [STREAM], tasks=2)
+    assert faults == {}
     assert [manifest.lssn for manifest in done] == [segment.lssn for segment in segments]
     assert all(after.follows(before) for before, after in pairwise(done))
-    assert archive(spark, job) == []
+    assert archive(spark, job) == ([], {})
     elsewhere = replace(job, cold=(tmp_path / "other").as_uri())
     with pytest.raises(InvalidArgumentError, match=r"lacks .* that were archived before"):
         archive(spark, elsewhere)
@@ -84,6 +85,6 @@ def test_completed_segments_are_archived_and_replayed_once(
     part.write_bytes(data)
     manifest = max((tmp_path / "cold/test" / STREAM).glob("_chain/*/manifest-*.json"))
     manifest.write_bytes(b"{")
-    faults = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
-              if texts}  # fmt: skip
-    assert faults == {f"test/{STREAM}/1", str(manifest.relative_to(tmp_path / "cold"))}
+    damaged = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
+               if texts}  # fmt: skip
+    assert damaged == {f"test/{STREAM}/1", str(manifest.relative_to(tmp_path / "cold"))}
