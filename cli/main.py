@@ -46,6 +46,7 @@ _COMMANDS = {
     "metadata": ("operate.metadata", "Inspect the metadata store, and migrate to another one."),
     "chaos": ("operate.chaos", "Rehearse outages, in the simulator or with real processes."),
     "security": ("security.command", "Make certificates, and show the one of this process."),
+    "access": ("access.command", "Say which principal may do what."),
     "config": ("operate.config", "Check and explain settings."),
     "completion": ("operate.completion", "Print a script that completes commands in a shell."),
     "doctor": ("operate.doctor", "Check the settings and the cluster that they refer to."),

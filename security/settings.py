@@ -102,6 +102,24 @@ class SecuritySettings:
         "Whom bookies with TLS serve: all holders of a certificate, or only those with a role of "
         "the cluster itself (bookie, proxy, repair, admin). Others then use proxies.",
     )
+    access_control: bool = setting(
+        False,
+        "Proxies serve only calls that a grant allows (`rhumbline access`). Needs TLS or tokens, "
+        "so that callers are known.",
+    )
+    grants_refresh_ms: int = setting(
+        1_000,
+        "Interval at which proxies read the grants again, in addition to being told of changes.",
+        low=50,
+        high=60_000,
+    )
+    grants_stale_ms_max: int = setting(
+        60_000,
+        "Time for which a proxy that cannot read the grants decides by those that it knows. "
+        "Afterwards it refuses every call, except those of administrators.",
+        low=1_000,
+        high=24 * 3_600_000,
+    )
     roles: tuple[tuple[str, str], ...] = setting(
         (),
         'Roles by name of principal, e.g. "spiffe://acme/client/app" = "admin". They replace the '

@@ -90,6 +90,11 @@ class Paths:
         return f"{self.root}/rhumbline/declared-regions"
 
     @property
+    def grants(self) -> str:
+        """In the global store: the grants of principals."""
+        return f"{self.root}/rhumbline/grants"
+
+    @property
     def regional_stores(self) -> str:
         """In the global store: the regional stores of the cluster with their numbers."""
         return f"{self.root}/rhumbline/regional-stores"

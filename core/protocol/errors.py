@@ -248,6 +248,15 @@ class UnauthorizedError(RefusedError):
     code = "unauthorized"
 
 
+class PermissionDeniedError(UnauthorizedError):
+    """The caller is known, and no grant allows what it asked for, or one denies it.
+
+    Ask an administrator for a grant; ``rhumbline access explain`` says why a call is refused.
+    """
+
+    code = "permission-denied"
+
+
 class WrongClusterError(RefusedError):
     """Data belongs to another cluster or another bookie, and is refused.
 

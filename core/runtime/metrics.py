@@ -318,6 +318,20 @@ CATALOGUE = (
         "{call}",
         "Calls refused because the caller had no valid certificate or token.",
     ),
+    Metric(
+        "proxy.access.refusals.{action}",
+        MetricType.COUNTER,
+        "{refusal}",
+        "Calls and items of calls that were refused because no grant allows them, by action.",
+    ),
+    Metric("proxy.access.grants", MetricType.GAUGE, "{grant}", "Grants that the proxy knows."),
+    Metric(
+        "proxy.access.grants_age_ms",
+        MetricType.GAUGE,
+        "s",
+        "Time since the proxy has read the grants. Above `security.grants_stale_ms_max` it refuses "
+        "every call.",
+    ),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),
     Metric(
         "proxy.registered",

@@ -8,8 +8,11 @@ from urllib.parse import unquote
 
 from google.protobuf.message import Message
 
-from ...core.protocol.errors import NotOwnerError, RhumblineError
+from ...core.protocol.errors import NotOwnerError, PermissionDeniedError, RhumblineError
 from ...security.audit import AuditEvent, AuditResult, AuditSink, result_of
+from ...security.caller import Caller
+from ...security.grant_table import AccessDecision
+from ...security.grants import Action, Resource
 from ...security.principal import ANONYMOUS, Principal
 from . import methods
 
@@ -69,6 +72,33 @@ class CallAudit:
             if key == _REQUEST_ID and isinstance(value, str) and _VALID_ID.fullmatch(value):
                 return value
         return f"{self._prefix}-{next(self._numbers)}"
+
+
+class AuditedItems:
+    """Records the refused items of append calls, which do not end their calls.
+
+    Implements AccessObserver. Refusals that end a call are in the record of the call.
+    """
+
+    def __init__(self, sink: AuditSink) -> None:
+        self._sink = sink
+
+    def refused(
+        self, caller: Caller, action: Action, resource: Resource, decision: AccessDecision
+    ) -> None:
+        """See AccessObserver."""
+        if action is Action.APPEND:
+            self._sink.record(
+                AuditEvent(
+                    methods.APPEND.name,
+                    AuditResult.REFUSED,
+                    str(caller.principal),
+                    caller.peer,
+                    str(resource),
+                    PermissionDeniedError.code,
+                    caller.request_id,
+                )
+            )
 
 
 class CallRecord:

@@ -9,23 +9,31 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from ...access.access_control import AccessControl
 from ...access.token_source import token_source
 from ...access.token_verifier import verifier_of
 from ...core.log.api.log_namespaces import LogNamespaces
 from ...core.log.namespace import Namespace
-from ...core.protocol.errors import InvariantBrokenError, RhumblineError, UnauthorizedError
+from ...core.protocol.errors import (
+    ConfigurationError,
+    InvariantBrokenError,
+    RhumblineError,
+    UnauthorizedError,
+)
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
+from ...security.caller import Caller
 from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
 from ..proxy_stores import RegionalProxyStore
 from . import methods
-from .call_audit import CallAudit, CallRecord
+from .call_audit import AuditedItems, CallAudit, CallRecord, peer_of
 from .call_identity import CallIdentity
 from .grpc_calls import GrpcTransport
 from .grpc_credentials import server_credentials
 from .grpc_status import DETAILS_KEY, encode_details, status_name
-from .proxy_service import ProxyService, StreamHandler, UnaryHandler
+from .guarded_calls import GuardedCalls
+from .proxy_service import ProxyService
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -82,6 +90,7 @@ class ProxyServer:
         self._health = health.aio.HealthServicer()
         self._is_closing = False
         self._service: ProxyService | None = None
+        self._access: AccessControl | None = None
 
     async def start(self, host: str, port: int, *, advertised: str = "") -> None:
         """Listen (port 0 selects a free one) and register.
@@ -116,7 +125,8 @@ class ProxyServer:
             cpu_seconds=self._cpu_seconds,
             cpu_wait_seconds=self._cpu_wait_seconds,
         )
-        self._add_services(server, service)
+        self._access = await self._access_control()
+        self._add_services(server, GuardedCalls(service, self._access))
         await server.start()
         self._server = server
         await service.join()
@@ -133,6 +143,26 @@ class ProxyServer:
             await self._service.leave()  # before others find that nobody listens here
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
+        if self._access is not None:
+            await self._access.aclose()
+
+    async def _access_control(self) -> AccessControl | None:
+        """Return the access control that the settings ask for. Raises ConfigurationError."""
+        security = self._protection.security
+        if not security.access_control:
+            return None
+        if not self._identity.is_required:
+            raise ConfigurationError(
+                "security.access_control needs TLS or tokens: without them callers are unknown"
+            )
+        access = AccessControl(
+            self._store,
+            refresh_ms=security.grants_refresh_ms,
+            stale_ms_max=security.grants_stale_ms_max,
+            observer=AuditedItems(self._audit.sink),
+        )
+        await access.start()
+        return access
 
     def statistics(self) -> dict[str, Any]:
         """Return counters and sizes for metrics."""
@@ -142,6 +172,7 @@ class ProxyServer:
             "region": self._region,
             "roles": list(self._roles),
             "unknown_callers_refused": self._identity.refused_count,
+            "access": None if self._access is None else self._access.statistics(),
             **(service.statistics() if service is not None else _NOT_STARTED),
         }
 
@@ -153,16 +184,12 @@ class ProxyServer:
         for service in ("", methods.SERVICE):
             await self._health.set(service, status)
 
-    def _add_services(self, server: grpc.aio.Server, service: ProxyService) -> None:
+    def _add_services(self, server: grpc.aio.Server, calls: GuardedCalls) -> None:
         handlers = {
-            **{
-                m.name: _unary_handler(m, handler, self._identity, self._audit)
-                for m, handler in service.unary_calls.items()
-            },
-            **{
-                m.name: _stream_handler(m, handler, self._identity, self._audit)
-                for m, handler in service.stream_calls.items()
-            },
+            method.name: (_stream_handler if method.is_stream else _unary_handler)(
+                method, calls, self._identity, self._audit
+            )
+            for method in methods.METHODS
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(methods.SERVICE, handlers),)
@@ -190,13 +217,15 @@ _NOT_STARTED = {
 # --- errors to statuses -------------------------------------------------------------------------
 
 
-async def _admit(context: Context, identity: CallIdentity, record: CallRecord) -> None:
-    """Find the caller; end the call if it must be known and is not."""
+async def _admit(context: Context, identity: CallIdentity, record: CallRecord) -> Caller:
+    """Return the caller; end the call if its caller must be known and is not."""
     try:
         record.principal = await identity.principal(context)
+        return Caller(record.principal, peer_of(context))
     except UnauthorizedError as error:
         record.failed(error)
         await _abort(context, error, "UNAUTHENTICATED")
+        raise
 
 
 async def _abort(context: Context, error: RhumblineError, status: str = "") -> None:
@@ -206,13 +235,13 @@ async def _abort(context: Context, error: RhumblineError, status: str = "") -> N
 
 
 def _unary_handler(
-    method: methods.Method, handler: UnaryHandler, identity: CallIdentity, audit: CallAudit
+    method: methods.Method, calls: GuardedCalls, identity: CallIdentity, audit: CallAudit
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(request: Message, context: Context) -> Message | None:
         record = audit.begin(context, method, request)
-        await _admit(context, identity, record)
+        caller = await _admit(context, identity, record)
         try:
-            response = await handler(request)
+            response = await calls.serve_unary(method, request, caller)
         except RhumblineError as error:
             record.failed(error)
             await _abort(context, error)
@@ -228,13 +257,13 @@ def _unary_handler(
 
 
 def _stream_handler(
-    method: methods.Method, handler: StreamHandler, identity: CallIdentity, audit: CallAudit
+    method: methods.Method, calls: GuardedCalls, identity: CallIdentity, audit: CallAudit
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(requests: AsyncIterator[Message], context: Context) -> None:
         record = audit.begin(context, method)
-        await _admit(context, identity, record)
+        caller = await _admit(context, identity, record)
         try:
-            await handler(requests, context.write)
+            await calls.serve_stream(method, requests, context.write, caller)
         except RhumblineError as error:
             record.failed(error)
             await _abort(context, error)

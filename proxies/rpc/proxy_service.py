@@ -39,6 +39,7 @@ from ..read.read_proxy import OpenedRead, ReadProxy
 from ..topics.group_call import SESSIONLESS_MS_MAX, GroupCall
 from ..topics.namespace_administration import NamespaceAdministration
 from ..topics.topic_administration import TopicAdministration
+from ..write.append_permits import AppendPermits
 from ..write.append_session import AppendSession
 from ..write.write_proxy import WriteProxy
 from . import methods
@@ -130,7 +131,7 @@ class ProxyService:
         self._prober = Prober(stores, calls, config, runtime.random, cpu_wait_seconds)
         admin = Administration(namespaces, stores, self.writes, self.homes)
         self.stream_calls: dict[methods.Method, StreamHandler] = {
-            methods.APPEND: self._append,
+            methods.APPEND: self.append,
             methods.READ: self._read,
             methods.HOLD_MEMBERSHIP: self._hold_membership,
         }
@@ -239,7 +240,13 @@ class ProxyService:
 
     # --- append ---------------------------------------------------------------------------------
 
-    async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: SendResponse) -> None:
+    async def append(
+        self,
+        requests: AsyncIterator[pb.AppendRequest],
+        send: SendResponse,
+        permits: AppendPermits | None = None,
+    ) -> None:
+        """Serve an append call to a caller with these permits; None: all streams."""
         if self.writes is None:
             raise self._other_role(WRITE, ())
         wake, coalescer = asyncio.Event(), MessageCoalescer()
@@ -248,6 +255,7 @@ class ProxyService:
             wake.set,
             bytes_max=self._config.session_bytes_max,
             tracer=self._runtime.tracer,
+            permits=permits,
         )
         tasks = Tasks(on_failure=lambda _: wake.set())
         reading = tasks.spawn(_submit_all(requests, session, wake), "append call")

@@ -9,12 +9,13 @@ PRX-10).
 import asyncio
 from collections.abc import Callable
 
-from ...core.protocol.errors import NotOwnerError, RhumblineError
+from ...core.protocol.errors import AppendOutcomeUnknownError, NotOwnerError, RhumblineError
 from ...core.runtime.trace_context import traceparent_of_set
 from ...core.runtime.tracing import Span, Tracer, TraceStep
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.messages import AppendResult, decode_item
 from .append_item import Appended, AppendItem
+from .append_permits import AppendPermits
 from .write_proxy import WriteProxy
 
 ITEM_OVERHEAD_BYTES = 256
@@ -34,7 +35,9 @@ class AppendSession:
         *,
         bytes_max: int,
         tracer: Tracer | None = None,
+        permits: AppendPermits | None = None,
     ) -> None:
+        """Without ``permits`` the caller may append to all streams."""
         self.outstanding_bytes = 0
         """Size of the items that have no result yet."""
         self.outstanding_count = 0
@@ -42,6 +45,7 @@ class AppendSession:
         self._on_results = on_results
         self._bytes_max = bytes_max
         self._tracer = tracer
+        self._permits = permits
         self._results: list[AppendResult] = []
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
@@ -79,16 +83,31 @@ class AppendSession:
             )
             return
 
+        refusal = self._refusal(item)
+        if refusal is not None:
+            self._block(item)
+            self._add_result(id_, refusal, size)
+            return
         span = None if self._tracer is None else _begin(self._tracer, item)
 
         def on_result(outcome: Appended | RhumblineError) -> None:
             if span is not None:
                 _end(span, outcome)
-            if outcome.__class__ is not Appended and item.is_numbered:
-                self._blocked[item.namespace, item.stream, item.producer] = None
+            if outcome.__class__ is Appended and self._refusal(item) is not None:  # rule SEC-6
+                outcome = AppendOutcomeUnknownError("the permission ended before the result")
+            if outcome.__class__ is not Appended:
+                self._block(item)
             self._add_result(id_, outcome, size)
 
         self._proxy.append(item, on_result)
+
+    def _refusal(self, item: AppendItem) -> RhumblineError | None:
+        permits = self._permits
+        return None if permits is None else permits.refusal(item.namespace, item.stream)
+
+    def _block(self, item: AppendItem) -> None:
+        if item.is_numbered:
+            self._blocked[item.namespace, item.stream, item.producer] = None
 
     def _is_unblocked(self, item: AppendItem, restarts: bool) -> bool:
         key = (item.namespace, item.stream, item.producer)

@@ -48,6 +48,11 @@ ELSEWHERE = {
 """Commands that other tests run, by the beginning of their path."""
 
 STEPS = """
+access grant app append,read stream:default/*
+access check app append stream:default/x
+access explain app delete stream:default/x
+access ls
+access revoke app all stream:default/*
 archive ls
 archive run
 archive tables --update --set archive.tables=sqlite://{root}/tables.db

@@ -12,6 +12,7 @@ from rhumbline.cli.reference.command_tree import all_commands
 LOCAL = {"dev", "security init", "security issue", "security token"}
 """They change files of this machine and have no settings, so they are not audited."""
 ACTS = """
+access grant, access revoke,
 archive restore, archive run, bookie clear-limbo, bookie format, bookie rebuild-index, cluster init,
 cluster join-store, group delete, group reset, metadata migrate, namespace create, namespace delete,
 namespace move, namespace set-policy, node decommission, node drain, node undrain, proxy drain,

@@ -80,6 +80,7 @@ STABLE = [
     ("not-owner", "NotOwnerError", "peer", True, True),
     ("over-rate", "OverRateError", "peer", True, False),
     ("ownership-lost", "OwnershipLostError", "peer", False, True),
+    ("permission-denied", "PermissionDeniedError", "caller", False, False),
     ("plugin", "PluginError", "caller", False, False),
     ("protocol", "ProtocolError", "peer", False, False),
     ("read-only", "ReadOnlyError", "peer", True, False),

@@ -1,0 +1,1 @@
+"""The command ``access``: grants, and who may do what."""
