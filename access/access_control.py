@@ -2,7 +2,7 @@
 
 Every decision of a process about its callers is made and reported here. The grants are read again
 at an interval, and when the store says that they changed. A decision at some time follows from
-grants that were read at most ``stale_ms_max`` before; without such a read it is a refusal.
+grants that were read at most ``stale_ms_max`` before; without such a read there is none.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.metadata.cluster_layout import ROOT, Paths
-from ..core.protocol.errors import PermissionDeniedError, RhumblineError
+from ..core.protocol.errors import PermissionDeniedError, RhumblineError, UnavailableError
 from ..core.runtime.event_log import EventLog
 from ..core.runtime.metadata_store import MetadataStore, Watch
 from ..core.runtime.primitives.wakeup import Wakeup
@@ -84,22 +84,27 @@ class AccessControl:
         return self._read_at is not None and self._loop.time() < self._read_at + self._stale_s
 
     def decide(self, principal: Principal, actions: Actions, resource: Resource) -> AccessDecision:
-        """Return whether a principal may do one of ``actions`` to a resource."""
+        """Return whether a principal may do one of ``actions`` to a resource.
+
+        Raises UnavailableError if the grants are not current, except for administrators.
+        """
         if not self.is_current:
-            admin = _EMPTY.decide(principal, actions, resource)
-            return admin if admin.is_allowed else self._stale_refusal()
+            decision = _EMPTY.decide(principal, actions, resource)
+            if not decision.is_allowed:
+                raise UnavailableError(self._stale_reason())
+            return decision
         key = (principal, actions, resource)
-        decision = self._decisions.get(key)
-        if decision is None:
+        known = self._decisions.get(key)
+        if known is None:
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
-            decision = self._decisions[key] = self._table.decide(principal, actions, resource)
-        return decision
+            known = self._decisions[key] = self._table.decide(principal, actions, resource)
+        return known
 
     def check(self, caller: Caller, actions: Actions, resource: Resource) -> None:
         """Raise PermissionDeniedError, with the reason, if the caller may do none of ``actions``.
 
-        The observer is told.
+        The observer is told. Raises UnavailableError as ``decide``.
         """
         decision = self.decide(caller.principal, actions, resource)
         if not decision.is_allowed:
@@ -125,13 +130,11 @@ class AccessControl:
             "refusals": {action.value: self._refusals[action.value] for action in Action},
         }
 
-    def _stale_refusal(self) -> AccessDecision:
+    def _stale_reason(self) -> str:
         if self._read_at is None:
-            return AccessDecision(False, "the grants could not be read yet")
+            return "this proxy could not read the grants yet"
         age_ms = round((self._loop.time() - self._read_at) * 1000)
-        return AccessDecision(
-            False, f"the grants were last read {age_ms} ms ago, which is too long"
-        )
+        return f"this proxy has last read the grants {age_ms} ms ago, which is too long"
 
     # --- following ------------------------------------------------------------------------------
 

@@ -209,6 +209,32 @@ class SubscriptionUse:
     """(virtual ms, value) of the subscription, in the order of the store."""
 
 
+class TenantDelivery(NamedTuple):
+    """An acknowledgement of an append, or records, that a proxy sent to a principal."""
+
+    principal: str
+    stream: str
+    at_ms: float
+    """When the proxy handed the message over to be sent."""
+    is_append: bool
+
+
+@dataclass(slots=True)
+class GrantUse:
+    """The permissions of principals, and what proxies sent to them. Times are virtual ms."""
+
+    bound_ms: float
+    """Time after which a revocation must be in force everywhere."""
+    streams: dict[str, tuple[str, ...]]
+    """The streams on which each principal has or had a grant."""
+    revoked: dict[tuple[str, bool], list[tuple[float, float]]] = field(default_factory=dict)
+    """(principal, True: to append, False: to read) to the periods without that permission: from the
+    confirmed revocation until a new grant is ordered."""
+    deliveries: list[TenantDelivery] = field(default_factory=list)
+    seen: dict[tuple[str, str], None] = field(default_factory=dict)
+    """(principal, stream) of the records that principals read, by their payloads."""
+
+
 def token_of(session: int, number: int) -> bytes:
     """Return the unique part of a payload."""
     return b"@%04d.%06d@" % (session, number)

@@ -1,8 +1,8 @@
-"""Invariants of seals, and of takeovers by repair."""
+"""Invariants of seals, of takeovers by repair, and of the permissions of principals."""
 
 from collections.abc import Iterator
 
-from .history import AppendOutcome
+from .history import AppendOutcome, TenantDelivery
 from .run_record import RunRecord, invariant
 
 
@@ -34,3 +34,40 @@ def repair_takes_streams_of_silent_writers_only(record: RunRecord) -> Iterator[s
                     f"{append.ended_ms:.1f} ms, but repair found no sign of life from "
                     f"{begin_ms:.1f} to {end_ms:.1f} ms"
                 )
+
+
+@invariant("G32")
+def revoked_principals_get_nothing(record: RunRecord) -> Iterator[str]:
+    """From the bound after a revocation was confirmed, until a new grant is ordered, no proxy
+    acknowledges an append of the principal or delivers a record to it. The times are those at which
+    the proxy hands the message over to be sent."""
+    use = record.grants
+    if use is None:
+        return
+    for delivery in use.deliveries:
+        for from_ms, to_ms in use.revoked.get((delivery.principal, delivery.is_append), ()):
+            if from_ms + use.bound_ms < delivery.at_ms < to_ms:
+                yield (
+                    f"{_shown(delivery)}, although its permission was revoked at {from_ms:.1f} ms "
+                    f"and the bound is {use.bound_ms} ms"
+                )
+
+
+@invariant("G33")
+def tenants_see_their_own_records_only(record: RunRecord) -> Iterator[str]:
+    """No proxy acknowledges an append to, or delivers a record of, a stream on which the principal
+    has never had a grant."""
+    use = record.grants
+    if use is None:
+        return
+    for delivery in use.deliveries:
+        if delivery.stream not in use.streams[delivery.principal]:
+            yield f"{_shown(delivery)}, which is a stream of another principal"
+    for principal, stream in use.seen:
+        if stream not in use.streams[principal]:
+            yield f"{principal} read records of {stream}, which is a stream of another principal"
+
+
+def _shown(delivery: TenantDelivery) -> str:
+    what = "an append was acknowledged" if delivery.is_append else "records were delivered"
+    return f"{what} to {delivery.principal} at {delivery.at_ms:.1f} ms on {delivery.stream}"

@@ -17,7 +17,7 @@ from ...core.protocol.segments import Segment
 from ...regions.ownerless.ownerless_ledgers import Takeover
 from .applications.schema_use import SchemaUse
 from .applications.topic_use import TopicUse
-from .history import History, LateAdd, SubscriptionUse
+from .history import GrantUse, History, LateAdd, SubscriptionUse
 
 EXAMPLES_MAX = 3
 """Maximum number of reported violations of one invariant."""
@@ -224,6 +224,8 @@ class RunRecord:
     """The topic that applications write and read through proxies, if there is one."""
     schemas: SchemaUse | None = None
     """The schemas that programs added to the main stream, if they did."""
+    grants: GrantUse | None = None
+    """The use of permissions, if the proxies of the run check them."""
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""

@@ -18,6 +18,7 @@ from .plans.basic import basic, steady
 from .plans.conditions import conditions
 from .plans.damage import damage
 from .plans.end_queries import end_queries
+from .plans.grants import grants
 from .plans.lying_disk import lying_disk
 from .plans.ownerless import ownerless
 from .plans.policies import policies
@@ -54,6 +55,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "cut-off-readers": cut_off_readers,
     "damage": damage,
     "end-queries": end_queries,
+    "grants": grants,
     "groups": groups,
     "lying-disk": lying_disk,
     "mixed": mixed,
@@ -86,6 +88,7 @@ SHARES: dict[str, float] = {
     "cut-off-readers": 1,
     "damage": 1,
     "end-queries": 1,
+    "grants": 0.5,
     "groups": 0.5,
     "ownerless": 0.5,
     "policies": 1,

@@ -11,7 +11,7 @@ from typing import Any, Self
 from google.protobuf.message import Message
 
 from ...access.access_control import AccessControl
-from ...core.protocol.errors import PermissionDeniedError
+from ...core.protocol.errors import RhumblineError
 from ...core.runtime.tasks import Tasks, wait_until_done
 from ...security.caller import Caller
 from ...security.principal import INTERNAL_ROLES
@@ -31,7 +31,11 @@ class GuardedCalls:
     async def serve_unary(
         self, method: methods.Method, request: Message, caller: Caller
     ) -> Message:
-        """Serve a call with one request. Raises PermissionDeniedError, and what the call raises."""
+        """Serve a call with one request.
+
+        Raises PermissionDeniedError, UnavailableError if the grants are not known now, and what the
+        call raises.
+        """
         self._check(method, request, caller)
         return await self._service.unary_calls[method](request)
 
@@ -84,14 +88,14 @@ async def _serve_while_permitted(
     access: AccessControl, check: Callable[[], None], serve: Callable[[], Any]
 ) -> None:
     """Serve a call until it ends, or until ``check`` raises after a change of the grants."""
-    refusals: list[PermissionDeniedError] = []
+    refusals: list[RhumblineError] = []
     tasks = Tasks(on_failure=lambda _: None)  # the error is that of the call
     serving = tasks.spawn(serve(), "guarded call")
 
     def recheck() -> None:
         try:
             check()
-        except PermissionDeniedError as error:
+        except RhumblineError as error:
             refusals.append(error)
             serving.cancel()
 

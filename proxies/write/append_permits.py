@@ -1,7 +1,7 @@
 """The streams to which the caller of one append call may append."""
 
 from ...access.access_control import AccessControl
-from ...core.protocol.errors import PermissionDeniedError
+from ...core.protocol.errors import RhumblineError
 from ...security.caller import Caller
 from ...security.grants import Action, stream_resource
 
@@ -18,8 +18,8 @@ class AppendPermits:
         self._generation = access.generation
         self._permitted: dict[tuple[str, str], None] = {}
 
-    def refusal(self, namespace: str, stream: str) -> PermissionDeniedError | None:
-        """Return why the caller may not append to a stream; None if it may."""
+    def refusal(self, namespace: str, stream: str) -> RhumblineError | None:
+        """Return why the caller may not append to a stream now; None if it may."""
         access = self._access
         if self._generation != access.generation or len(self._permitted) > _STREAMS_MAX:
             self._generation = access.generation
@@ -28,7 +28,7 @@ class AppendPermits:
             return None
         try:
             access.check(self._caller, _APPEND, stream_resource(namespace, stream))
-        except PermissionDeniedError as error:
+        except RhumblineError as error:
             return error
         self._permitted[namespace, stream] = None
         return None

@@ -47,6 +47,7 @@ class AppendSession:
         self._tracer = tracer
         self._permits = permits
         self._results: list[AppendResult] = []
+        self._result_streams: list[tuple[str, str]] = []  # with permits: that of each result
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
         self._is_pinged = False
@@ -83,7 +84,7 @@ class AppendSession:
             )
             return
 
-        refusal = self._refusal(item)
+        refusal = self._refusal(item.namespace, item.stream)
         if refusal is not None:
             self._block(item)
             self._add_result(id_, refusal, size)
@@ -93,17 +94,15 @@ class AppendSession:
         def on_result(outcome: Appended | RhumblineError) -> None:
             if span is not None:
                 _end(span, outcome)
-            if outcome.__class__ is Appended and self._refusal(item) is not None:  # rule SEC-6
-                outcome = AppendOutcomeUnknownError("the permission ended before the result")
             if outcome.__class__ is not Appended:
                 self._block(item)
-            self._add_result(id_, outcome, size)
+            self._add_result(id_, outcome, size, (item.namespace, item.stream))
 
         self._proxy.append(item, on_result)
 
-    def _refusal(self, item: AppendItem) -> RhumblineError | None:
+    def _refusal(self, namespace: str, stream: str) -> RhumblineError | None:
         permits = self._permits
-        return None if permits is None else permits.refusal(item.namespace, item.stream)
+        return None if permits is None else permits.refusal(namespace, stream)
 
     def _block(self, item: AppendItem) -> None:
         if item.is_numbered:
@@ -121,10 +120,22 @@ class AppendSession:
         return is_pinged
 
     def take_results(self) -> list[AppendResult]:
-        """Return the waiting results in order of completion, and remove them."""
+        """Return the waiting results in order of completion, and remove them.
+
+        The caller sends them at once.
+        """
         results, self._results = self._results, []
+        if self._permits is not None:
+            streams, self._result_streams = self._result_streams, []
+            results = list(map(self._checked, results, streams))
         self._wake()
         return results
+
+    def _checked(self, result: AppendResult, stream: tuple[str, str]) -> AppendResult:
+        """Return a result without an acknowledgement if the permission has ended (rule SEC-6)."""
+        if result[1].__class__ is not Appended or self._refusal(*stream) is None:
+            return result
+        return result[0], AppendOutcomeUnknownError("the permission ended before the result")
 
     @property
     def has_results(self) -> bool:
@@ -147,10 +158,18 @@ class AppendSession:
                 self._room.set_result(None)
             self._room = None
 
-    def _add_result(self, id_: int, outcome: Appended | RhumblineError, size: int) -> None:
+    def _add_result(
+        self,
+        id_: int,
+        outcome: Appended | RhumblineError,
+        size: int,
+        stream: tuple[str, str] = ("", ""),
+    ) -> None:
         self.outstanding_bytes -= size
         self.outstanding_count -= 1
         self._results.append((id_, outcome))
+        if self._permits is not None:
+            self._result_streams.append(stream)
         if len(self._results) == 1:
             self._on_results()
         self._wake()

@@ -13,6 +13,12 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "conditions": {"conditional appended": 2 * SEEDS, "conditional refused": 2 * SEEDS},
     "cut-off-readers": {"stale reads": 10 * SEEDS, "ends reported": SEEDS},
     "end-queries": {"query_end": 20 * SEEDS, "cut-region": SEEDS},
+    "grants": {
+        "revocations": 2 * SEEDS,
+        "calls refused": 20 * SEEDS,
+        "appends of tenants": 20 * SEEDS,
+        "deliveries to tenants": 20 * SEEDS,
+    },
     "groups": {"group deliveries": 50 * SEEDS, "memberships": 3 * SEEDS, "growths": SEEDS},
     "ownerless": {
         "takeovers by repair": SEEDS / 2,
@@ -32,7 +38,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-LONG = ("groups", "proxies")
+LONG = ("grants", "groups", "proxies")
 """Plans whose seeds take too long for the short tier."""
 
 

@@ -7,7 +7,9 @@ inbox is full, as gRPC does.
 
 import asyncio
 from collections import deque
-from typing import Any, Self
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, Self
 
 from google.protobuf.message import Message
 
@@ -19,8 +21,9 @@ from ....core.protocol.errors import (
 )
 from ....core.runtime.tasks import Tasks
 from ....proxies.rpc.grpc_status import decode_details, encode_details
+from ....proxies.rpc.guarded_calls import GuardedCalls
 from ....proxies.rpc.methods import METHODS, Method
-from ....proxies.rpc.proxy_service import ProxyService
+from ....security.caller import Caller
 
 _LENGTH = 4
 _BEGIN, _MESSAGE, _END, _ERROR = range(4)
@@ -199,18 +202,55 @@ class SimCalls:
 # --- the proxy's side ---------------------------------------------------------------------------
 
 
-async def serve_calls(service: ProxyService, host: str, port: int) -> None:
+class CallWatch(Protocol):
+    """Knows the callers of a run, and is told what proxies receive and send."""
+
+    def caller(self, host: str) -> Caller:
+        """Return the caller that the process on a host is."""
+        ...
+
+    def received(self, caller: Caller, method: Method, message: Message) -> None:
+        """Note a message that a proxy received."""
+        ...
+
+    def sent(self, caller: Caller, method: Method, message: Message) -> None:
+        """Note a message that a proxy hands over to be sent."""
+        ...
+
+
+class _NoWatch:
+    """Everyone is anonymous, and nothing is noted."""
+
+    def caller(self, host: str) -> Caller:
+        return Caller(peer=host)
+
+    def received(self, caller: Caller, method: Method, message: Message) -> None:
+        pass
+
+    def sent(self, caller: Caller, method: Method, message: Message) -> None:
+        pass
+
+
+NO_WATCH = _NoWatch()
+
+
+async def serve_calls(
+    calls: GuardedCalls, host: str, port: int, watch: CallWatch = NO_WATCH
+) -> None:
     """Serve calls until the process ends. A failing assertion in a call fails the run."""
     tasks = Tasks()
-    await asyncio.get_running_loop().create_server(lambda: _ServerEnd(service, tasks), host, port)
+    await asyncio.get_running_loop().create_server(
+        lambda: _ServerEnd(calls, tasks, watch), host, port
+    )
 
 
 class _Requests:
     """Iterates over the messages of a call until the connection ends."""
 
-    def __init__(self, end: _End, method: Method) -> None:
+    def __init__(self, end: _End, method: Method, note: Callable[[Message], None]) -> None:
         self._end = end
         self._method = method
+        self._note = note
 
     def __aiter__(self) -> Self:
         return self
@@ -219,13 +259,16 @@ class _Requests:
         frame = await self._end.take()
         if frame is None:
             raise StopAsyncIteration
-        return self._method.request.FromString(frame[1])
+        message = self._method.request.FromString(frame[1])
+        self._note(message)
+        return message
 
 
 class _ServerEnd(_End):
-    def __init__(self, service: ProxyService, tasks: Tasks) -> None:
+    def __init__(self, calls: GuardedCalls, tasks: Tasks, watch: CallWatch) -> None:
         super().__init__()
-        self._service = service
+        self._calls = calls
+        self._watch = watch
         self._task = tasks.spawn(self._serve(), "call")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -240,20 +283,25 @@ class _ServerEnd(_End):
         if frame[0] != _BEGIN:
             raise InvariantBrokenError(f"a call begins with {frame}, not with a method")
         method = _METHODS[frame[1].decode()]
-        requests = _Requests(self, method)
+        assert self.transport is not None
+        caller = self._watch.caller(self.transport.get_extra_info("peername")[0])
+        requests = _Requests(self, method, partial(self._watch.received, caller, method))
+        say = partial(self._say, caller, method)
         try:
             if method.is_stream:
-                await self._service.stream_calls[method](requests, self._say)
+                await self._calls.serve_stream(method, requests, say, caller)
             else:
                 request = await anext(requests)
-                await self._say(await self._service.unary_calls[method](request))
+                answer = await self._calls.serve_unary(method, request, caller)
+                await say(answer)
         except RhumblineError as error:
             await self.send(_ERROR, encode_details(error, 0))
         else:
             await self.send(_END, b"")
-        if self.transport is not None:
-            self.transport.close()
+        self.transport.close()
 
-    async def _say(self, answer: Message | bytes) -> None:
+    async def _say(self, caller: Caller, method: Method, answer: Message | bytes) -> None:
         data = answer if isinstance(answer, bytes) else answer.SerializeToString()
+        if self._watch is not NO_WATCH:
+            self._watch.sent(caller, method, method.response.FromString(data))
         await self.send(_MESSAGE, data)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
+from ....access.access_control import AccessControl
 from ....core.log.write.stream_writer import StreamWriter
 from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.errors import RhumblineError, TooManyRequestsError
@@ -23,6 +24,7 @@ from ....proxies.read.entry_block import EntryBlock
 from ....proxies.read.read_proxy import ReadProxy
 from ....proxies.routing import stream_key
 from ....proxies.rpc import rhumbline_pb2 as pb
+from ....proxies.rpc.guarded_calls import GuardedCalls
 from ....proxies.rpc.proxy_service import ProxyService
 from ...checker.history import AppendOutcome, History, RecordedRead
 from ..cluster import NAMESPACE, STREAM, SimClient, SimCluster, until
@@ -35,7 +37,7 @@ from ..workload.workload import (
     process_of,
 )
 from ..world.sim_world import SimHost, SimWorld
-from .proxy_calls import SimCalls, serve_calls
+from .proxy_calls import NO_WATCH, CallWatch, SimCalls, serve_calls
 from .proxy_controls import PROXY_PORT
 
 PRODUCERS = 3
@@ -198,6 +200,7 @@ class ProxyRun(SeedRun):
         self.config = config or self.config
         self.quiet_s = 0.0
         """Time before the producers start, in seconds."""
+        self.watch: CallWatch = NO_WATCH
         self.services: dict[str, ProxyService] = {}
         """The service of each proxy host, for inspection only."""
         self.proxy_hosts = [
@@ -281,6 +284,10 @@ class ProxyRun(SeedRun):
         async with self.cluster.client(host) as client:
             await self._serve(host, client, READ)
 
+    async def access_control(self, client: SimClient) -> AccessControl | None:
+        """Return what decides about callers of a proxy that begins; None: everyone may do all."""
+        return None
+
     async def _serve(self, host: SimHost, client: SimClient, role: str) -> None:
         self.services.pop(host.name, None)
         service = ProxyService(
@@ -293,7 +300,8 @@ class ProxyRun(SeedRun):
             region=host.region,
             calls=SimCalls(),
         )
-        await serve_calls(service, host.name, PROXY_PORT)
+        calls = GuardedCalls(service, await self.access_control(client))
+        await serve_calls(calls, host.name, PROXY_PORT, self.watch)
         try:
             await service.join()
             self.services[host.name] = service

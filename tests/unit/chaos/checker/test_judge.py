@@ -11,6 +11,7 @@ from rhumbline.chaos.checker.history import (
     AppendOutcome,
     DeliveredRecord,
     EndQuery,
+    GrantUse,
     History,
     LateAdd,
     RecordDelivery,
@@ -20,6 +21,7 @@ from rhumbline.chaos.checker.history import (
     SequenceGap,
     StreamEnding,
     SubscriptionUse,
+    TenantDelivery,
     Truncation,
     Untruncation,
 )
@@ -294,6 +296,36 @@ def expected_end_is_refused(record: RunRecord) -> None:
 
 def named_end_follows_no_record(record: RunRecord) -> None:
     refused(record, Dlsn(1, 0, 2), Dlsn(1, 2, 3))
+
+
+def tenants(record: RunRecord, *deliveries: TenantDelivery) -> GrantUse:
+    """Give the record two tenants, one of which has no permission from 100 to 5,000 ms."""
+    use = record.grants = GrantUse(1_000, {"red": ("red-log",), "blue": ("blue-log",)})
+    use.revoked = {("red", is_append): [(100, 5_000)] for is_append in (True, False)}
+    use.deliveries = [
+        TenantDelivery("red", "red-log", 1_050, is_append=True),
+        TenantDelivery("red", "red-log", 5_050, is_append=False),
+        TenantDelivery("blue", "blue-log", 2_000, is_append=True),
+        *deliveries,
+    ]
+    use.seen["red", "red-log"] = None
+    return use
+
+
+def append_is_acknowledged_after_a_revocation(record: RunRecord) -> None:
+    tenants(record, TenantDelivery("red", "red-log", 1_101, is_append=True))
+
+
+def records_are_delivered_after_a_revocation(record: RunRecord) -> None:
+    tenants(record, TenantDelivery("red", "red-log", 4_999, is_append=False))
+
+
+def append_to_the_stream_of_another_tenant(record: RunRecord) -> None:
+    tenants(record, TenantDelivery("blue", "red-log", 50, is_append=True))
+
+
+def records_of_another_tenant_are_read(record: RunRecord) -> None:
+    tenants(record).seen["blue", "red-log"] = None
 
 
 def txids_fall(record: RunRecord) -> None:
@@ -632,6 +664,8 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         expected_end_is_refused,
         named_end_follows_no_record,
     ),
+    "G32": (append_is_acknowledged_after_a_revocation, records_are_delivered_after_a_revocation),
+    "G33": (append_to_the_stream_of_another_tenant, records_of_another_tenant_are_read),
     "G15": (txids_fall, seek_ends_too_far, seek_ends_too_early),
     "G16": (
         number_is_stored_twice,

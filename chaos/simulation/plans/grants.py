@@ -1,0 +1,52 @@
+"""The plan ``grants``: two tenants use streams of their own through proxies and try the other's.
+
+An administrator takes their permissions away and gives them back, while owners end, regions are cut
+off from the metadata store, and the store is unavailable. Invariants G32 and G33 judge what proxies
+sent to whom.
+"""
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from ..cluster import Fault
+from ..seed_run import RunPlan
+from ..world.sim_world import THREE_REGIONS, SimWorld
+from .proxies import LASTS_MS, proxies
+
+if TYPE_CHECKING:
+    from ..proxies.grants_run import GrantsRun
+
+_CUTS_MS = (1_500, 3_000, 5_000)
+
+
+def grants(seed: int) -> RunPlan:
+    """Return a plan of ``proxies`` with two tenants, and with more faults of the metadata store."""
+    random = Random(f"{seed} grants")
+    plan = proxies(seed)
+    faults = [_fault(random) for _ in range(random.randint(1, 3))]
+    return replace(
+        plan,
+        seed=f"{seed} grants",
+        faults=tuple(sorted([*plan.faults, *faults], key=lambda fault: fault.at_ms)),
+        appends_max=300,
+        run=_run,
+    )
+
+
+def _run(world: SimWorld, plan: RunPlan) -> "GrantsRun":
+    """Return the run of a plan. Only plans with proxies need the packages of the extra ``grpc``."""
+    from ..proxies.grants_run import GrantsRun
+
+    return GrantsRun(world, plan)
+
+
+def _fault(random: Random) -> Fault:
+    kind, target = random.choice(
+        (
+            ("cut-metadata", random.choice(THREE_REGIONS.regions)),
+            ("cut-metadata", random.choice(THREE_REGIONS.regions)),
+            ("metadata-down", "metadata"),
+        )
+    )
+    return Fault(kind, target, random.randint(300, LASTS_MS), random.choice(_CUTS_MS))
