@@ -189,7 +189,7 @@ class IcebergTables:
             _LINK: "",
         }
         for name in _names_of(folder):
-            with suppress(TableAlreadyExistsError):  # of another stream that had the name
+            with suppress(TableAlreadyExistsError):  # maybe of another stream that had the name
                 return catalog.create_table(
                     (folder.namespace, name),
                     _schema(),
@@ -198,6 +198,8 @@ class IcebergTables:
                     sort_order=_sort_order(),
                     properties=properties,
                 )
+            if self._find(folder) is not None:
+                break
         raise UnavailableError(f"another process creates the table of {'/'.join(folder)}")
 
     def _metadata_location(self, folder: ArchiveFolder) -> str:

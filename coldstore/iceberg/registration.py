@@ -16,7 +16,7 @@ class TableState:
     last_lssn: int
     """The newest segment that was registered; ``first_lssn`` - 1 if there is none."""
     last_link: str
-    """What the next segment must be linked to; empty if no segment was registered."""
+    """The link that the next segment must name; empty if no segment was registered."""
 
     @property
     def next_lssn(self) -> int:

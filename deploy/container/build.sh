@@ -12,6 +12,7 @@ output=${1:-$root/build/container/rhumbline.tar}
 python=${PYTHON:-$root/.venv/bin/python}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
 work=$(mktemp -d)
+files=$work/files
 trap 'rm -rf "$work"' EXIT
 
 echo "wheel ..."
@@ -27,24 +28,24 @@ mmdebstrap --quiet --variant=extract --hook-dir=/usr/share/mmdebstrap/hooks/merg
     --include=base-files,ca-certificates,coreutils,dash,libc-bin,libpython3-stdlib,netbase,python3-minimal,tzdata \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
-    bookworm "$work/root"
-rm -rf "$work"/root/var/lib/{apt,dpkg} "$work"/root/var/cache/* "$work"/root/var/log/*
-cat "$work"/root/usr/share/ca-certificates/mozilla/*.crt >"$work/root/etc/ssl/certs/ca-certificates.crt"
-echo 'root:x:0:0:root:/root:/usr/sbin/nologin' >"$work/root/etc/passwd"
-echo 'root:x:0:' >"$work/root/etc/group"
-echo 'rhumbline:x:65532:65532:Rhumbline:/var/lib/rhumbline:/usr/sbin/nologin' >>"$work/root/etc/passwd"
-echo 'rhumbline:x:65532:' >>"$work/root/etc/group"
-install -d -o 65532 -g 65532 -m 0750 "$work/root/var/lib/rhumbline"
-install -d "$work/root/etc/rhumbline"
+    bookworm "$files"
+rm -rf "$files"/var/lib/{apt,dpkg} "$files"/var/cache/* "$files"/var/log/*
+cat "$files"/usr/share/ca-certificates/mozilla/*.crt >"$files/etc/ssl/certs/ca-certificates.crt"
+echo 'root:x:0:0:root:/root:/usr/sbin/nologin' >"$files/etc/passwd"
+echo 'root:x:0:' >"$files/etc/group"
+echo 'rhumbline:x:65532:65532:Rhumbline:/var/lib/rhumbline:/usr/sbin/nologin' >>"$files/etc/passwd"
+echo 'rhumbline:x:65532:' >>"$files/etc/group"
+install -d -o 65532 -g 65532 -m 0750 "$files/var/lib/rhumbline"
+install -d "$files/etc/rhumbline"
 
 echo "packages ..."
 "$python" -m pip install --quiet --no-compile --no-build-isolation \
-    --require-hashes --target "$work/root/opt/rhumbline" --requirement "$root/deploy/container/requirements.lock"
+    --require-hashes --target "$files/opt/rhumbline" --requirement "$root/deploy/container/requirements.lock"
 "$python" -m pip install --quiet --no-compile --no-build-isolation --no-deps \
-    --target "$work/root/opt/rhumbline" --upgrade "$wheel"
-rm -rf "$work"/root/opt/rhumbline/{bin,pyarrow/include,pyarrow/tests,setuptools,setuptools-*,pkg_resources,_distutils_hack,distutils-precedence.pth}
-install -d "$work/root/usr/local/bin"
-cat >"$work/root/usr/local/bin/rhumbline" <<'SCRIPT'
+    --target "$files/opt/rhumbline" --upgrade "$wheel"
+rm -rf "$files"/opt/rhumbline/{bin,pyarrow/include,pyarrow/tests,setuptools,setuptools-*,pkg_resources,_distutils_hack,distutils-precedence.pth}
+install -d "$files/usr/local/bin"
+cat >"$files/usr/local/bin/rhumbline" <<'SCRIPT'
 #!/usr/bin/python3 -I
 import sys
 
@@ -53,16 +54,16 @@ from rhumbline.cli import main
 
 main()
 SCRIPT
-chmod 0755 "$work/root/usr/local/bin/rhumbline"
-python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$work/root" "$work/root/opt/rhumbline"
-find "$work/root" -xdev -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+chmod 0755 "$files/usr/local/bin/rhumbline"
+python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$files" "$files/opt/rhumbline"
+find "$files" -xdev -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
 echo "image ..."
 mkdir -p "$(dirname "$output")"
 rm -f "$output"
 buildah() { command buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run" "$@"; }
 container=$(buildah from scratch)
-buildah add --quiet "$container" "$work/root" /
+buildah add --quiet "$container" "$files" /
 buildah config --user 65532:65532 --entrypoint '["/usr/local/bin/rhumbline"]' --cmd '--help' \
     --workingdir /var/lib/rhumbline --volume /var/lib/rhumbline \
     --env PYTHONUNBUFFERED=1 --env PYTHONDONTWRITEBYTECODE=1 \

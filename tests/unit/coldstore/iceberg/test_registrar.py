@@ -142,6 +142,7 @@ def test_two_processes_register_every_segment_once(tmp_path: Path) -> None:
                 await asyncio.gather(*(registrar.run_once() for registrar in registrars))
             assert one.snapshots() == ALL
             assert sum(registrar.counts.registered for registrar in registrars) == 4
+            assert len(await one.tables.summaries("test")) == 1
 
     asyncio.run(check())
 
