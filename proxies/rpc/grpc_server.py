@@ -25,6 +25,7 @@ from ...core.runtime.runtime import Runtime
 from ...security.caller import Caller
 from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
+from ..permissions.guarded_calls import GuardedCalls
 from ..proxy_stores import RegionalProxyStore
 from . import methods
 from .call_audit import AuditedItems, CallAudit, CallRecord, peer_of
@@ -32,7 +33,6 @@ from .call_identity import CallIdentity
 from .grpc_calls import GrpcTransport
 from .grpc_credentials import server_credentials
 from .grpc_status import DETAILS_KEY, encode_details, status_name
-from .guarded_calls import GuardedCalls
 from .proxy_service import ProxyService
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -30,6 +30,7 @@ from ..balance.proxy_balance import ProxyBalance
 from ..config import ProxyConfig
 from ..homes.home_keeper import HomeKeeper
 from ..membership import READ, WRITE, ProxyMembership
+from ..permissions.append_permits import AppendPermits
 from ..probing.prober import Prober
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
 from ..read.decoded_read import DecodedRead
@@ -39,7 +40,6 @@ from ..read.read_proxy import OpenedRead, ReadProxy
 from ..topics.group_call import SESSIONLESS_MS_MAX, GroupCall
 from ..topics.namespace_administration import NamespaceAdministration
 from ..topics.topic_administration import TopicAdministration
-from ..write.append_permits import AppendPermits
 from ..write.append_session import AppendSession
 from ..write.write_proxy import WriteProxy
 from . import methods

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from ...core.protocol.errors import AppendOutcomeUnknownError, NotOwnerError, RhumblineError
 from ...core.runtime.trace_context import traceparent_of_set
 from ...core.runtime.tracing import Span, Tracer, TraceStep
+from ..permissions.append_permits import AppendPermits
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.messages import AppendResult, decode_item
 from .append_item import Appended, AppendItem
-from .append_permits import AppendPermits
 from .write_proxy import WriteProxy
 
 ITEM_OVERHEAD_BYTES = 256

@@ -20,8 +20,8 @@ from ....core.protocol.errors import (
     UnavailableError,
 )
 from ....core.runtime.tasks import Tasks
+from ....proxies.permissions.guarded_calls import GuardedCalls
 from ....proxies.rpc.grpc_status import decode_details, encode_details
-from ....proxies.rpc.guarded_calls import GuardedCalls
 from ....proxies.rpc.methods import METHODS, Method
 from ....security.caller import Caller
 

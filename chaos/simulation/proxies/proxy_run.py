@@ -18,13 +18,13 @@ from ....core.runtime.tasks import Tasks
 from ....proxies.client.proxy_client import ProxyClient
 from ....proxies.config import ProxyConfig
 from ....proxies.membership import READ, WRITE
+from ....proxies.permissions.guarded_calls import GuardedCalls
 from ....proxies.proxy_uri import SCHEME
 from ....proxies.read.block_cache import BLOCK_OVERHEAD_BYTES
 from ....proxies.read.entry_block import EntryBlock
 from ....proxies.read.read_proxy import ReadProxy
 from ....proxies.routing import stream_key
 from ....proxies.rpc import rhumbline_pb2 as pb
-from ....proxies.rpc.guarded_calls import GuardedCalls
 from ....proxies.rpc.proxy_service import ProxyService
 from ...checker.history import AppendOutcome, History, RecordedRead
 from ..cluster import NAMESPACE, STREAM, SimClient, SimCluster, until

@@ -11,7 +11,7 @@ from ...security.grants import (
     prefix_resource,
     stream_resource,
 )
-from . import methods
+from ..rpc import methods
 
 
 class Requirement(NamedTuple):

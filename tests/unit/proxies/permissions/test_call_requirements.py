@@ -2,9 +2,9 @@
 
 import pytest
 
+from rhumbline.proxies.permissions.call_requirements import REQUIREMENTS, UNRESTRICTED
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
-from rhumbline.proxies.rpc.call_requirements import REQUIREMENTS, UNRESTRICTED
 
 
 def test_no_method_is_without_a_rule() -> None:

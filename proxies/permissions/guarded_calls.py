@@ -15,10 +15,10 @@ from ...core.protocol.errors import RhumblineError
 from ...core.runtime.tasks import Tasks, wait_until_done
 from ...security.caller import Caller
 from ...security.principal import INTERNAL_ROLES
-from ..write.append_permits import AppendPermits
-from . import methods
+from ..rpc import methods
+from ..rpc.proxy_service import ProxyService, SendResponse
+from .append_permits import AppendPermits
 from .call_requirements import REQUIREMENTS, UNRESTRICTED
-from .proxy_service import ProxyService, SendResponse
 
 
 class GuardedCalls:

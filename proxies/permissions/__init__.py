@@ -1,0 +1,1 @@
+"""Permissions of callers: what each call needs, and calls and appends that are checked."""
