@@ -490,6 +490,8 @@ class Prober:
             near.append(self._own.address)
         request = pb.ProbeProxyRequest(address=address, is_forwarded=True)
         for watcher in watchers_of(address, near, self._peers_max):
+            if self._tasks.is_closed:  # this proxy has stopped during an earlier call
+                break
             if watcher != self._own.address:
                 with suppress(RhumblineError):
                     return (await self._call(watcher, request, _CHECK_S)).health

@@ -5,8 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from google.protobuf.message import Message
 
-from rhumbline.core.protocol.errors import MetadataUnavailableError, RefusedError
+from rhumbline.core.protocol.errors import (
+    MetadataUnavailableError,
+    RefusedError,
+    UnavailableError,
+)
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import WRITE, ProxyMembership
 from rhumbline.proxies.probing.prober import Prober
@@ -230,3 +235,29 @@ async def test_removal_is_repeated_until_the_store_responds(
         assert "c:1" in region.processes["a:1"].names()
         await asyncio.sleep(0.2)
         assert region.processes["c:1"].membership.removed_count >= 1
+
+
+async def test_stopped_proxy_passes_no_report_on(log: LogWorld) -> None:
+    """It called the next watcher although its connections were closed (plan groups, seed 31)."""
+    async with a_region(log, "a:1", "b:1", "c:1") as region:
+        asked = await region.start("far:1", "west")
+        await asyncio.sleep(0.5)
+        passed_on: list[str] = []
+
+        def refusing(name: str, respond: Handler) -> Handler:
+            async def refuse(request: pb.ProbeProxyRequest) -> Message:
+                if not request.is_forwarded:
+                    return await respond(request)
+                passed_on.append(name)
+                await asyncio.sleep(0.1)
+                raise UnavailableError(f"{name} is cut off")
+
+            return refuse
+
+        for name, method in list(region.served):
+            region.served[name, method] = refusing(name, region.served[name, method])
+        asking = asyncio.ensure_future(region.ask("far:1", "a:1"))
+        await asyncio.sleep(0.05)
+        await asked.prober.aclose()
+        assert await asking == pb.PROXY_HEALTH_UNKNOWN
+        assert len(passed_on) == 1
