@@ -1,8 +1,7 @@
-"""``rhumbline archive``: run, serve, ls, verify, restore."""
+"""``rhumbline archive``: run, serve, ls, verify, reconcile, restore."""
 
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -24,6 +23,8 @@ from ..output_schema import integer, prints, record, rows, text
 from ..waiting import wait_count_options, wait_until
 from .archive_serving import serve
 from .archive_tables import open_tables, table_registrar, tables
+from .archives.archive_rows import ARCHIVED, archive_row
+from .archives.checking import reconcile, verify
 from .cold_options import cold_option, opened_cold
 from .policy_options import PolicyOptions, default_quorum, policy_options
 
@@ -32,9 +33,8 @@ with needs_extra("an archive", "arrow"):
         check_archives_exist,
         unarchived_lssns,
     )
-    from ...coldstore.archive.catalog import list_manifests, scan_manifests
+    from ...coldstore.archive.catalog import scan_manifests
     from ...coldstore.archive.segment_archiver import SegmentArchiver
-    from ...coldstore.proof.verify_run import VerifiedLog, verify_all
     from ...coldstore.restore.copy_archive import copy_archive
     from ...coldstore.restore.restore import (
         archived_policy,
@@ -42,6 +42,7 @@ with needs_extra("an archive", "arrow"):
         check_name_is_free,
         restore_stream,
     )
+    from ...coldstore.restore.selection import archived_names, select_manifests
 
 _LISTED_MAX = 1000
 _IDENTITY_BYTES = 16
@@ -52,25 +53,16 @@ def archive() -> None:
     """Archive completed segments to cold storage: open file formats, chained by digests."""
 
 
-_ARCHIVED = {
-    "stream": text("NAMESPACE/STREAM."),
-    "segment": integer("Number of the segment."),
-    "records": integer("Records."),
-    "payload_bytes": integer("Their payload."),
-    "files": integer("Files in the cold store."),
-    "stored_bytes": integer("Their size."),
-    "digest": text("First digits of the content's digest."),
-}
-
-
 archive.add_command(serve)
 archive.add_command(tables)
+archive.add_command(verify)
+archive.add_command(reconcile)
 
 
 @archive.command()
 @click.argument("streams", nargs=-1)
 @cold_option
-@prints(rows(record(_ARCHIVED)))
+@prints(rows(record(ARCHIVED)))
 @session_options
 @runs
 async def run(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
@@ -96,7 +88,7 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
             records = sum(manifest.record_count for manifest in done)
             segments = show_count(len(done), "segment")
             print_message(f"archived {segments}, {show_count(records, 'record')}")
-            rows = [_row(manifest) for manifest in done]
+            rows = [archive_row(manifest) for manifest in done]
             print_rows(rows, session.output, empty="no segment to archive")
             await check_archives_exist(client.namespace(), store, names)
             await _register(session, client, store, cold)
@@ -132,6 +124,8 @@ async def _register(
 )
 @click.option("--segments", "wanted_segments", metavar="FIRST-LAST",
               help="Restore only these segments, for example 3-7.")  # fmt: skip
+@click.option("--stream-id", default="", metavar="ID",
+              help="Which stream that had the name.  [default: the newest]")  # fmt: skip
 @cold_option
 @policy_options
 @prints(
@@ -149,7 +143,7 @@ async def _register(
 @runs
 async def restore(
     session: CommandSession, streams: tuple[str, ...], new_name: str | None,
-    wanted_segments: str | None, cold: str | None, policy: PolicyOptions,
+    wanted_segments: str | None, stream_id: str, cold: str | None, policy: PolicyOptions,
 ) -> None:  # fmt: skip
     """Create STREAMS (default: all) of the namespace from their archive alone.
 
@@ -158,16 +152,19 @@ async def restore(
     when it was archived, without truncation by age or by subscriptions; options change it. Reading
     needs cluster.cold; records that are appended later follow the archived ones.
     """
-    if (new_name or wanted_segments) and len(streams) != 1:
-        raise click.UsageError("--as and --segments need one stream")
+    if (new_name or wanted_segments or stream_id) and len(streams) != 1:
+        raise click.UsageError("--as, --segments and --stream-id need one stream")
     store = opened_cold(session, cold)
     try:
         async with session.client() as client:
             name = client.namespace().name
-            found = await list_manifests(store, name)
-            wanted = set(streams) or {manifest.stream for manifest in found}
-            if missing := sorted(wanted - {manifest.stream for manifest in found}):
-                raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
+            found = await scan_manifests(store, name)
+            chosen_streams = {
+                stream: select_manifests(
+                    found, stream, stream_id=stream_id, segments=_segments(wanted_segments)
+                )
+                for stream in sorted(set(streams) or archived_names(found))
+            }
             quorum = default_quorum(await client.directory.in_usable_regions())
             with suppress(NamespaceExistsError):  # keep the policy of an existing namespace
                 await client.namespaces.create(name, StreamPolicy(quorum))
@@ -175,9 +172,8 @@ async def restore(
             known = StreamStore(metadata, name)
             rows: list[dict[str, object]] = []
             with ProgressBar() as progress:
-                for stream in sorted(wanted):
-                    progress.show(f"restoring {stream}", len(rows), len(wanted))
-                    manifests = _selected(found, stream, wanted_segments)
+                for stream, manifests in chosen_streams.items():
+                    progress.show(f"restoring {stream}", len(rows), len(chosen_streams))
                     chosen = archived_policy(manifests)
                     if policy.is_any_given:
                         chosen = policy.apply_to(chosen or await client.namespace().policy())
@@ -196,25 +192,14 @@ async def restore(
     print_rows(rows, session.output, empty=f"no archives of {name} in {store.uri}")
 
 
-def _selected(found: list[Manifest], stream: str, segments: str | None) -> list[Manifest]:
-    """Return the manifests of a stream, in order: all of them, or those of ``FIRST-LAST``.
-
-    Of several streams that had the name it is the newest.
-    """
-    manifests = [manifest for manifest in found if manifest.stream == stream]
-    newest = max(manifests, key=lambda manifest: manifest.created_ms).folder
-    manifests = [manifest for manifest in manifests if manifest.folder == newest]
-    if segments is None:
-        return manifests
-    first, _, last = segments.partition("-")
+def _segments(given: str | None) -> range | None:
+    """Return the segments of ``FIRST-LAST``. Raises InvalidArgumentError."""
+    if given is None:
+        return None
+    first, _, last = given.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal():
-        raise InvalidArgumentError(f"--segments {segments}: write FIRST-LAST, for example 3-7")
-    numbers = range(int(first), int(last or first) + 1)
-    chosen = [manifest for manifest in manifests if manifest.lssn in numbers]
-    if len(chosen) < len(numbers) or not chosen:
-        have = ", ".join(str(manifest.lssn) for manifest in manifests)
-        raise InvalidArgumentError(f"--segments {segments}: the archive of {stream} has {have}")
-    return chosen
+        raise InvalidArgumentError(f"--segments {given}: write FIRST-LAST, for example 3-7")
+    return range(int(first), int(last or first) + 1)
 
 
 async def _copied(
@@ -231,7 +216,7 @@ async def _copied(
 @click.argument("prefix", required=False, default="")
 @wait_count_options("archived segments")
 @cold_option
-@prints(rows(record(_ARCHIVED)))
+@prints(rows(record(ARCHIVED)))
 @session_options
 @runs
 async def ls(
@@ -258,65 +243,12 @@ async def ls(
     finally:
         await store.close()
     print_rows(
-        [_row(manifest) for manifest in found.manifests],
+        [archive_row(manifest) for manifest in found.manifests],
         session.output,
         empty=f"no {'usable manifests' if found.faults else 'archives'} in {store.uri}",
     )
     if found.faults:
         raise CorruptionError("; ".join(map(str, found.faults.values())))
-
-
-@archive.command()
-@click.argument("prefix", required=False, default="")
-@click.option("--tasks", type=click.IntRange(1, 64), default=4, show_default=True,
-              help="Number of segments that are read at the same time.")  # fmt: skip
-@click.option(
-    "--resume",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File that notes intact segments. A repeat with the same file does not read them again.",
-)
-@cold_option
-@prints(rows(record(_ARCHIVED | {"verdict": text("ok, or the faults.")})))
-@session_options
-@runs
-async def verify(
-    session: CommandSession, prefix: str, tasks: int, resume: Path | None, cold: str | None
-) -> None:
-    """Read every byte of the archives below PREFIX and verify their chains.
-
-    Reads the cold store only, no server. Continues after a damaged or missing object.
-    """
-    store = opened_cold(session, cold)
-    try:
-        listing = await scan_manifests(store, prefix)
-        found = listing.manifests
-        with ProgressBar() as progress, _verified_log(resume, store.uri) as log:
-            verdicts = await verify_all(
-                store,
-                listing,
-                tasks=tasks,
-                log=log,
-                on_done=lambda done: progress.show("verifying", done, len(found)),
-            )
-    finally:
-        await store.close()
-    faults = len(listing.faults) + sum(len(verdict.faults) for verdict in verdicts)
-    rows = [_row(one.manifest) | {"verdict": "; ".join(one.faults) or "ok"} for one in verdicts]
-    nothing = f"no {'usable manifests' if listing.faults else 'archives'} in {store.uri}"
-    print_rows(rows, session.output, empty=nothing)
-    for error in listing.faults.values():
-        print_message(str(error))
-    if faults:
-        segments = len(rows) + len(listing.faults)
-        where = show_count(segments, "archived segment")
-        raise CorruptionError(f"{show_count(faults, 'fault')} in {where}")
-    records = sum(manifest.record_count for manifest in found)
-    segments_read, records_read = show_count(len(rows), "segment"), show_count(records, "record")
-    print_message(f"{segments_read}, {records_read}: all bytes are correct")
-
-
-def _verified_log(path: Path | None, uri: str) -> AbstractContextManager[VerifiedLog | None]:
-    return nullcontext() if path is None else VerifiedLog(path, uri)
 
 
 async def _all_streams(client: Client) -> list[str]:
@@ -332,15 +264,3 @@ async def _all_streams(client: Client) -> list[str]:
 async def _unarchived(client: Client, names: list[str]) -> list[tuple[str, int]]:
     namespace = client.namespace()
     return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
-
-
-def _row(manifest: Manifest) -> dict[str, object]:
-    return {
-        "stream": f"{manifest.namespace}/{manifest.stream}",
-        "segment": manifest.lssn,
-        "records": manifest.record_count,
-        "payload_bytes": manifest.payload_bytes,
-        "files": len(manifest.parts),
-        "stored_bytes": sum(part.size_bytes for part in manifest.parts),
-        "digest": manifest.content_digest[:16],
-    }

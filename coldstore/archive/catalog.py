@@ -24,6 +24,13 @@ class ManifestListing:
     """The tips of the chains that can be used."""
     faults: dict[str, CorruptionError | ForeignDataError]
     """Error by key, sorted; every message begins with the key."""
+    folders: frozenset[ArchiveFolder]
+    """All archives below the prefix, those without a usable object too."""
+
+    def faults_of(self, folder: ArchiveFolder) -> list[CorruptionError | ForeignDataError]:
+        """Return the errors of one archive."""
+        inside = f"{folder.chain}/"
+        return [error for key, error in self.faults.items() if f"{key}/".startswith(inside)]
 
 
 class ListedChain(NamedTuple):
@@ -110,7 +117,7 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
 
     await for_each(list(chains), scan, CHAINS_AT_A_TIME)
     ordered = sorted(found, key=lambda m: (m.folder, m.lssn))
-    return ManifestListing(tuple(ordered), tips, dict(sorted(faults.items())))
+    return ManifestListing(tuple(ordered), tips, dict(sorted(faults.items())), frozenset(chains))
 
 
 async def listed_chains(

@@ -92,7 +92,7 @@ def lost_tip_error(folder: ArchiveFolder) -> CorruptionError:
     """Return the error for a chain that has manifests and no tip."""
     return CorruptionError(
         f"{folder.tips}: the tip of the chain is missing, so segments may be missing too: "
-        "'rhumbline archive reconcile' compares the archive with the cluster"
+        "'rhumbline archive reconcile --repair-tips' compares the archive with the cluster"
     )
 
 

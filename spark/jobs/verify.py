@@ -20,8 +20,8 @@ def verify(
 ) -> dict[str, list[str]]:
     """Verify all archives below ``prefix`` (NAMESPACE or NAMESPACE/STREAM). Contacts no cluster.
 
-    Return the faults by segment ("namespace/stream/lssn"), or by key for a manifest that cannot be
-    used; the list of an intact segment is empty. Raises the errors of the cold store.
+    Return the faults by segment ("namespace/stream/stream id/lssn"), or by key for a manifest that
+    cannot be used; the list of an intact segment is empty. Raises the errors of the cold store.
     """
     listing = asyncio.run(_scan_manifests(cold, prefix))
     manifests = listing.manifests
@@ -65,9 +65,7 @@ def _verify_links(cold: str, links: Iterable[EncodedLink]) -> Iterator[tuple[str
                 previous = None if previous_data is None else Manifest.decode(previous_data)
                 tip = None if tip_data is None else ChainTip.decode(tip_data)
                 result = await verify_next(store, manifest, previous, tip)
-                found.append(
-                    (f"{manifest.namespace}/{manifest.stream}/{manifest.lssn}", result.faults)
-                )
+                found.append(("/".join((*manifest.folder, str(manifest.lssn))), result.faults))
         finally:
             await store.close()
         return found

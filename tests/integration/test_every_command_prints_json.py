@@ -56,6 +56,7 @@ access revoke app all stream:default/*
 archive ls
 archive run
 archive tables --update --set archive.tables=sqlite://{root}/tables.db
+archive reconcile
 archive restore s --as back
 archive verify
 bookie format {root}/new --name new

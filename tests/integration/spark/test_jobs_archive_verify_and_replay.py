@@ -86,5 +86,8 @@ def test_completed_segments_are_archived_and_replayed_once(
     manifest = max((tmp_path / "cold/test" / STREAM).glob("_chain/*/manifest-*.json"))
     manifest.write_bytes(b"{")
     damaged = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
-               if texts}  # fmt: skip
-    assert damaged == {f"test/{STREAM}/1", str(manifest.relative_to(tmp_path / "cold"))}
+              if texts}  # fmt: skip
+    assert damaged == {
+        f"test/{STREAM}/{part.parent.name}/1",
+        str(manifest.relative_to(tmp_path / "cold")),
+    }

@@ -1,0 +1,30 @@
+"""The rows that commands print about archived segments."""
+
+from ....coldstore.archive.manifest import Manifest
+from ...output_schema import integer, text
+
+ARCHIVED = {
+    "stream": text("NAMESPACE/STREAM."),
+    "stream_id": text("First digits of the stream's identity."),
+    "segment": integer("Number of the segment."),
+    "records": integer("Records."),
+    "payload_bytes": integer("Their payload."),
+    "files": integer("Files in the cold store."),
+    "stored_bytes": integer("Their size."),
+    "digest": text("First digits of the content's digest."),
+}
+"""The schema of ``archive_row``."""
+
+
+def archive_row(manifest: Manifest) -> dict[str, object]:
+    """Return the row of a segment."""
+    return {
+        "stream": f"{manifest.namespace}/{manifest.stream}",
+        "stream_id": manifest.stream_id,
+        "segment": manifest.lssn,
+        "records": manifest.record_count,
+        "payload_bytes": manifest.payload_bytes,
+        "files": len(manifest.parts),
+        "stored_bytes": sum(part.size_bytes for part in manifest.parts),
+        "digest": manifest.content_digest[:16],
+    }
