@@ -7,7 +7,7 @@ from typing import Any
 
 from ..client.connect import Client
 from ..core.protocol.errors import GapError
-from .harness.bookie_processes import REGION, BookieProcesses
+from .harness.bookie_processes import BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
 from .harness.workload import BenchWorkload
 
@@ -22,7 +22,7 @@ async def run_catch_up(
 
     Raises GapError if records are missing.
     """
-    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
+    client = servers.client(NAMESPACE)
     policy = BenchWorkload(name, "max", size).policy
     async with client:
         await ensure_namespace(client, policy)

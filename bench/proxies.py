@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from ..chaos.server_processes import ProxyProcess
@@ -33,16 +33,19 @@ async def run_proxy_workload(
     """
     kind = "read-proxy" if work.kind == "reading" else "write-proxy"
     failures: list[BaseException] = []
-    with ProxyProcess(servers.root, servers.metadata, kind, kind, region=REGION) as proxy:
+    with ProxyProcess(
+        servers.root,
+        servers.metadata,
+        kind,
+        kind,
+        region=REGION,
+        environ=servers.proxy_environment,
+    ) as proxy:
         async with AsyncExitStack() as closing:
-            client = await closing.enter_async_context(
-                Client(servers.metadata, namespace=NAMESPACE, region=REGION)
-            )
+            client = await closing.enter_async_context(servers.client(NAMESPACE))
             names = await create_streams(client, work)
-            uri = f"grpc://{proxy.address}"
-            clients = await start_clients(
-                work, names, servers.metadata if work.is_direct else uri, servers.root, closing
-            )
+            uri = servers.metadata if work.is_direct else f"grpc://{proxy.address}"
+            clients = await start_clients(work, names, uri, servers, closing)
             tasks = Tasks(on_failure=failures.append)
             closing.push_async_callback(tasks.aclose)
             if work.kind == "reading" and work.rate:
@@ -78,7 +81,7 @@ async def start_clients(
     work: ProxyWorkload,
     names: Sequence[str],
     uri: str,
-    folder: Path,
+    servers: BookieProcesses,
     closing: AsyncExitStack,
 ) -> list[ClientProcess]:
     """Start the producers or readers of a workload and wait until they run."""
@@ -94,8 +97,9 @@ async def start_clients(
             rate=work.rate / work.processes,
             batch=work.batch,
             window=work.window,
+            tls=None if servers.tls is None else asdict(servers.tls.clients),
         )
-        process = ClientProcess(folder, f"clients{number}", settings)
+        process = ClientProcess(servers.root, f"clients{number}", settings)
         closing.callback(process.kill)
         process.launch()
         processes.append(process)

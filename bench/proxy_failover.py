@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from ..chaos.server_processes import ProxyProcess
-from ..client.connect import Client
 from ..core.runtime.histogram import Histogram
 from ..proxies.write.claims import Claims
 from .harness.bookie_processes import REGION, BookieProcesses
@@ -38,17 +37,20 @@ async def measure_failover(
         proxies = [
             closing.enter_context(
                 ProxyProcess(
-                    servers.root, servers.metadata, "write-proxy", f"w{number}", region=REGION
+                    servers.root,
+                    servers.metadata,
+                    "write-proxy",
+                    f"w{number}",
+                    region=REGION,
+                    environ=servers.proxy_environment,
                 )
             )
             for number in range(2)
         ]
-        client = await closing.enter_async_context(
-            Client(servers.metadata, namespace=NAMESPACE, region=REGION)
-        )
+        client = await closing.enter_async_context(servers.client(NAMESPACE))
         names = await create_streams(client, FAILOVER)
         uri = "grpc://" + ",".join(proxy.address for proxy in proxies)
-        (producers,) = await start_clients(FAILOVER, names, uri, servers.root, closing)
+        (producers,) = await start_clients(FAILOVER, names, uri, servers, closing)
         claims = Claims(client.store)
         for name, number in _KINDS:
             histogram = Histogram()

@@ -91,7 +91,7 @@ async def measure_takeovers(
         )
         names = await create_streams(client, TAKEOVER)
         uri = "grpc://" + ",".join(proxy.address for proxy in proxies)
-        (producers,) = await start_clients(TAKEOVER, names, uri, servers.root, closing)
+        (producers,) = await start_clients(TAKEOVER, names, uri, servers, closing)
         claims = Claims(client.store)
         for name, number, count in (
             ("kill", signal.SIGKILL, kills),

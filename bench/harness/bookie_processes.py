@@ -11,7 +11,11 @@ from typing import Self
 
 from ...chaos.managed_process import rhumbline_command
 from ...chaos.server_processes import BookieProcess
+from ...client.connect import Client
+from ...client.system_runtime import system_runtime
 from ...core.protocol.errors import UnavailableError
+from ...core.runtime.tracing import Tracer
+from .lab_tls import LabTls
 
 REGION = "local"
 _SECONDS_MAX = 300
@@ -32,19 +36,28 @@ class Usage:
 class BookieProcesses:
     """A new cluster of ``count`` bookies below ``root``; ``metadata`` is the URI for clients.
 
-    ``settings`` are the bookies' settings by their names in the section [bookie].
+    ``settings`` are the bookies' settings by their names in the section [bookie]. With ``tls`` all
+    connections use TLS.
     """
 
     def __init__(
-        self, root: Path, *, count: int = 3, settings: Mapping[str, str] | None = None
+        self,
+        root: Path,
+        *,
+        count: int = 3,
+        settings: Mapping[str, str] | None = None,
+        tls: LabTls | None = None,
     ) -> None:
         self.root = root
+        self.tls = tls
         self.metadata = f"sqlite://{root.resolve()}/metadata.db"
         self.directories = [root / f"b{number}" for number in range(count)]
         self.sealed_logs_kept = int((settings or {}).get("sealed_logs_kept", "4"))
         self._settings = {
             f"RHUMBLINE_BOOKIE__{name.upper()}": value for name, value in (settings or {}).items()
         }
+        if tls is not None:
+            self._settings.update(tls.server_environment)
         self._processes: dict[Path, BookieProcess] = {}
 
     def __enter__(self) -> Self:
@@ -74,6 +87,17 @@ class BookieProcesses:
             sum(rss for _, rss in servers) >> 20,
             client_rss >> 20,
         )
+
+    def client(self, namespace: str, tracer: Tracer | None = None) -> Client:
+        """Return a client in this process, for use with ``async with``."""
+        credentials = None if self.tls is None else self.tls.client_credentials
+        runtime = system_runtime(tracer, credentials)
+        return Client(self.metadata, namespace=namespace, region=REGION, runtime=runtime)
+
+    @property
+    def proxy_environment(self) -> Mapping[str, str]:
+        """The environment variables of a proxy process."""
+        return {**os.environ, **({} if self.tls is None else self.tls.server_environment)}
 
     def region_of(self, directory: Path) -> str:
         """Return the region of a bookie."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...client.connect import Client
-from ...client.system_runtime import system_runtime
 from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.batch import Append
@@ -20,7 +19,7 @@ from ...core.protocol.errors import NamespaceExistsError, TooManyRequestsError
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks
 from ...telemetry.process_telemetry import TELEMETRY_OFF, Telemetry
-from .bookie_processes import REGION, BookieProcesses
+from .bookie_processes import BookieProcesses
 from .workload import BenchWorkload
 
 NAMESPACE = "bench"
@@ -64,8 +63,7 @@ async def run_workload(
     """
     meter = _Meter()
     failures: list[BaseException] = []
-    runtime = system_runtime(telemetry.tracer)
-    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION, runtime=runtime)
+    client = servers.client(NAMESPACE, telemetry.tracer)
     async with client, AsyncExitStack() as closing:
         telemetry.observe("client", client.statistics)
         writers = [w async for w in _open_writers(client, workload, closing)]

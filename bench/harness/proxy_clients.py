@@ -24,6 +24,7 @@ from ...core.log.write.batch import AppendMany
 from ...core.protocol.start import LATEST
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks, run_all
+from ...security.settings import TlsSettings
 from ..proxy_work import Kind
 
 _OPENED_AT_ONCE = 100
@@ -45,6 +46,8 @@ class ClientSettings:
     rate: float
     batch: int
     window: int
+    tls: dict[str, Any] | None = None
+    """The fields of TlsSettings; None: no TLS."""
 
     def encode(self) -> bytes:
         """Encode as JSON, without a newline."""
@@ -130,7 +133,8 @@ def main() -> None:
 async def _serve(settings: ClientSettings) -> None:
     meter = ClientMeter()
     tasks = Tasks(on_failure=meter.fail)
-    client = connect(settings.uri, namespace=settings.namespace)
+    tls = None if settings.tls is None else TlsSettings(**settings.tls)
+    client = connect(settings.uri, namespace=settings.namespace, tls=tls)
     async with client:
         opening = _clients(settings, client, meter)
         while opening:

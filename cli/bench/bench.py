@@ -37,6 +37,7 @@ from .bench_output import Rows, collect, print_raw, reports, say
 from .bench_placement import placement
 from .bench_regions import REGION_BENCHMARKS
 from .bench_takeover import takeover
+from .bench_tls import BOTH, OFF, comparison, measured, running_clusters, tls_option
 
 _WARM_SECONDS = 2.0
 
@@ -69,24 +70,26 @@ def raw(directory: Path | None) -> None:
 
 @bench.command()
 @click.option("--only", help="Names of workloads, separated by commas: W1-128,W2-64.")
+@tls_option
 @_measuring
 def write(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
-    directory: Path | None,
+    directory: Path | None, tls: str,
 ) -> None:  # fmt: skip
     """Write many streams at full speed, at a fixed rate, and one record at a time."""
-    _run_workloads(_chosen(WRITE, only), seconds, repetitions, json_file, directory)
+    _run_workloads(_chosen(WRITE, only), seconds, repetitions, json_file, directory, tls)
 
 
 @bench.command()
 @click.option("--only", help="Names of workloads, separated by commas: W3-1000.")
+@tls_option
 @_measuring
 def tail(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
-    directory: Path | None,
+    directory: Path | None, tls: str,
 ) -> None:  # fmt: skip
     """Measure the delay from append to delivery: one reader at 1,000 and 10,000/s, many readers."""
-    _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
+    _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory, tls)
 
 
 @bench.command()
@@ -117,20 +120,22 @@ def telemetry(
 
 
 @bench.command()
+@tls_option
 @_measuring
-def read(seconds: float, repetitions: int, json_file: Path | None, directory: Path | None) -> None:
+def read(
+    seconds: float, repetitions: int, json_file: Path | None, directory: Path | None, tls: str
+) -> None:
     """Measure catch-up reads of one stream with a warm page cache, by record and by Arrow batch.
 
     --seconds does not apply.
     """
     del seconds
 
-    async def all_rows(servers: BookieProcesses) -> Rows:
-        for name, size, count in READ:
-            async for row in run_catch_up(servers, name, size, count, repetitions):
-                yield row
-
-    _measure(all_rows, json_file, directory)
+    parts = [
+        partial(run_catch_up, name=name, size=size, count=count, repetitions=repetitions)
+        for name, size, count in READ
+    ]
+    _measure(parts, json_file, directory, tls=tls)
 
 
 @bench.command()
@@ -148,7 +153,7 @@ def streams(
     def rows(servers: BookieProcesses) -> Rows:
         return measure_many_streams(servers, count, seconds)
 
-    _measure(rows, json_file, directory, shown=_shown_of_streams)
+    _measure([rows], json_file, directory, shown=_shown_of_streams)
 
 
 @bench.command()
@@ -168,7 +173,7 @@ def positions(
     def rows(servers: BookieProcesses) -> Rows:
         return measure_positions(servers, segments, lookups)
 
-    _measure(rows, json_file, directory, shown=_shown_of_positions)
+    _measure([rows], json_file, directory, shown=_shown_of_positions)
 
 
 @bench.command()
@@ -202,8 +207,8 @@ def bookie(
                 f"unknown part {name}; the parts are: {', '.join(BOOKIE_PARTS)}"
             )
     for _ in range(repetitions):
-        for settings, measured in _bookie_runs(names, load, ledgers):
-            _measure(measured, json_file, directory, _Shape(1, settings), _shown_of_bookie)
+        for settings, rows in _bookie_runs(names, load, ledgers):
+            _measure([rows], json_file, directory, _Shape(1, settings), _shown_of_bookie)
 
 
 def _bookie_runs(
@@ -242,10 +247,11 @@ def _bookie_runs(
 @click.option(
     "--streams", type=click.IntRange(1), help="Streams written, instead of the workload's number."
 )
+@tls_option
 @_measuring
 def proxy(
     only: str | None, rate: int | None, streams: int | None, seconds: float, repetitions: int,
-    json_file: Path | None, directory: Path | None,
+    json_file: Path | None, directory: Path | None, tls: str,
 ) -> None:  # fmt: skip
     """Measure a write proxy with many producers, and a read proxy with many readers.
 
@@ -265,16 +271,13 @@ def proxy(
     ]
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
 
-    async def all_rows(servers: BookieProcesses) -> Rows:
-        for work in chosen:
-            if work is FAILOVER:
-                rows = measure_failover(servers, seconds)
-            else:
-                rows = run_proxy_workload(work, servers, timing)
-            async for row in rows:
-                yield row
-
-    _measure(all_rows, json_file, directory, shown=_shown_of_proxy)
+    parts: list[Callable[[BookieProcesses], Rows]] = [
+        partial(measure_failover, seconds=seconds)
+        if work is FAILOVER
+        else partial(run_proxy_workload, work, timing=timing)
+        for work in chosen
+    ]
+    _measure(parts, json_file, directory, shown=_shown_of_proxy, tls=tls)
 
 
 Named = TypeVar("Named", BenchWorkload, ProxyWorkload)
@@ -320,15 +323,11 @@ def _run_workloads(
     repetitions: int,
     json_file: Path | None,
     directory: Path | None,
+    tls: str,
 ) -> None:
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
-
-    async def all_rows(servers: BookieProcesses) -> Rows:
-        for workload in workloads:
-            async for row in run_workload(workload, servers, timing):
-                yield row
-
-    _measure(all_rows, json_file, directory)
+    parts = [partial(run_workload, workload, timing=timing) for workload in workloads]
+    _measure(parts, json_file, directory, tls=tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,21 +342,26 @@ _THREE = _Shape(3, {})
 
 
 def _measure(
-    rows: Callable[[BookieProcesses], Rows],
+    parts: Sequence[Callable[[BookieProcesses], Rows]],
     json_file: Path | None,
     directory: Path | None,
     shape: _Shape = _THREE,
     shown: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    tls: str = OFF,
 ) -> None:
     """Print raw limits, then rows as they arrive, then all rows as a table."""
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
         print_raw(Path(root))
-        settings = shape.settings
-        with BookieProcesses(Path(root), count=shape.bookie_count, settings=settings) as servers:
-            found = run(collect(rows(servers), json_file))
+        with running_clusters(
+            Path(root), tls, count=shape.bookie_count, settings=shape.settings
+        ) as clusters:
+            found = run(collect(measured(parts, clusters), json_file))
     say()
     say(format_table([(shown or _shown)(row) for row in found]))
     say()
+    if tls == BOTH:
+        say(format_table(comparison(found)))
+        say()
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

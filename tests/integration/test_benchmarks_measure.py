@@ -15,7 +15,8 @@ KEYS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("command", "rows"), [("write --only W1b,W2-1", 3), ("tail --only W3-1000", 4)]
+    ("command", "rows"),
+    [("write --only W1b,W2-1", 3), ("write --only W2-1 --tls both", 2), ("tail --only W3-1000", 4)],
 )
 def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
     tmp_path: Path, command: str, rows: int
@@ -31,10 +32,12 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
     assert "loopback round trip" in text
     found = [json.loads(line) for line in figures.read_text().splitlines()]
     assert len(found) == rows
+    assert ("RECORDS/S TLS" in text) == ("--tls both" in command)
     for row in found:
         assert row.keys() >= KEYS
         assert row["rec_s"] > 0
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]
+        assert bool(row.get("tls")) == row["peer"].endswith("-tls")
         if command.startswith("tail"):
             assert row["del"].keys() >= {"p50_ms", "p99_ms"}
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
