@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rotate-certificates \
 	packages proto lock clean
 
 help: ## list the targets
@@ -97,6 +97,10 @@ cut-off-region: setup-test ## cut a region off for ten minutes and start readers
 game-day: setup-test ## lose and fill disks, owners and regions, under real alerts (root): make game-day STEPS="lose-disk fill-disk"
 	$(BIN)/python -c 'from rhumbline.tests.support.servers import installs as i; i.prometheus_binary(); i.etcd_binary()'
 	$(BIN)/python -m rhumbline.chaos.lab.game_day.game_day --plot docs/how-to/game-day.svg --dashboards docs/how-to $(if $(STEPS),--steps $(STEPS))
+
+rotate-certificates: PAUSE_S = 10
+rotate-certificates: $(SELF) ## replace all certificates of three regions, authority too, under load: PAUSE_S=10
+	$(BIN)/python -m rhumbline.chaos.lab.certificates --pause $(PAUSE_S)
 
 migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
 	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_stream_across_migrations.py
