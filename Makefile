@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rotate-certificates \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rotate-certificates sbom \
 	packages proto lock clean
 
 help: ## list the targets
@@ -53,8 +53,8 @@ demo: $(ARROW) ## run three regions on this machine, with an outage; FILE=... se
 check: lint types contract ## run the quick part: lint, types, contract, tidy and unit tests (90 s)
 	$(PARALLEL) -m "not long" tests/tidy tests/unit
 
-test: ## test every promise and every real server: setup, lint, types, contract, tests (15 minutes)
-	@$(PYTHON) .ci/steps.py setup-test lint types contract tests
+test: ## test every promise and every real server: setup, lint, types, contract, SBOM, tests (15 minutes)
+	@$(PYTHON) .ci/steps.py setup-test lint types contract sbom tests
 
 test-long: ## test the rest: compiled, Java, soak, planted bugs, all scenarios (40 minutes)
 	@$(PYTHON) .ci/steps.py setup-test tests-long
@@ -101,6 +101,11 @@ game-day: setup-test ## lose and fill disks, owners and regions, under real aler
 rotate-certificates: PAUSE_S = 10
 rotate-certificates: $(SELF) ## replace all certificates of three regions, authority too, under load: PAUSE_S=10
 	$(BIN)/python -m rhumbline.chaos.lab.certificates --pause $(PAUSE_S)
+
+sbom: setup-test ## list every dependency with its hashes as CycloneDX, in build/rhumbline.cdx.json
+	@mkdir -p build
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --mc-type library \
+		--sv 1.6 --output-reproducible -o build/rhumbline.cdx.json
 
 migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
 	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_stream_across_migrations.py
