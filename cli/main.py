@@ -39,6 +39,10 @@ _COMMANDS = {
     "write-proxy": ("servers.proxy", "Run a write proxy: many producers, one owner per stream."),
     "read-proxy": ("servers.proxy", "Run a read proxy: many readers, one tail per stream."),
     "proxy": ("servers.proxy_admin", "Show the proxies, and move streams between them."),
+    "quota": (
+        "operate.protection.quota",
+        "Limit principals, namespaces and streams, and show their usage.",
+    ),
     "top": ("top.command", "Watch regions, servers, streams, repair and alerts."),
     "sql": ("sql.command", "Query streams, ledgers, servers and metrics with SQL."),
     "plan": ("operate.plan", "Show the guarantees of a quorum before deployment."),

@@ -152,6 +152,19 @@ class ProxyConfig:
         "an archive. Readers at the end of a stream do not wait.",
         low=1,
     )
+    shared_bytes_max: int = setting(
+        1 << 20,
+        "Maximum size of the record sets of one principal that have no result yet, while other "
+        "principals append through the proxy as well. Beyond it, the calls of that principal are "
+        "not read.",
+        low=1,
+    )
+    connection_idle_ms: int = setting(
+        600_000,
+        "Time without a call after which the proxy closes a connection; clients connect again when "
+        "they need it.",
+        low=1_000,
+    )
     readers_max: int = setting(
         10_000, "Maximum number of concurrent read calls; more are refused.", low=1
     )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from ..core.protocol.errors import (
+    LimitExceededError,
     OverRateError,
     RhumblineError,
     UnauthorizedError,
@@ -40,7 +41,7 @@ class AuditResult(StrEnum):
 
 def result_of(error: RhumblineError) -> AuditResult:
     """Return the result of an act that ended with an error."""
-    if isinstance(error, UnauthorizedError | OverRateError):
+    if isinstance(error, UnauthorizedError | OverRateError | LimitExceededError):
         return AuditResult.REFUSED
     if isinstance(error, UnknownOutcomeError):
         return AuditResult.UNKNOWN

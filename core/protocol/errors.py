@@ -473,6 +473,15 @@ class OverRateError(TooManyRequestsError):
         self.retry_after_ms = retry_after_ms
 
 
+class QuotaExceededError(OverRateError):
+    """The quota of a principal, a namespace or a stream is used up; nothing was carried out.
+
+    Wait ``retry_after_ms`` milliseconds, then retry; or ask an operator for a larger quota.
+    """
+
+    code = "quota-exceeded"
+
+
 class NotOwnerError(UnavailableError):
     """This proxy does not serve the stream.
 

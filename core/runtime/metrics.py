@@ -94,6 +94,28 @@ def _certificate_left(service: str) -> Metric:
     )
 
 
+def _usage_of(label: str, key: str) -> tuple[Metric, ...]:
+    path = f"proxy.quotas.{key}.{{{label}}}"
+    return (
+        Metric(f"{path}.append_bytes", MetricType.COUNTER, "By", f"Bytes appended by {label}."),
+        Metric(
+            f"{path}.append_records",
+            MetricType.COUNTER,
+            "{record}",
+            f"Records appended by {label}.",
+        ),
+        Metric(
+            f"{path}.read_bytes", MetricType.COUNTER, "By", f"Bytes sent to readers by {label}."
+        ),
+        Metric(
+            f"{path}.refused",
+            MetricType.COUNTER,
+            "{request}",
+            f"Requests refused because of a quota by {label}.",
+        ),
+    )
+
+
 CATALOGUE = (
     Metric("bookie.ready", MetricType.GAUGE, "1", "1 while the bookie serves and accepts entries."),
     Metric("bookie.entries", MetricType.GAUGE, "{entry}", "Entries stored."),
@@ -332,6 +354,15 @@ CATALOGUE = (
         "Time since the proxy has read the grants. Above `security.grants_stale_ms_max` it refuses "
         "every call.",
     ),
+    Metric("proxy.quotas.quotas", MetricType.GAUGE, "{quota}", "Quotas that apply."),
+    Metric(
+        "proxy.quotas.calls_paused",
+        MetricType.COUNTER,
+        "{pause}",
+        "Pauses of append calls whose principal had too much in flight beside others.",
+    ),
+    *_usage_of("principal", "principals"),
+    *_usage_of("namespace", "namespaces"),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),
     Metric(
         "proxy.registered",

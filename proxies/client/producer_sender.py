@@ -26,6 +26,7 @@ from ...core.protocol.errors import (
     DeadlineExceededError,
     NotOwnerError,
     OverRateError,
+    QuotaExceededError,
     RhumblineError,
     TooManyRequestsError,
     UnknownOutcomeError,
@@ -370,7 +371,18 @@ class ProducerSender:
         self._deadline_timer = None
         oldest = self._sent or self._queue
         if oldest and self._loop.time() >= oldest[0].deadline:
-            cause = f"; last error: {self._retry_cause}" if self._retry_cause is not None else ""
-            self.fail(DeadlineExceededError(f"not acknowledged before the deadline{cause}"))
+            self.fail(self._deadline_error())
         else:
             self._arm_deadline()
+
+    def _deadline_error(self) -> RhumblineError:
+        """Return the error of sets that were not acknowledged in time: of a quota, if that is why.
+
+        ``fail`` gives an unknown outcome to those that may be stored.
+        """
+        cause = self._retry_cause
+        text = f"; last error: {cause}" if cause is not None else ""
+        message = f"not acknowledged before the deadline{text}"
+        if isinstance(cause, QuotaExceededError):
+            return QuotaExceededError(message, cause.retry_after_ms)
+        return DeadlineExceededError(message)

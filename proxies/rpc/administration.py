@@ -14,6 +14,7 @@ from ..balance.deleted_streams import forget_deleted
 from ..homes.home_keeper import HomeKeeper
 from ..membership import WRITE
 from ..proxy_stores import ProxyStores
+from ..quotas.proxy_quotas import ProxyQuotas
 from ..routing import stream_key
 from ..write.claims import Claims
 from ..write.write_proxy import WriteProxy
@@ -39,21 +40,28 @@ class Administration:
         stores: ProxyStores,
         writes: WriteProxy | None,
         homes: HomeKeeper | None,
+        quotas: ProxyQuotas,
     ) -> None:
         self._namespaces = namespaces
         self._stores = stores
         self._membership = stores.first.membership
         self._writes = writes
         self._homes = homes
+        self._quotas = quotas
         self._loads = PublishedLoads(stores)
 
     def _claims_in(self, namespace: str) -> Claims:
         return Claims(self._namespaces(namespace).store)
 
     async def create_stream(self, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
-        """Create a stream. Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError."""
+        """Create a stream.
+
+        Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError, LimitExceededError.
+        """
         policy = decode_policy(request.policy) if request.HasField("policy") else None
-        await self._namespaces(request.namespace).create_stream(request.stream, policy)
+        namespace = self._namespaces(request.namespace)
+        await self._quotas.check_new_streams(namespace, request.namespace)
+        await namespace.create_stream(request.stream, policy)
         home = request.home_region or self._membership.own_member.region
         if home:
             await self._claims_in(request.namespace).set_home(

@@ -23,10 +23,12 @@ from ...core.protocol.errors import (
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...security.caller import Caller
+from ...tls.credentials import TlsCredentials
 from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
 from ..permissions.guarded_calls import GuardedCalls
 from ..proxy_stores import RegionalProxyStore
+from ..quotas.caller_quota import CALLER
 from . import methods
 from .call_audit import AuditedItems, CallAudit, CallRecord, peer_of
 from .call_identity import CallIdentity
@@ -99,7 +101,7 @@ class ProxyServer:
         """
         self._protection.check_address(host, "the proxy")
         serving = self._protection.serving
-        server = grpc.aio.server(options=methods.SERVER_OPTIONS)
+        server = grpc.aio.server(options=self._options(serving))
         try:
             if serving is None:
                 bound = server.add_insecure_port(f"{host}:{port}")
@@ -129,6 +131,8 @@ class ProxyServer:
         self._add_services(server, GuardedCalls(service, self._access))
         await server.start()
         self._server = server
+        service.quotas.audit = self._protection.audit
+        service.quotas.start()
         await service.join()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
@@ -180,6 +184,15 @@ class ProxyServer:
         """Return why the proxy should get no new clients; None if it is ready."""
         return "starting" if self._service is None else self._service.unready_reason()
 
+    def _options(self, serving: TlsCredentials | None) -> list[tuple[str, int]]:
+        """Return gRPC's options: limits for connections that are idle or not yet encrypted."""
+        options = [*methods.SERVER_OPTIONS]
+        options.append(("grpc.max_connection_idle_ms", self._config.connection_idle_ms))
+        if serving is not None:
+            limit = serving.settings.handshake_ms_max
+            options.append(("grpc.server_handshake_timeout_ms", limit))
+        return options
+
     async def _set_health(self, status: int) -> None:
         for service in ("", methods.SERVICE):
             await self._health.set(service, status)
@@ -206,6 +219,7 @@ _NOT_STARTED = {
     "removed": 0,
     "calls": 0,
     "group_members": 0,
+    "quotas": None,
     "probing": None,
     "homes_moved": 0,
     "write": None,
@@ -221,6 +235,7 @@ async def _admit(context: Context, identity: CallIdentity, record: CallRecord) -
     """Return the caller; end the call if its caller must be known and is not."""
     try:
         record.principal = await identity.principal(context)
+        CALLER.set(record.principal)
         return Caller(record.principal, peer_of(context))
     except UnauthorizedError as error:
         record.failed(error)

@@ -142,8 +142,8 @@ def decode_error(encoded: pb.Error) -> RhumblineError:
         return known(f"{encoded.code}: {text}")
     if cls is NotOwnerError:
         return NotOwnerError(text, encoded.owner)
-    if cls is OverRateError:
-        return OverRateError(text, encoded.retry_after_ms)
+    if issubclass(cls, OverRateError):
+        return cls(text, encoded.retry_after_ms)
     if cls is EndMismatchError:
         end = encoded.end
         return EndMismatchError(text, decode_position(end) if end.lssn else None)

@@ -33,6 +33,8 @@ from ..membership import READ, WRITE, ProxyMembership
 from ..permissions.append_permits import AppendPermits
 from ..probing.prober import Prober
 from ..proxy_stores import ProxyStore, ProxyStores, RegionalProxyStore
+from ..quotas.caller_quota import CallerQuota
+from ..quotas.proxy_quotas import ProxyQuotas
 from ..read.decoded_read import DecodedRead
 from ..read.flow_control import ReadCredit
 from ..read.read_cursor import ReadCursor
@@ -53,6 +55,8 @@ from .rpc_transport import RpcTransport
 GROUP_CALLS_MAX = 10_000
 """Maximum number of group members whose sessions one proxy holds."""
 _CREDIT_BYTES = 1 << 20
+_THROTTLED_BEAT_S = 0.25
+"""Interval of heartbeats to a reader that waits for its quota; a silent proxy would be missed."""
 
 SendResponse = Callable[[Message | bytes], Awaitable[None]]
 """Sends a response (some are already encoded); waits until there is room for it."""
@@ -118,6 +122,8 @@ class ProxyService:
         self.reads: ReadProxy | None = None
         self._runtime = runtime
         self._config = config
+        self.quotas = ProxyQuotas(stores, config.shared_bytes_max)
+        """The quotas of callers; they apply once their record is followed (``quotas.start``)."""
         self._stopping = asyncio.Event()
         self._calls: dict[asyncio.Event, None] = {}
         self._namespaces = namespaces
@@ -129,7 +135,7 @@ class ProxyService:
         if READ in roles:
             self.reads = ReadProxy(namespaces, membership, config)
         self._prober = Prober(stores, calls, config, runtime.random, cpu_wait_seconds)
-        admin = Administration(namespaces, stores, self.writes, self.homes)
+        admin = Administration(namespaces, stores, self.writes, self.homes, self.quotas)
         self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self.append,
             methods.READ: self._read,
@@ -158,7 +164,7 @@ class ProxyService:
             methods.ROLL_STREAM: admin.roll_stream,
             methods.READ_SCHEMAS: admin.read_schemas,
             methods.REPLACE_SCHEMAS: admin.replace_schemas,
-            **_topic_calls(TopicAdministration(namespaces, region)),
+            **_topic_calls(TopicAdministration(namespaces, region, self.quotas)),
             **_namespace_calls(NamespaceAdministration(all_namespaces)),
         }
 
@@ -207,6 +213,7 @@ class ProxyService:
 
     async def leave(self) -> None:
         """End the session, after ``hand_over``. Safe to repeat."""
+        await self.quotas.aclose()
         await self._prober.aclose()
         for store in self._stores.all:
             await store.membership.leave()
@@ -231,6 +238,7 @@ class ProxyService:
             "removed": sum(store.membership.removed_count for store in self._stores.all),
             "calls": len(self._calls),
             "group_members": len(self._group_calls),
+            "quotas": self.quotas.statistics(),
             "probing": self._prober.statistics(),
             "homes_moved": 0 if self.homes is None else self.homes.moved_count,
             "write": self.writes.statistics() if self.writes is not None else None,
@@ -249,6 +257,7 @@ class ProxyService:
         """Serve an append call to a caller with these permits; None: all streams."""
         if self.writes is None:
             raise self._other_role(WRITE, ())
+        quota = self.quotas.begin_call()
         wake, coalescer = asyncio.Event(), MessageCoalescer()
         session = AppendSession(
             self.writes,
@@ -256,6 +265,7 @@ class ProxyService:
             bytes_max=self._config.session_bytes_max,
             tracer=self._runtime.tracer,
             permits=permits,
+            quota=quota,
         )
         tasks = Tasks(on_failure=lambda _: wake.set())
         reading = tasks.spawn(_submit_all(requests, session, wake), "append call")
@@ -274,6 +284,7 @@ class ProxyService:
                         reading.result()
                     return
         finally:
+            self.quotas.end_call()
             del self._calls[wake]
             await tasks.aclose()
 
@@ -283,7 +294,12 @@ class ProxyService:
         first = await anext(requests, None)
         if first is None:
             raise InvalidArgumentError("the read call has no request")
-        reads, opened = await self._open(first)
+        quota = self.quotas.begin_call()
+        try:
+            reads, opened = await self._open(first)
+        except BaseException:
+            self.quotas.end_call()
+            raise
         credit = ReadCredit(first.credit_bytes or _CREDIT_BYTES, first.credit_records)
         tasks = Tasks(on_failure=lambda _: credit.end())
         self._calls[credit.wake] = None
@@ -291,7 +307,7 @@ class ProxyService:
             tasks.spawn(_grant_all(requests, credit), "read call")
             skipped_by_client = 0 if first.decodes_records else first.txid
             await send(_read_start(opened.position, skipped_by_client, opened.truncated))
-            await self._deliver(reads, opened, first, credit, send)
+            await self._deliver(reads, opened, first, credit, self._throttled(first, quota, send))
         except asyncio.CancelledError:
             if self._stopping.is_set():  # the proxy closed the tail
                 raise _stopping_error() from None
@@ -300,6 +316,7 @@ class ProxyService:
             raise _stopping_error() from error
         finally:
             del self._calls[credit.wake]
+            self.quotas.end_call()
             await tasks.aclose()
             await reads.close(opened)
 
@@ -370,6 +387,23 @@ class ProxyService:
             await send(block.encoded())
         if self._stopping.is_set():
             raise _stopping_error()
+
+    def _throttled(
+        self, first: pb.ReadRequest, quota: CallerQuota, send: SendResponse
+    ) -> SendResponse:
+        """Return a ``send`` that waits after each message for as long as the quota demands."""
+
+        async def send_and_wait(message: Message | bytes) -> None:
+            await send(message)
+            size = len(message) if isinstance(message, bytes) else 0
+            left_s = quota.read_wait_s(first.namespace, first.stream, size) if size else 0.0
+            while left_s > 0 and not self._stopping.is_set():
+                await asyncio.sleep(min(left_s, _THROTTLED_BEAT_S))
+                left_s -= _THROTTLED_BEAT_S
+                if first.heartbeat_ms > 0:
+                    await send(pb.ReadResponse())
+
+        return send_and_wait
 
     # --- groups ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from ...core.log.topics.topics import (
 )
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..balance.deleted_streams import forget_deleted
+from ..quotas.proxy_quotas import ProxyQuotas
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position
 from ..rpc.messages import decode_policy
@@ -35,16 +36,23 @@ def page_size(limit: int) -> int:
 class TopicAdministration:
     """Serves one request per call; errors are raised as RhumblineError."""
 
-    def __init__(self, namespaces: Callable[[str], Namespace], home_region: str) -> None:
+    def __init__(
+        self, namespaces: Callable[[str], Namespace], home_region: str, quotas: ProxyQuotas
+    ) -> None:
         """``home_region`` is that of the streams of a new topic, the region of this proxy."""
         self._namespaces = namespaces
         self._home_region = home_region
+        self._quotas = quotas
 
     # --- topics ---------------------------------------------------------------------------------
 
     async def create_topic(self, request: pb.CreateTopicRequest) -> pb.TopicResponse:
-        """Create a topic. Raises InvalidArgumentError, NoSuchNamespaceError."""
+        """Create a topic.
+
+        Raises InvalidArgumentError, NoSuchNamespaceError, LimitExceededError.
+        """
         namespace = self._namespaces(request.namespace)
+        await self._quotas.check_new_streams(namespace, namespace.name, request.partition_count)
         policy = decode_policy(request.policy) if request.HasField("policy") else None
         topic = await create_topic(
             namespace.store, namespace, request.topic, request.partition_count, policy
@@ -53,8 +61,12 @@ class TopicAdministration:
         return _topic_response(topic)
 
     async def grow_topic(self, request: pb.GrowTopicRequest) -> pb.TopicResponse:
-        """Add partitions. Raises NoSuchStreamError, InvalidArgumentError."""
+        """Add partitions. Raises NoSuchStreamError, InvalidArgumentError, LimitExceededError."""
         namespace = self._namespaces(request.namespace)
+        before = await open_topic(namespace.store, namespace, request.topic)
+        added = request.partition_count - len(before.streams)
+        if added > 0:
+            await self._quotas.check_new_streams(namespace, namespace.name, added)
         policy = decode_policy(request.policy) if request.HasField("policy") else None
         topic = await grow_topic(
             namespace.store, namespace, request.topic, request.partition_count, policy

@@ -13,6 +13,7 @@ from ...core.protocol.errors import AppendOutcomeUnknownError, NotOwnerError, Rh
 from ...core.runtime.trace_context import traceparent_of_set
 from ...core.runtime.tracing import Span, Tracer, TraceStep
 from ..permissions.append_permits import AppendPermits
+from ..quotas.caller_quota import CallerQuota
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.messages import AppendResult, decode_item
 from .append_item import Appended, AppendItem
@@ -36,6 +37,7 @@ class AppendSession:
         bytes_max: int,
         tracer: Tracer | None = None,
         permits: AppendPermits | None = None,
+        quota: CallerQuota | None = None,
     ) -> None:
         """Without ``permits`` the caller may append to all streams."""
         self.outstanding_bytes = 0
@@ -46,6 +48,7 @@ class AppendSession:
         self._bytes_max = bytes_max
         self._tracer = tracer
         self._permits = permits
+        self._quota = quota
         self._results: list[AppendResult] = []
         self._result_streams: list[tuple[str, str]] = []  # with permits: that of each result
         self._blocked: dict[tuple[str, str, bytes], None] = {}
@@ -78,13 +81,16 @@ class AppendSession:
         size = len(item.record_set) + ITEM_OVERHEAD_BYTES
         self.outstanding_bytes += size
         self.outstanding_count += 1
+        if self._quota is not None:
+            self._quota.begin(size)
         if self._blocked and not self._is_unblocked(item, restarts):
             self._add_result(
                 id_, NotOwnerError("an earlier set of this producer was refused"), size
             )
             return
-
         refusal = self._refusal(item.namespace, item.stream)
+        if refusal is None and self._quota is not None:
+            refusal = self._quota.refusal_of(item)
         if refusal is not None:
             self._block(item)
             self._add_result(id_, refusal, size)
@@ -147,6 +153,8 @@ class AppendSession:
         while self._is_full:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
+        if self._quota is not None:
+            await self._quota.room()
 
     @property
     def _is_full(self) -> bool:
@@ -167,6 +175,8 @@ class AppendSession:
     ) -> None:
         self.outstanding_bytes -= size
         self.outstanding_count -= 1
+        if self._quota is not None and size:
+            self._quota.end(size)
         self._results.append((id_, outcome))
         if self._permits is not None:
             self._result_streams.append(stream)

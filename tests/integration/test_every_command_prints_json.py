@@ -86,6 +86,10 @@ plan
 proxy assignments
 proxy balance --plan
 proxy ls
+quota set principal:ada --append-bytes 1MiB --calls 5
+quota ls
+quota usage
+quota rm principal:ada
 rebalance plan
 rebalance start
 rebalance status

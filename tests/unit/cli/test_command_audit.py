@@ -16,12 +16,12 @@ access grant, access revoke,
 archive restore, archive run, bookie clear-limbo, bookie format, bookie rebuild-index, cluster init,
 cluster join-store, group delete, group reset, metadata migrate, namespace create, namespace delete,
 namespace move, namespace set-policy, node decommission, node drain, node undrain, proxy drain,
-proxy pin, proxy release, proxy undrain, proxy unpin, rebalance pause, rebalance resume,
-rebalance start, rebalance stop, region add, region disallow, region drain, region offline,
-region remove, region undrain, repair fix, spark archive, spark replay, stream create,
-stream delete, stream home, stream recover, stream roll, stream seal, stream set-policy,
-stream truncate, stream unseal, stream untruncate, subscription create, subscription delete,
-subscription seek, topic create, topic delete, topic grow
+proxy pin, proxy release, proxy undrain, proxy unpin, quota rm, quota set, rebalance pause,
+rebalance resume, rebalance start, rebalance stop, region add, region disallow, region drain,
+region offline, region remove, region undrain, repair fix, spark archive, spark replay,
+stream create, stream delete, stream home, stream recover, stream roll, stream seal,
+stream set-policy, stream truncate, stream unseal, stream untruncate, subscription create,
+subscription delete, subscription seek, topic create, topic delete, topic grow
 """
 
 

@@ -25,6 +25,7 @@ from rhumbline.proxies.client.thin_producer import ThinProducer, ThinProducers
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import WRITE, ProxyMembership
 from rhumbline.proxies.proxy_stores import ProxyStore, ProxyStores
+from rhumbline.proxies.quotas.caller_quota import CallerQuota
 from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.append_session import AppendSession
 from rhumbline.proxies.write.write_proxy import WriteProxy
@@ -48,6 +49,8 @@ class Proxy:
             session_ttl_ms=config.session_ttl_ms,
         )
         self.config = config
+        self.quota: CallerQuota | None = None
+        """The quotas of all clients; None: no limits."""
         self.is_dead = False
 
     async def start(self) -> None:
@@ -80,7 +83,9 @@ class Connection:
         self.proxy = proxy
         self.waiting: dict[int, Callable[[Outcome], None]] = {}
         self.next_id = 1
-        self.session = AppendSession(proxy.writes, self._schedule, bytes_max=1 << 20)
+        self.session = AppendSession(
+            proxy.writes, self._schedule, bytes_max=1 << 20, quota=proxy.quota
+        )
 
     def send(
         self, item: AppendItem, on_result: Callable[[Outcome], None], *, restarts: bool = False

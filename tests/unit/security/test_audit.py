@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from rhumbline.core.protocol.errors import (
+    LimitExceededError,
     NoSuchStreamError,
     OverRateError,
     UnauthorizedError,
@@ -100,6 +101,7 @@ def test_what_finds_no_room_is_dropped_and_reported() -> None:
 def test_the_result_of_an_error() -> None:
     assert result_of(UnauthorizedError("no")) is AuditResult.REFUSED
     assert result_of(OverRateError("slow")) is AuditResult.REFUSED
+    assert result_of(LimitExceededError("full")) is AuditResult.REFUSED
     assert result_of(UnknownOutcomeError("?")) is AuditResult.UNKNOWN
     assert result_of(NoSuchStreamError("no")) is AuditResult.FAILED
     NO_AUDIT.record(ACT)

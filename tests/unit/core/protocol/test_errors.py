@@ -83,6 +83,7 @@ STABLE = [
     ("permission-denied", "PermissionDeniedError", "caller", False, False),
     ("plugin", "PluginError", "caller", False, False),
     ("protocol", "ProtocolError", "peer", False, False),
+    ("quota-exceeded", "QuotaExceededError", "peer", True, False),
     ("read-only", "ReadOnlyError", "peer", True, False),
     ("reader-stalled", "ReaderStalledError", "peer", True, False),
     ("record-too-large", "RecordTooLargeError", "caller", False, False),

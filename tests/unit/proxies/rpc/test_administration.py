@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from rhumbline.proxies.balance.assignment_store import change_table, read_table
 from rhumbline.proxies.client.proxy_client import ProxyClient
+from rhumbline.proxies.quotas.proxy_quotas import ProxyQuotas
 from rhumbline.proxies.routing import stream_key
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
@@ -25,7 +26,16 @@ async def administered(log: LogWorld) -> AsyncIterator[tuple[ProxyWorld, Adminis
     await world.start(*ADDRESSES)
     await asyncio.sleep(0.1)  # until each has seen the others
     first = world.proxies["one:1"]
-    yield world, Administration(lambda _: log.open_namespace(), first.stores, first.writes, None)
+    yield (
+        world,
+        Administration(
+            lambda _: log.open_namespace(),
+            first.stores,
+            first.writes,
+            None,
+            ProxyQuotas(first.stores, 1 << 20),
+        ),
+    )
     await world.stop()
 
 

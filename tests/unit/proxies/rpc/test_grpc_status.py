@@ -8,6 +8,7 @@ from rhumbline.core.protocol.errors import (
     NotOwnerError,
     OverRateError,
     ProtocolError,
+    QuotaExceededError,
     RefusedError,
     RhumblineError,
     TruncatedError,
@@ -56,6 +57,8 @@ def test_details_survive_the_round_trip() -> None:
     assert isinstance(moved, NotOwnerError) and moved.owner == "host:1"
     slow = decode_error(encode_error(OverRateError("slow", 70)))
     assert isinstance(slow, OverRateError) and slow.retry_after_ms == 70
+    full = decode_error(encode_error(QuotaExceededError("full", 80)))
+    assert isinstance(full, QuotaExceededError) and full.retry_after_ms == 80
     gone = decode_error(encode_error(TruncatedError("gone", Dlsn(3, 4, 5))))
     assert isinstance(gone, TruncatedError) and gone.first_active == Dlsn(3, 4, 5)
 

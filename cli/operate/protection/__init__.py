@@ -1,0 +1,1 @@
+"""Quotas, and the checklist of a hardened cluster."""

@@ -1,0 +1,1 @@
+"""Quotas at proxies: where they are stored, and their enforcement."""

@@ -1,0 +1,90 @@
+"""Producers under a quota: they wait for it, and get its error after their deadline."""
+
+import asyncio
+import time
+
+import pytest
+
+from rhumbline.core.protocol.errors import QuotaExceededError
+from rhumbline.proxies.quotas.caller_quota import CallerQuota
+from rhumbline.proxies.quotas.fair_shares import FairShares
+from rhumbline.security.audit import AuditEvent, AuditResult
+from rhumbline.security.quota_buckets import QuotaBuckets
+from rhumbline.security.quotas import Quota, QuotaTable, parse_subject
+from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld, an_item
+
+
+class Recorded:
+    """Keeps the events."""
+
+    def __init__(self) -> None:
+        self.events: list[AuditEvent] = []
+
+    def record(self, event: AuditEvent) -> None:
+        self.events.append(event)
+
+
+async def limited_world(log: LogWorld, rate: int) -> tuple[ProxyWorld, Recorded]:
+    """Start a proxy whose clients share the quota of one principal, in records per second."""
+    world, sink = ProxyWorld(log), Recorded()
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    buckets = QuotaBuckets()
+    table = QuotaTable({parse_subject("principal:ada"): Quota(append_records_per_s=rate)})
+    buckets.replace(table, writers=1, readers=1)
+    world.proxies["one:1"].quota = CallerQuota("ada", buckets, FairShares(1 << 20), lambda: sink)
+    return world, sink
+
+
+async def test_a_producer_waits_for_its_quota_and_keeps_its_order(log: LogWorld) -> None:
+    world, sink = await limited_world(log, rate=10)
+    writer = world.writer("s", timeout_ms=60_000)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for number in range(40):
+        await writer.append(b"%d" % number)
+    assert loop.time() - began >= 2.9  # 10 pass at once, and 30 at 10 a second
+    await world.stop()
+    assert [payload for _, payload in await world.contents("s")] == [b"%d" % n for n in range(40)]
+    assert sink.events and all(
+        (event.action, event.result, event.principal, event.resource, event.error)
+        == ("Append", AuditResult.REFUSED, "ada", "stream:test/s", "quota-exceeded")
+        for event in sink.events
+    )
+
+
+async def test_after_the_deadline_the_error_is_that_of_the_quota(log: LogWorld) -> None:
+    world, _ = await limited_world(log, rate=1)
+    writer = world.writer("s", timeout_ms=1_500)
+    await asyncio.gather(*(writer.append(b"first") for _ in range(50)))  # one set passes as a whole
+    with pytest.raises(QuotaExceededError, match="principal:ada exceeds its quota") as caught:
+        await writer.append(b"more")
+    assert caught.value.retry_after_ms > 0 and caught.value.retryable
+    await world.stop()
+
+
+async def test_a_call_is_not_read_for_a_moment_after_a_refusal(log: LogWorld) -> None:
+    world, _ = await limited_world(log, rate=1)
+    quota = world.proxies["one:1"].quota
+    assert quota is not None
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await quota.room()
+    assert loop.time() == began
+    assert quota.refusal_of(an_item("s", b"x")) is None
+    assert quota.refusal_of(an_item("s", b"x")) is not None
+    await quota.room()
+    assert 0.19 <= loop.time() - began <= 0.21
+    await world.stop()
+
+
+def test_the_check_of_a_record_set_is_cheap() -> None:
+    buckets = QuotaBuckets()
+    limits = Quota(append_bytes_per_s=10**12, append_records_per_s=10**12)
+    for text in ("principal:*", "namespace:*", "stream:*"):
+        buckets.replace(buckets.table.with_quota(parse_subject(text), limits), writers=1, readers=1)
+    began = time.perf_counter()
+    for _ in range(20_000):
+        assert buckets.append("ada", "a", "s", 1, 100, 1.0) is None
+    print(f"{(time.perf_counter() - began) / 20_000 * 1e6:.2f} us for each record set")
