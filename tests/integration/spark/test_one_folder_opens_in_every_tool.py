@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Row]]:
     """
     root = tmp_path_factory.mktemp("cold")
     with pytest.MonkeyPatch.context() as patch:
-        small = ArchiveConfig(part_bytes=1000, row_group_bytes=25)
+        small = ArchiveConfig(part_bytes=1, row_group_bytes=25)
         patch.setattr(archive_module, "DEFAULTS", small)
         rows = archive_on_disk(root)
     (found,) = root.glob("test/s/[0-9a-f]*")
