@@ -16,7 +16,7 @@ from ...coldstore.archive.archive_folder import part_name
 from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import CHAIN_START, Manifest, Part
 from ...coldstore.archive.stream_index import NamespaceIndex
-from ...coldstore.proof.chain_writer import ChainWriter
+from ...coldstore.proof.chain_tip import empty_tip
 from ...core.protocol.errors import NoSuchObjectError
 from ...core.runtime.cold_store import ObjectStat
 
@@ -80,17 +80,18 @@ class CountingStore:
                 await asyncio.sleep(self.latency_s)
 
 
-async def fill(store: CountingStore, streams: int, segments: int) -> None:
+def fill(store: CountingStore, streams: int, segments: int) -> None:
     """Write the chains of an archive whose segments have one part each."""
     for number in range(streams):
-        chains, link = ChainWriter(store), CHAIN_START
+        link, tip = CHAIN_START, None
         for lssn in range(1, segments + 1):
             manifest = _manifest(f"stream-{number:06d}", lssn, link)
             store.add(manifest.part_key(manifest.parts[0]), b"")
-            published = await chains.publish(manifest, link)
-            link = published.link
-            if lssn == segments:
-                await chains.cover(published)
+            store.add(manifest.key, manifest.encode())
+            tip = (tip or empty_tip(manifest)).with_last(manifest)
+            link = manifest.link
+        if tip is not None:
+            store.add(tip.folder.tip(tip.name), tip.encode())
 
 
 def _manifest(stream: str, lssn: int, previous_link: str) -> Manifest:
@@ -108,7 +109,7 @@ def _manifest(stream: str, lssn: int, previous_link: str) -> Manifest:
 async def measure(streams: int, segments: int, *, latency_ms: float, parallel: int) -> list[str]:
     """Return a line for each step: its name, the calls by kind, and the time in seconds."""
     store = CountingStore(parallel)
-    await fill(store, streams, segments)
+    fill(store, streams, segments)
     store.latency_s = latency_ms / 1000
     index = NamespaceIndex(store, _NAMESPACE)
     lines = []
