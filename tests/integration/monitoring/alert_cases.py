@@ -309,4 +309,18 @@ CASES = (
         _OF_P1,
         "proxy p1 refuses 2 requests per second because of its limits",
     ),
+    AlertCase(
+        "RhumblineCertificateEndsSoon",
+        _bookie("tls_certificate_left_seconds", 12 * 86_400),
+        _bookie("tls_certificate_left_seconds", 15 * 86_400),
+        _OF_B1,
+        "the certificate of b1 ends in 12d 0h 0m 0s",
+    ),
+    AlertCase(
+        "RhumblineCertificateEnds",
+        _constant(f"rhumbline_proxy_tls_certificate_left_seconds{{{_P1}}}", 3_600),
+        _constant(f"rhumbline_proxy_tls_certificate_left_seconds{{{_P1}}}", 12 * 86_400),
+        _OF_P1,
+        "nobody can connect to p1 once its certificate has ended: 1h 0m 0s left",
+    ),
 )
