@@ -1,6 +1,7 @@
 """A cluster and a proxy with TLS on every port, and certificates that are renewed under load."""
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from rhumbline.proxies.rpc.grpc_calls import GrpcTransport
 from rhumbline.security.principal import Role
 from rhumbline.security.settings import TlsSettings
 from rhumbline.server.status_server import fetch_status
+from rhumbline.tests.support.security.certificates import settings_for
 from rhumbline.tests.support.security.secured_cluster import (
     REGION,
     SERVER_ROLES,
@@ -157,3 +159,46 @@ async def test_any_tls_client_sees_a_certificate_of_the_authority_at_every_port(
             printed, _ = await process.communicate()
             assert b"Verify return code: 0 (ok)" in printed, printed.decode()
             assert b"TLSv1.3" in printed
+
+
+async def test_expired_certificates_are_refused_until_they_are_renewed(tmp_path: Path) -> None:
+    async with asyncio.timeout(90), secured(tmp_path) as made:
+        ports = [local.bookie.port for local in made.cluster.bookies if local.bookie is not None]
+        ports.append(int(made.proxy.address.rpartition(":")[2]))
+
+        async def refusals() -> list[str]:
+            found = []
+            for port in ports:
+                try:
+                    _, writer = await asyncio.open_connection(
+                        HOST,
+                        port,
+                        ssl=made.credentials.client_context(),
+                        server_hostname=SERVER_NAME,
+                    )
+                    writer.close()
+                except ssl.SSLCertVerificationError as error:
+                    found.append(error.verify_message)
+            return found
+
+        async with (
+            connect(made.cluster.metadata_uri, region=REGION, tls=made.client_tls) as client,
+            client.writer(STREAM) as writer,
+        ):
+            await writer.append(b"before")
+            made.authority.issue("server", SERVER_ROLES, hosts=[HOST], days=-1)
+            while len(found := await refusals()) < len(ports):  # noqa: ASYNC110 - files change
+                await asyncio.sleep(0.1)
+            assert set(found) == {"certificate has expired"}
+            await writer.append(b"over connections that are open")
+            made.authority.issue("server", SERVER_ROLES, hosts=[HOST], days=1)
+            while await refusals():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.1)
+            await writer.append(b"after")
+        expired = settings_for(made.authority, "expired", days=-1)
+        calls = GrpcTransport(TlsCredentials(expired))
+        with pytest.raises(UnavailableError):
+            await calls.call_unary(
+                made.proxy.address, methods.LIST_PROXIES, pb.ListProxiesRequest(), 5.0
+            )
+        await calls.aclose()
