@@ -71,6 +71,7 @@ def new_client(options: Options) -> "LogClient":
         namespace=options.namespace,
         region=options.region,
         cold=None if uses_proxies else options.archive,  # proxies open the cold store
+        **options.files.arguments(),
     )
 
 

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...client.units import parse_ms
 from ...core.protocol.errors import ConfigurationError, InvalidArgumentError
+from ..secure_files import SecureFiles, take_secure_files
 from .bounds import EARLIEST, LATEST, Bound, bound_parsers, names_bound
 from .columns import ALL_COLUMNS
 
@@ -88,6 +89,8 @@ class Options:
 
     Spark does not pass a Python source the columns that a query needs, so set it for large scans.
     """
+    files: SecureFiles = field(default_factory=SecureFiles)
+    """``tlsCa``, ``tlsCertificate``, ``tlsKey``, ``tlsServerName``, ``tokenFile``."""
 
 
 def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
@@ -121,6 +124,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         fails_on_data_loss=found.take_flag("failOnDataLoss", "true"),
         pushes_filters=found.take_flag("pushFilters", "false"),
         columns=tuple(name.strip() for name in columns.split(",")),
+        files=take_secure_files(found.take, found.faults),
     )
     faults = found.faults + _find_faults(options, is_streaming=is_streaming)
     faults += [f"{name}: unknown option" for name in sorted(found.remaining)]

@@ -107,7 +107,10 @@ async def _write_rows(
 
     keeps = options.keeps_txids
     async with connect(
-        options.metadata, namespace=options.namespace, region=options.region
+        options.metadata,
+        namespace=options.namespace,
+        region=options.region,
+        **options.files.arguments(),
     ) as client:
         if options.stream:
             async with _opened(client, options.stream, producer) as (writer, skip):

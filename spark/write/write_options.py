@@ -1,7 +1,7 @@
 """The write options of the data source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.types import (
     BinaryType,
@@ -14,6 +14,7 @@ from pyspark.sql.types import (
 
 from ...core.protocol.errors import ConfigurationError
 from ...proxies.proxy_uri import is_proxy_uri
+from ..secure_files import SecureFiles, take_secure_files
 
 _HEADERS = MapType(StringType(), BinaryType())
 
@@ -40,6 +41,8 @@ class WriteOptions:
     """
     write_id: str | None
     """``writeId``: name of a batch write; a repeat with the same name writes no row twice."""
+    files: SecureFiles = field(default_factory=SecureFiles)
+    """``tlsCa``, ``tlsCertificate``, ``tlsKey``, ``tlsServerName``, ``tokenFile``."""
 
     @property
     def uses_proxies(self) -> bool:
@@ -55,6 +58,7 @@ def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOp
     def take(name: str) -> str | None:
         return remaining.pop(name.lower(), None)
 
+    faults: list[str] = []
     keeps = (take("keepTxids") or "false").lower()
     options = WriteOptions(
         metadata=take("metadata") or "",
@@ -63,6 +67,7 @@ def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOp
         stream=take("stream") or "",
         keeps_txids=keeps == "true",
         write_id=take("writeId"),
+        files=take_secure_files(take, faults),
     )
     columns = {field.name: field.dataType for field in schema.fields}
     checks = [
@@ -98,7 +103,7 @@ def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOp
             "the column event_time is not of type timestamp, or bigint for milliseconds",
         ),
     ]
-    faults = [text for holds, text in checks if not holds]
+    faults += [text for holds, text in checks if not holds]
     faults += [f"{name}: unknown option" for name in sorted(remaining)]
     if faults:
         raise ConfigurationError("rhumbline sink: " + "; ".join(faults))
