@@ -92,6 +92,7 @@ class CommandSession:
             runtime=system_runtime(tracer, self.protection.connecting),
             regional_metadata=dict(settings.cluster.regional_metadata),
             telemetry=settings.telemetry,
+            ledger_secrets=settings.security.ledger_secrets,
         )
         async with client:
             yield client

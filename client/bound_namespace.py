@@ -348,14 +348,14 @@ class BoundLedgers:
         self,
         quorum: Quorum,
         *,
-        password: bytes = b"",
+        password: bytes | None = None,
         custom: Mapping[str, bytes] | None = None,
     ) -> WritableLedger:
         """See ``LedgerProvider.create``."""
         return await (await self._ledgers()).create(quorum, password=password, custom=custom)
 
     async def open(
-        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+        self, ledger_id: int, password: bytes | None = None, *, stale_ok: bool = False
     ) -> ReadableLedger:
         """See ``LedgerProvider.open``."""
         used = await self._binding.get()
@@ -369,7 +369,7 @@ class BoundLedgers:
     async def recover(
         self,
         ledger_id: int,
-        password: bytes = b"",
+        password: bytes | None = None,
         *,
         min_regions: int | None = None,
         confirm: ConfirmEnd | None = None,
@@ -378,7 +378,7 @@ class BoundLedgers:
         ledgers = await self._ledgers()
         return await ledgers.recover(ledger_id, password, min_regions=min_regions, confirm=confirm)
 
-    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+    async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         """See ``LedgerProvider.fence``."""
         await (await self._ledgers()).fence(ledger_id, password)
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from ..access.ledger_secrets import LedgerSecrets
 from ..access.token_source import TokenSource, token_source
 from ..coldstore.stores.measured_cold_store import MeasuredColdStore
 from ..core.ledger.client import LedgerClient
@@ -79,13 +80,16 @@ class Client(ClosesAtExit):
         runtime: Runtime | None = None,
         regional_metadata: Mapping[str, str] | None = None,
         telemetry: TelemetrySettings | None = None,
+        ledger_secrets: str = "",
     ) -> None:
         """Set ``moves_data`` to False for a client that only uses metadata.
 
         Such a client needs no region. ``regional_metadata`` has the URIs of regional metadata
-        stores by region.
+        stores by region. ``ledger_secrets`` is a file with the secrets of
+        namespaces, from which the passwords of new ledgers follow. Raises ConfigurationError.
         """
         self.uri = uri
+        self._secrets = LedgerSecrets(ledger_secrets)
         self.region: Region | None = check_region(region) if region else None
         self.runtime = runtime or system_runtime()
         self._namespace_name = namespace
@@ -123,6 +127,7 @@ class Client(ClosesAtExit):
                 self._ledger_config,
                 self._read_settings,
                 self._stale_after_ms,
+                self._secrets.password_of,
             )
             if self._cold_uri is not None:
                 self._cold = _open_cold(self._cold_uri)
@@ -405,6 +410,7 @@ def connect(
     discovery: DiscoveryConfig | None = None,
     tls: TlsSettings | None = None,
     token: str | None = None,
+    ledger_secrets: str | None = None,
 ) -> LogClient:
     """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
 
@@ -423,13 +429,16 @@ def connect(
 
     ``tls`` names the certificate of this process and the authorities that it trusts; without it
     connections are not encrypted. ``token`` identifies this process to proxies, instead of a
-    certificate; it is sent with TLS only, or to this machine.
+    certificate; it is sent with TLS only, or to this machine. ``ledger_secrets`` is the file of the
+    setting ``security.ledger_secrets``; every process that writes a namespace needs it.
     """
     protection = Protection(credentials_of(tls))
     if is_proxy_uri(uri):
-        if any(given is not None for given in (ledger, writer, cold, regional_metadata)):
+        own = (ledger, writer, cold, regional_metadata, ledger_secrets)
+        if any(given is not None for given in own):
             raise ConfigurationError(
-                f"{uri}: ledger, writer, cold and regional_metadata are settings of the proxies"
+                f"{uri}: ledger, writer, cold, regional_metadata and ledger_secrets are settings "
+                "of the proxies"
             )
         return connect_proxies(
             uri,
@@ -455,6 +464,7 @@ def connect(
         cold=cold,
         runtime=system_runtime(tracer, protection.connecting),
         regional_metadata=regional_metadata,
+        ledger_secrets=ledger_secrets or "",
     )
 
 

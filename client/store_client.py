@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.ledger.client import LedgerClient
+from ..core.ledger.client import LedgerClient, PasswordOf, no_password
 from ..core.ledger.config import LedgerConfig
 from ..core.metadata.cluster_layout import instance_id
 from ..core.metadata.ledger_store import LedgerStore
@@ -41,6 +41,8 @@ class StoreClientSettings:
     reads: ReadSettings
     stale_after_ms: int = WAIT_MS
     """Time without a response after which readers are served from old metadata."""
+    password_of: PasswordOf = no_password
+    """Returns the passwords of new ledgers."""
 
 
 class StoreClient:
@@ -92,6 +94,7 @@ class StoreClient:
             region,
             reads=self.reads,
             on_missing_range=reports,
+            password_of=settings.password_of,
         )
         self._closing.push_async_callback(self.ledgers.aclose)
         self._closing.push_async_callback(reports.aclose)

@@ -126,6 +126,12 @@ class SecuritySettings:
         "roles of its certificate.",
         check=_check_roles,
     )
+    ledger_secrets: str = setting(
+        "",
+        "File with a secret for each namespace, from which the passwords of its new ledgers "
+        "follow. "
+        "Every process that writes the namespace needs it. Read again when it changes.",
+    )
     token_file: str = setting(
         "", "File with the token that this process presents to proxies. Read again when it changes."
     )

@@ -1,6 +1,7 @@
 """The ledger client: creates, opens, recovers and deletes ledgers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from hmac import compare_digest
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +38,14 @@ from .write.ledger_writer import LedgerWriter
 
 PASSWORD_BYTES_MAX = 1024
 
+PasswordOf = Callable[[int, Mapping[str, bytes]], bytes]
+"""Returns the password of a new ledger with this id and custom metadata."""
+
+
+def no_password(ledger_id: int, custom: Mapping[str, bytes]) -> bytes:
+    """Return the empty password."""
+    return b""
+
 
 def _ignore(_: object) -> None:
     pass
@@ -63,7 +72,10 @@ class LedgerClient:
         on_evidence: Callable[[Evidence], None] = _ignore,
         on_missing_range: Callable[[MissingRange], None] = _ignore,
         on_slow_departure: Callable[[SlowDeparture], None] = _ignore,
+        password_of: PasswordOf = no_password,
     ) -> None:
+        """``password_of`` returns the password of a new ledger."""
+        self._password_of = password_of
         config = config or LedgerConfig()
         pool = BookiePool(runtime, directory, config=config, region=region)
         self._context = LedgerContext(
@@ -117,10 +129,12 @@ class LedgerClient:
         self,
         quorum: Quorum,
         *,
-        password: bytes = b"",
+        password: bytes | None = None,
         custom: Mapping[str, bytes] | None = None,
     ) -> LedgerWriter:
         """Creates a ledger on a legal ensemble and returns its only writer.
+
+        Without ``password`` it gets the one that the client's ``password_of`` returns.
 
         ``custom`` may restrict it to some regions (REGIONS_KEY) and say in how many racks or other
         domains each write set must lie (SPREAD_KEY). Its copies are placed near this
@@ -129,7 +143,7 @@ class LedgerClient:
         Not safe to repeat: a second call creates a second ledger. Raises NotEnoughBookiesError, and
         what the metadata store raises if it is unavailable until the deadline.
         """
-        if len(password) > PASSWORD_BYTES_MAX:
+        if password is not None and len(password) > PASSWORD_BYTES_MAX:
             raise InvalidArgumentError(
                 f"the ledger password has {len(password)} bytes; the limit is {PASSWORD_BYTES_MAX}"
             )
@@ -162,7 +176,7 @@ class LedgerClient:
         return True
 
     async def _create(
-        self, quorum: Quorum, password: bytes, custom: dict[str, bytes]
+        self, quorum: Quorum, password: bytes | None, custom: dict[str, bytes]
     ) -> LedgerWriter:
         context = self._context
         allowed = allowed_regions(custom)
@@ -186,6 +200,8 @@ class LedgerClient:
         assert bookies is not None
         regions = await context.regions_of(bookies)
         number = await context.ledgers.new_number()
+        if password is None:
+            password = self._password_of(number.ledger_id, custom)
         metadata = LedgerMetadata(
             ledger_id=number.ledger_id,
             ensemble_size=quorum.ensemble_size,
@@ -203,9 +219,11 @@ class LedgerClient:
         return LedgerWriter(context, metadata, version, regions)
 
     async def open(
-        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+        self, ledger_id: int, password: bytes | None = None, *, stale_ok: bool = False
     ) -> LedgerReader:
         """Opens a ledger for reading without fencing it: its writer may continue.
+
+        Without ``password`` the one in the ledger's metadata is used (rule SEC-9).
 
         With ``stale_ok`` its metadata may be old: the reader then returns fewer entries, or raises
         UnavailableError, but never something else (rule LED-26).
@@ -223,14 +241,14 @@ class LedgerClient:
                 if backoff.is_over:
                     raise
             await backoff.pause()
-        if metadata.password != password:
+        if password is not None and not compare_digest(metadata.password, password):
             raise UnauthorizedError(f"ledger {ledger_id}: wrong password")
         return LedgerReader(context, metadata, version)
 
     async def recover(
         self,
         ledger_id: int,
-        password: bytes = b"",
+        password: bytes | None = None,
         *,
         min_regions: int | None = None,
         confirm: ConfirmEnd | None = None,
@@ -243,7 +261,7 @@ class LedgerClient:
             self._context, ledger_id, password, min_regions=min_regions, confirm=confirm
         )
 
-    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+    async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         """Fences the ledger's writer without closing the ledger. See ``fence_ledger``."""
         await fence_ledger(self._context, ledger_id, password)
 

@@ -143,14 +143,14 @@ class LedgerProvider(Protocol):
         self,
         quorum: Quorum,
         *,
-        password: bytes = b"",
+        password: bytes | None = None,
         custom: Mapping[str, bytes] | None = None,
     ) -> WritableLedger:
         """Create a ledger that is ready for entries."""
         ...
 
     async def open(
-        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+        self, ledger_id: int, password: bytes | None = None, *, stale_ok: bool = False
     ) -> ReadableLedger:
         """Open a ledger for reading, without recovery. Raises NoSuchLedgerError.
 
@@ -161,7 +161,7 @@ class LedgerProvider(Protocol):
     async def recover(
         self,
         ledger_id: int,
-        password: bytes = b"",
+        password: bytes | None = None,
         *,
         min_regions: int | None = None,
         confirm: ConfirmEnd | None = None,
@@ -175,7 +175,7 @@ class LedgerProvider(Protocol):
         """
         ...
 
-    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+    async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         """Return when no add to the ledger can be acknowledged any more, by whichever writer.
 
         Unlike ``recover`` it does not determine where the ledger ends (rule REC-20). Safe to

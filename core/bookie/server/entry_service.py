@@ -11,6 +11,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
+from hmac import compare_digest
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import (
@@ -214,7 +215,7 @@ class EntryService(StorageListener):
             if len(self.ledgers) >= self.config.ledger_count_max:
                 return _too_many_ledgers(len(self.ledgers))
             return None
-        if ledger.master_key != op.master_key:
+        if not compare_digest(ledger.master_key, op.master_key):
             return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
         if op.is_recovery:
             is_returning = op.ledger_id in self.returning
@@ -278,7 +279,7 @@ class EntryService(StorageListener):
         return None
 
     def _fence(self, op: EntryRead, ledger: LedgerRecord) -> None:
-        if ledger.master_key != op.master_key:
+        if not compare_digest(ledger.master_key, op.master_key):
             error = UnauthorizedError(f"ledger {op.ledger_id} has another master key")
             self.respond(op, error)
             return
@@ -433,7 +434,7 @@ class EntryService(StorageListener):
             return NoSuchLedgerError(f"ledger {op.ledger_id} was deleted")
         if ledger is None and len(self.ledgers) >= self.config.ledger_count_max:
             return _too_many_ledgers(len(self.ledgers))
-        if ledger is not None and ledger.master_key != op.master_key:
+        if ledger is not None and not compare_digest(ledger.master_key, op.master_key):
             return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
         return None
 

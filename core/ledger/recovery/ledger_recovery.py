@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from hmac import compare_digest
 from typing import TypeVar
 
 from ...protocol.errors import (
@@ -56,7 +57,7 @@ ConfirmEnd = Callable[[ProvableEnd], Awaitable[ProvableEnd]]
 async def recover_ledger(
     context: LedgerContext,
     ledger_id: int,
-    password: bytes,
+    password: bytes | None,
     *,
     min_regions: int | None = None,
     confirm: ConfirmEnd | None = None,
@@ -69,6 +70,8 @@ async def recover_ledger(
     always decided by the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong
     password, IllegalQuorumError if ``min_regions`` is below 1, and at the deadline
     RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
+
+    Without ``password`` the one in the ledger's metadata is used.
 
     ``confirm``: for operators only (rule REC-19). If the end cannot be proven, it is called with
     the findings and awaited, and the ledger is closed at the provable end with the record that
@@ -83,7 +86,7 @@ async def recover_ledger(
     return await _repeat(context, state, ledger_id, attempt)
 
 
-async def fence_ledger(context: LedgerContext, ledger_id: int, password: bytes) -> None:
+async def fence_ledger(context: LedgerContext, ledger_id: int, password: bytes | None) -> None:
     """Makes sure that no add to the ledger is acknowledged any more, but does not find its end.
 
     It does the first steps of a recovery (rule REC-20), so less must be reachable than for all of
@@ -169,7 +172,7 @@ class _Recovery:
         context: LedgerContext,
         state: RecoveryState,
         ledger_id: int,
-        password: bytes,
+        password: bytes | None,
         min_regions: int | None,
         confirm: ConfirmEnd | None,
     ) -> None:
@@ -179,7 +182,7 @@ class _Recovery:
         self._ledger_id = ledger_id
         self._password = password
         self._min_regions = min_regions
-        self._key = master_key(password)
+        self._key = b""
 
     async def run(self) -> LedgerMetadata:
         """Runs the attempt and returns the closed metadata."""
@@ -200,9 +203,11 @@ class _Recovery:
         """Reads the metadata, and records that the ledger is in recovery unless it is closed."""
         context = self.context
         metadata, version = await context.ledgers.read(self._ledger_id)
-        if metadata.password != self._password:
+        given = self._password
+        if given is not None and not compare_digest(metadata.password, given):
             raise UnauthorizedError(f"ledger {self._ledger_id}: wrong password")
         self._digest = EntryDigest(metadata.digest_type, metadata.password)
+        self._key = master_key(metadata.password)
         if metadata.state is LedgerState.CLOSED:
             self._state.find_closed()
             return metadata, version

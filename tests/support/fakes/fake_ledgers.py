@@ -287,7 +287,7 @@ class FakeLedgerClient:
         self,
         quorum: Quorum,
         *,
-        password: bytes = b"",
+        password: bytes | None = None,
         custom: Mapping[str, bytes] | None = None,
     ) -> FakeLedgerWriter:
         await self.cluster.pause()
@@ -313,7 +313,7 @@ class FakeLedgerClient:
         return self.cluster.ledgers[ledger_id]
 
     async def open(
-        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+        self, ledger_id: int, password: bytes | None = None, *, stale_ok: bool = False
     ) -> FakeLedgerReader:
         await self.cluster.pause()
         return FakeLedgerReader(self.cluster, self._ledger(ledger_id))
@@ -321,7 +321,7 @@ class FakeLedgerClient:
     async def recover(
         self,
         ledger_id: int,
-        password: bytes = b"",
+        password: bytes | None = None,
         *,
         min_regions: int | None = None,
         confirm: ConfirmEnd | None = None,
@@ -339,7 +339,7 @@ class FakeLedgerClient:
             ledger.close(last)
         return ledger.metadata
 
-    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+    async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         await self.cluster.pause()
         ledger = self._ledger(ledger_id)
         if self.cluster.is_recovery_refused and not ledger.is_closed:

@@ -66,7 +66,7 @@ class StoredLedgers:
         self,
         quorum: Quorum,
         *,
-        password: bytes = b"",
+        password: bytes | None = None,
         custom: Mapping[str, bytes] | None = None,
     ) -> FakeLedgerWriter:
         number = await self._ledgers.new_number()
@@ -94,7 +94,7 @@ class StoredLedgers:
                 await self._ledgers.write(done, version)
 
     async def open(
-        self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
+        self, ledger_id: int, password: bytes | None = None, *, stale_ok: bool = False
     ) -> FakeLedgerReader:
         await self._ledgers.read(ledger_id)
         return await self._client.open(ledger_id)
@@ -102,7 +102,7 @@ class StoredLedgers:
     async def recover(
         self,
         ledger_id: int,
-        password: bytes = b"",
+        password: bytes | None = None,
         *,
         min_regions: int | None = None,
         confirm: ConfirmEnd | None = None,
@@ -110,7 +110,7 @@ class StoredLedgers:
         await self._ledgers.read(ledger_id)
         return await self._store(await self._client.recover(ledger_id))
 
-    async def fence(self, ledger_id: int, password: bytes = b"") -> None:
+    async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         await self._client.fence(ledger_id)
 
     async def delete(self, ledger_id: int) -> None:

@@ -95,7 +95,7 @@ async def test_recovery_closes_after_the_last_acknowledged_entry_and_fences_the_
             writer.add(b"%d" % i, done)
         await until(lambda: len(done.all) == 10)
         with pytest.raises(UnauthorizedError):
-            await other.recover(writer.ledger_id)
+            await other.recover(writer.ledger_id, b"")
         closed = await other.recover(writer.ledger_id, b"secret")
         assert (closed.last_entry_id, closed.length) == (9, 10)
         assert closed == world.closed(writer.ledger_id)
@@ -363,14 +363,17 @@ async def test_opening_waits_for_a_store_that_is_unavailable_until_the_deadline(
         assert ledgers.attempts == 1
 
 
-async def test_opening_needs_the_password() -> None:
+async def test_a_wrong_password_opens_nothing_and_none_stands_for_that_of_the_metadata() -> None:
     world = World()
     async with world.client() as client:
         writer = await client.create(Q, password=b"secret")
         with pytest.raises(UnauthorizedError):
-            await client.open(writer.ledger_id)
+            await client.open(writer.ledger_id, b"")
+        with pytest.raises(UnauthorizedError):
+            await client.recover(writer.ledger_id, b"wrong")
         reader = await client.open(writer.ledger_id, b"secret")
         assert not reader.is_closed
+        assert not (await client.open(writer.ledger_id)).is_closed
         assert client.writers() == [writer]
 
 
