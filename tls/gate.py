@@ -70,7 +70,7 @@ class TlsGate:
     def guard(self, accept: Accept, judge: JudgeFirstBytes) -> "_Waiting":
         """See IncomingSecurity."""
         if len(self._waiting) >= _WAITING_MAX:
-            next(iter(self._waiting)).abort()
+            self._make_room()
         waiting = _Waiting(accept, judge, self._layer, self._release, self._admit, self._ms_max)
         self._waiting[waiting] = None
         return waiting
@@ -90,6 +90,15 @@ class TlsGate:
         """Close the connections that wait. Safe to repeat."""
         for waiting in list(self._waiting):
             waiting.abort()
+
+    def _make_room(self) -> None:
+        """Close the oldest connection of the address with the most of them.
+
+        So one address that begins handshakes and never ends them closes its own.
+        """
+        counts = Counter(waiting.host for waiting in self._waiting)
+        busiest = counts.most_common(1)[0][0]
+        next(waiting for waiting in self._waiting if waiting.host == busiest).abort()
 
     @property
     def _ms_max(self) -> int:
@@ -175,6 +184,11 @@ class _Waiting(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(ms_max / 1000, self.abort)
+
+    @property
+    def host(self) -> str:
+        """The address of the client without its port; "" if it is not known."""
+        return str(self.peer[0]) if isinstance(self.peer, tuple) else ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""

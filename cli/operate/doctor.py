@@ -20,6 +20,7 @@ from ...core.protocol.errors import (
     RhumblineError,
     UnavailableError,
 )
+from ...proxies.quotas.quota_store import QuotaStore
 from ...regions.repair.task_store import TaskStore
 from ...server.server_directory import list_servers
 from ..options import CommandSession, runs, session_options
@@ -29,6 +30,7 @@ from ..overview.bookies import read_bookies
 from ..overview.proxies import read_proxies
 from .durability.checks import check_durability
 from .durability.next_failure import blocking_failures, can_place
+from .protection.hardening import check_hardening
 from .security_checks import check_security, listening
 from .server_checks import (
     FAULT,
@@ -96,6 +98,8 @@ async def doctor(session: CommandSession) -> None:
             findings += check_proxies(proxies)
             addresses = listening(bookies, proxies, servers, client.region)
             findings += await check_security(session.protection, addresses)
+            quotas = await QuotaStore(client.store).read()
+            findings += check_hardening(session.settings, quotas)
             findings += [finding async for finding in check_repair(client, bookies, servers)]
             findings += [finding async for finding in _namespaces(client)]
             findings += [finding async for finding in check_durability(client)]

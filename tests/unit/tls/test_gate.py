@@ -241,3 +241,30 @@ async def test_the_server_knows_the_certificate_of_its_client(tmp_path: Path) ->
     assert decode_der(der).names.uris == ("spiffe://test/client/client",)
     writer.close()
     listening.close()
+
+
+async def test_an_address_with_many_handshakes_closes_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rhumbline.tls.gate._WAITING_MAX", 4)
+    credentials = TlsCredentials(settings_for(authority(tmp_path), "server"))
+    gate = TlsGate(credentials)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: gate.guard(Echo, judge), HOST, 0)
+    port = server.sockets[0].getsockname()[1]
+    quiet = await asyncio.open_connection(HOST, port, local_addr=("127.0.0.2", 0))
+    flood = []
+    for _ in range(6):
+        flood.append(await asyncio.open_connection(HOST, port))
+        await asyncio.sleep(0.05)  # until it is accepted
+    async with asyncio.timeout(5):
+        assert await flood[0][0].read() == b""
+        assert await flood[1][0].read() == b""
+    assert gate.waiting_count >= 4
+    quiet[1].write(b"NO!\n")  # it still waits, so it is judged
+    async with asyncio.timeout(5):
+        assert await quiet[0].read() == b"NO!\n"
+    gate.close()
+    server.close()
+    for _, writer in (quiet, *flood):
+        writer.close()

@@ -1,0 +1,51 @@
+"""The checklist of the guide "Harden a cluster", for ``doctor``. Pure."""
+
+from collections.abc import Iterator
+
+from ....client.settings import Settings
+from ....security.quotas import ANY, QuotaTable, SubjectKind
+from ..server_checks import OK, WARNING, Finding
+
+SUBJECTS = ("transport", "bookie clients", "audit log", "quotas", "idle connections")
+"""The items of the checklist; the check of each is ``hardening: ITEM``."""
+
+
+def check_hardening(settings: Settings, quotas: QuotaTable) -> Iterator[Finding]:
+    """Judge the settings that this command has, which should be those of the servers.
+
+    Without TLS there is nothing to judge: ``check_security`` says who reaches the ports then.
+    """
+    if not settings.tls.serves and not settings.tls.ca:
+        return
+    for subject, fault, good in zip(SUBJECTS, _faults(settings, quotas), _GOOD, strict=True):
+        yield Finding(f"hardening: {subject}", WARNING if fault else OK, fault or good)
+
+
+_GOOD = (
+    "connections without TLS are refused",
+    "bookies serve the parts of the cluster only",
+    "administrative acts and refusals are recorded",
+    "each principal has a quota",
+    "bookies close idle connections",
+)
+
+
+def _faults(settings: Settings, quotas: QuotaTable) -> Iterator[str]:
+    """Yield what is wrong with each item; "" if nothing is."""
+    is_open = not settings.tls.required or settings.security.insecure_network
+    yield (
+        "connections without TLS are accepted: set tls.required = true and "
+        "security.insecure_network = false"
+        if is_open
+        else ""
+    )
+    yield (
+        "every holder of a certificate reaches all ledgers: set security.bookie_clients = "
+        '"internal", and let applications use proxies'
+        if settings.security.bookie_clients != "internal"
+        else ""
+    )
+    yield "" if settings.audit.file else "there is none: set audit.file"
+    has_default = quotas.find(SubjectKind.PRINCIPAL, ANY) is not None
+    yield "" if has_default else "principals are not limited: `rhumbline quota set 'principal:*'`"
+    yield "" if settings.bookie.connection_idle_ms else "they stay open: bookie.connection_idle_ms"

@@ -1,0 +1,40 @@
+"""The checklist of the guide, and the checks of ``doctor``, are the same and judge the settings."""
+
+import re
+
+from rhumbline.cli.operate.protection.hardening import SUBJECTS, check_hardening
+from rhumbline.cli.operate.server_checks import OK, WARNING
+from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.security.quotas import NO_QUOTAS, Quota, parse_subject
+from rhumbline.settings import AuditSettings, SecuritySettings, Settings, TlsSettings
+from rhumbline.tests.support.tidy.source_tree import ROOT
+
+TLS = TlsSettings(certificate="c", key="k", ca="a")
+LIMITED = NO_QUOTAS.with_quota(parse_subject("principal:*"), Quota(calls=9))
+
+
+def test_the_guide_lists_what_doctor_checks() -> None:
+    page = (ROOT / "docs/how-to/harden-a-cluster.md").read_text()
+    assert tuple(re.findall(r"^\| `hardening: ([\w ]+)` \|", page, re.M)) == SUBJECTS
+
+
+def test_each_item_is_judged_by_its_setting() -> None:
+    hardened = Settings(
+        tls=TLS,
+        security=SecuritySettings(bookie_clients="internal"),
+        audit=AuditSettings(file="audit.jsonl"),
+    )
+    assert {finding.verdict for finding in check_hardening(hardened, LIMITED)} == {OK}
+    weak = Settings(
+        tls=TlsSettings(certificate="c", key="k", ca="a", required=False),
+        bookie=BookieConfig(connection_idle_ms=0),
+    )
+    found = list(check_hardening(weak, NO_QUOTAS))
+    assert [finding.subject for finding in found] == [f"hardening: {one}" for one in SUBJECTS]
+    assert {finding.verdict for finding in found} == {WARNING}
+    insecure = Settings(tls=TLS, security=SecuritySettings(insecure_network=True))
+    assert next(check_hardening(insecure, LIMITED)).verdict == WARNING
+
+
+def test_without_tls_nothing_is_judged() -> None:
+    assert not list(check_hardening(Settings(), NO_QUOTAS))
