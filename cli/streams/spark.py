@@ -170,7 +170,10 @@ def profile(session: CommandSession, namespace: str, **given: Any) -> None:  # n
 @spark.command()
 @click.argument("source")
 @click.option("--table", required=True, help="Path or URI of the Parquet table.")
-@click.option("--columns", required=True, help="Columns of a payload, as DDL of Spark.")
+@click.option(
+    "--columns",
+    help="Columns of a payload, as DDL of Spark. [default: by the schema stored with the stream]",
+)
 @click.option("--function", help="module:function that decodes a payload. [default: JSON]")
 @click.option(
     "--date",
@@ -187,8 +190,11 @@ def convert(session: CommandSession, source: str, **given: Any) -> None:  # noqa
 
     Running it again appends what was archived since.
     """
-    more = [source, "--table", given["table"], "--columns", given["columns"]]
-    more += ["--date", given["date"]]
+    more = [source, "--table", given["table"], "--date", given["date"]]
+    if given["columns"]:
+        more += ["--columns", given["columns"]]
+    else:
+        more += ["--metadata", session.metadata_uri()]
     if given["function"]:
         more += ["--function", given["function"]]
     _run(session, "convert", given["cold"], given["master"], *more)

@@ -1,6 +1,7 @@
 """The command line of the Spark jobs: ``python -m rhumbline.spark.jobs JOB ...``."""
 
 import argparse
+import asyncio
 import os
 import re
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from ...client.connect import Client
 from ...client.units import show_count
+from ...core.log.metadata.stream_schema import SchemaHistory
 from ...core.protocol.errors import RhumblineError
 from ..hadoop_settings import s3_environment
 from ..session import open_session
@@ -54,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     profiling.add_argument("--page", type=Path, help="HTML page to write")
     for command in (profiling, converting):
         command.add_argument("--table", required=True, help="path or URI of the Parquet table")
-    converting.add_argument("--columns", required=True, help="columns of a payload, as DDL")
+    converting.add_argument("--columns", help="columns of a payload, as DDL")
+    converting.add_argument("--metadata", help="URI of the cluster, for the stored schema")
     converting.add_argument("--function", help="module:function that decodes a payload")
     converting.add_argument("--date", choices=("created", "event_time"), default="created")
     for name in ("archive", "replay", "split"):
@@ -146,13 +150,21 @@ def _profile(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     return JobOutcome([line], [], {"records": records})
 
 
+async def _stored_schemas(metadata: str | None, namespace: str, stream: str) -> SchemaHistory:
+    if metadata is None:
+        return SchemaHistory()
+    async with Client(metadata, namespace=namespace) as client:
+        return await client.namespace().schemas.read(stream)
+
+
 def _convert(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     from .convert import ConvertJob, convert
 
     namespace, _, stream = options.source.partition("/")
+    schemas = asyncio.run(_stored_schemas(options.metadata, namespace, stream))
     job = ConvertJob(
         options.cold, namespace, stream, options.table, options.columns, options.function,
-        options.date,
+        schemas, options.date,
     )  # fmt: skip
     records = convert(spark, job)
     line = f"converted {show_count(records, 'record')} into {options.table}"

@@ -1,5 +1,6 @@
 """The job ``convert``: decodes archived payloads into a typed, date-partitioned Parquet table."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
+from ...core.log.metadata.stream_schema import SchemaHistory
 from ...core.protocol.errors import ConfigurationError
+from .stored_schema import StoredSchemaDecoder
+
+Decode = Callable[[bytes], Mapping[str, Any]]
+"""A function that returns the columns of a payload."""
 
 _POSITION = ("stream", "dlsn", "txid", "created", "key", "event_time")
 _CORRUPT = "_corrupt"
@@ -23,10 +29,15 @@ class ConvertJob:
     stream: str
     table: str
     """Path or URI of the table. The state of the job is in its folder ``_checkpoint``."""
-    columns: str
-    """The columns of a payload, as DDL of Spark: ``id BIGINT, name STRING``."""
+    columns: str | None
+    """The columns of a payload, as DDL of Spark: ``id BIGINT, name STRING``.
+
+    None: payloads are decoded by ``schemas``.
+    """
     function: str | None = None
     """``module:function``, which returns a dict with these columns; None: the payload is JSON."""
+    schemas: SchemaHistory = SchemaHistory()
+    """The schemas that the stream has stored."""
     date: str = "created"
     """The time by which rows are partitioned: ``created`` or ``event_time``."""
 
@@ -37,9 +48,10 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
     A row has the columns of the payload, ``record`` (its position, txid, times and key),
     ``decode_error`` and ``date``. If a payload cannot be decoded, its columns are null and
     ``decode_error`` says why; no row is lost. A run that is killed is continued by the next one,
-    and Spark reads every row once. Raises the errors of Spark, and ConfigurationError.
+    and Spark reads every row once. Raises the errors of Spark, ConfigurationError, and
+    InvalidArgumentError for stored schemas that Spark has no columns for.
     """
-    shape = spark.createDataFrame([], job.columns).schema
+    shape, decode = _decoding(spark, job)
     taken = {"record", "decode_error", "date"}.intersection(shape.names)
     if taken:
         raise ConfigurationError(
@@ -55,7 +67,7 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
         .load()
     )
     query = (
-        _typed(rows, job, shape)
+        _typed(rows, job, shape, decode)
         .writeStream.format("parquet")
         .option("path", job.table)
         .option("checkpointLocation", f"{job.table}/_checkpoint")
@@ -67,8 +79,24 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
     return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
-def _typed(rows: DataFrame, job: ConvertJob, shape: StructType) -> DataFrame:
-    value, error = _decoded_json(shape) if job.function is None else _decoded_by(job, shape)
+def _decoding(spark: SparkSession, job: ConvertJob) -> tuple[StructType, Decode | None]:
+    """Return the columns of a payload and the function that decodes it; None: Spark's own."""
+    if job.columns is None:
+        if job.function is not None:
+            raise ConfigurationError("convert: --function needs the columns that it returns")
+        stored = StoredSchemaDecoder(job.schemas)
+        return stored.columns, stored
+    shape = spark.createDataFrame([], job.columns).schema
+    if job.function is None:
+        return shape, None
+    module, _, name = job.function.partition(":")
+    if not module or not name:
+        raise ConfigurationError(f"convert: {job.function!r} is not of the form module:function")
+    return shape, lambda payload: getattr(import_module(module), name)(payload)
+
+
+def _typed(rows: DataFrame, job: ConvertJob, shape: StructType, decode: Decode | None) -> DataFrame:
+    value, error = _decoded_json(shape) if decode is None else _decoded_by(decode, shape)
     decoded = rows.withColumn("_value", value)
     time = sql.coalesce(sql.col(job.date), sql.col("created"))
     return decoded.select(
@@ -94,20 +122,16 @@ def _decoded_json(shape: StructType) -> tuple[Column, Column]:
     return value, fault
 
 
-def _decoded_by(job: ConvertJob, shape: StructType) -> tuple[Column, Column]:
+def _decoded_by(decode: Decode, shape: StructType) -> tuple[Column, Column]:
     """Return the decoded value and the error, for payloads that a function decodes."""
-    assert job.function is not None
-    module, _, name = job.function.partition(":")
-    if not module or not name:
-        raise ConfigurationError(f"convert: {job.function!r} is not of the form module:function")
 
-    def decode(payload: bytes) -> tuple[Any, ...]:
+    def decoded(payload: bytes) -> tuple[Any, ...]:
         try:
-            found = getattr(import_module(module), name)(bytes(payload))
+            found = decode(bytes(payload))
             return (*(found.get(column) for column in shape.names), None)
         except Exception as error:  # the user's function may raise anything
             return (*(None for _ in shape.names), f"{type(error).__name__}: {error}"[:1000])
 
     fields = [StructField(one.name, one.dataType) for one in shape.fields]
     wanted = StructType([*fields, StructField(_CORRUPT, StringType())])
-    return sql.udf(decode, wanted, useArrow=False)(sql.col("payload")), sql.col("_value")[_CORRUPT]
+    return sql.udf(decoded, wanted, useArrow=False)(sql.col("payload")), sql.col("_value")[_CORRUPT]

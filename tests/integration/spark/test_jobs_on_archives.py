@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from rhumbline.core.log.metadata.stream_schema import SchemaHistory
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.spark.jobs.archive import ArchiveJob, archive
@@ -18,11 +20,20 @@ from rhumbline.spark.jobs.verify import verify
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
 from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore, archive_segments
+from rhumbline.typed import JsonCodec
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 MODULE = "rhumbline.tests.integration.spark.test_jobs_on_archives"
 COLUMNS = "id BIGINT, name STRING"
+
+
+@dataclass
+class Numbered:
+    """The type of the payloads, as a program would declare it."""
+
+    id: int
+    name: str
 
 
 def record(number: int) -> bytes:
@@ -114,13 +125,23 @@ def test_an_archive_is_profiled_by_hour(spark: SparkSession, tmp_path: Path) -> 
     assert "orders" in text
 
 
-@pytest.mark.parametrize("function", [None, f"{MODULE}:decode_number"])
+@pytest.mark.parametrize(
+    ("columns", "function", "schemas"),
+    [
+        (COLUMNS, None, SchemaHistory()),
+        (COLUMNS, f"{MODULE}:decode_number", SchemaHistory()),
+        (None, None, SchemaHistory(schemas=(JsonCodec(Numbered).schema,))),
+    ],
+    ids=["json", "function", "stored"],
+)
 def test_payloads_become_a_typed_table_once(
-    function: str | None, spark: SparkSession, tmp_path: Path
-) -> None:
+    columns: str | None, function: str | None, schemas: SchemaHistory, spark: SparkSession,
+    tmp_path: Path,
+) -> None:  # fmt: skip
     job = ConvertJob(
-        (tmp_path / "cold").as_uri(), "test", "orders", str(tmp_path / "table"), COLUMNS, function
-    )
+        (tmp_path / "cold").as_uri(), "test", "orders", str(tmp_path / "table"), columns, function,
+        schemas,
+    )  # fmt: skip
     _, two, three = archived(3)
     put_objects(tmp_path / "cold", two)
     assert convert(spark, job) == 40
