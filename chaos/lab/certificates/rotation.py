@@ -26,6 +26,8 @@ DIRECT, PROXIED, NEW_DIRECT, NEW_PROXIED, LATE_DIRECT, LATE_PROXIED = STREAMS
 
 _PAUSE_S = 0.005
 _SETTLE_S_MAX = 60.0
+_PICKED_UP_S = 1.5
+"""Time after which servers have read changed files: they look at them once a second."""
 _REFUSAL_S = 3.0
 _IMPATIENT = LedgerConfig(replacement_wait_ms_max=200, quorum_timeout_ms=1_000)
 
@@ -114,6 +116,7 @@ class Rotation:
                 self._step = name
                 await asyncio.to_thread(step)
                 await self._settle(pause_s)
+        await asyncio.sleep(_PICKED_UP_S)
         is_refused = await self._is_old_refused()
         return RotationResult(gaps, list(steps), is_refused)
 
