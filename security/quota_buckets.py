@@ -94,8 +94,8 @@ class QuotaBuckets:
                     continue
                 passing.append(buckets)
                 for limit, bucket, amount in (
-                    ("append_bytes_per_s", buckets.append_bytes, size),
-                    ("append_records_per_s", buckets.append_records, records),
+                    ("append_bytes_per_second", buckets.append_bytes, size),
+                    ("append_records_per_second", buckets.append_records, records),
                 ):
                     wait_ms = _ms(bucket.wait_s(amount, now))
                     if wait_ms and (worst is None or wait_ms > worst.wait_ms):
@@ -159,9 +159,9 @@ class QuotaBuckets:
         rates: dict[str, float | None] = {
             name: None if limit is None else limit / proxies
             for name, limit, proxies in (
-                ("append_bytes", quota.append_bytes_per_s, writers),
-                ("append_records", quota.append_records_per_s, writers),
-                ("read_bytes", quota.read_bytes_per_s, self._readers),
+                ("append_bytes", quota.append_bytes_per_second, writers),
+                ("append_records", quota.append_records_per_second, writers),
+                ("read_bytes", quota.read_bytes_per_second, self._readers),
             )
         }
         buckets = self._buckets[subject] = _Buckets(rates)

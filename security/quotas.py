@@ -39,9 +39,9 @@ class Subject(NamedTuple):
 class Quota:
     """The limits of a subject in the whole cluster; None: no limit."""
 
-    append_bytes_per_s: int | None = None
-    append_records_per_s: int | None = None
-    read_bytes_per_s: int | None = None
+    append_bytes_per_second: int | None = None
+    append_records_per_second: int | None = None
+    read_bytes_per_second: int | None = None
     streams: int | None = None
     """Number of streams of a namespace."""
     calls: int | None = None
@@ -53,18 +53,22 @@ LIMITS = tuple(field.name for field in fields(Quota))
 
 _LIMITS_OF = {
     SubjectKind.PRINCIPAL: (
-        "append_bytes_per_s",
-        "append_records_per_s",
-        "read_bytes_per_s",
+        "append_bytes_per_second",
+        "append_records_per_second",
+        "read_bytes_per_second",
         "calls",
     ),
     SubjectKind.NAMESPACE: (
-        "append_bytes_per_s",
-        "append_records_per_s",
-        "read_bytes_per_s",
+        "append_bytes_per_second",
+        "append_records_per_second",
+        "read_bytes_per_second",
         "streams",
     ),
-    SubjectKind.STREAM: ("append_bytes_per_s", "append_records_per_s", "read_bytes_per_s"),
+    SubjectKind.STREAM: (
+        "append_bytes_per_second",
+        "append_records_per_second",
+        "read_bytes_per_second",
+    ),
 }
 
 
@@ -92,7 +96,7 @@ def check_quota(subject: Subject, quota: Quota) -> None:
             raise InvalidArgumentError(
                 f"a {subject.kind} has no limit {name}; its limits are {allowed}"
             )
-        low = 1 if name.endswith("_per_s") else 0
+        low = 1 if name.endswith("_per_second") else 0
         if not low <= value <= LIMIT_MAX:
             raise InvalidArgumentError(f"{name} {value} is not between {low} and {LIMIT_MAX}")
 

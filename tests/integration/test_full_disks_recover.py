@@ -191,7 +191,7 @@ async def test_a_full_metadata_file_refuses_writes_and_accepts_them_when_there_i
         await again.close()
 
 
-def test_an_archiver_on_a_full_disk_leaves_nothing_and_archives_when_there_is_space(
+def test_an_archiver_on_a_full_disk_leaves_a_whole_archive_or_none_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = ArchiveConfig(part_bytes=1, row_group_bytes=6_000)
@@ -218,11 +218,12 @@ def test_an_archiver_on_a_full_disk_leaves_nothing_and_archives_when_there_is_sp
                 except DiskFullError:
                     failures += 1
                     free_disk(directory)
-                    assert await list_manifests(store) == []
+                    for left in await list_manifests(store):
+                        await verify_segment(store, left)  # only its tip is missing
                     await store.close()
                     continue
                 await verify_segment(store, whole)
-                assert len(await store.list("test")) == 1 + len(whole.parts), "leftovers"
+                assert len(await store.list("test")) == 2 + len(whole.parts), "leftovers"
                 await store.close()
                 return
 

@@ -22,7 +22,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in source_tree.files():
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / path, copy / path, follow_symlinks=False)
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", ".", cwd=copy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RHUMBLINE_BUILD", "pure")  # test_compiled_package.py builds the other form
+        run(
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            copy / "dist",
+            ".",
+            cwd=copy,
+        )
     (built,) = (copy / "dist").glob("*.whl")
     return built
 

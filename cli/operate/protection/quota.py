@@ -19,9 +19,9 @@ from ...overview.proxies import ROLES
 from ...overview.status_documents import parse_address, read_statuses
 
 _MEANINGS = {
-    "append_bytes_per_s": "Bytes appended per second.",
-    "append_records_per_s": "Records appended per second.",
-    "read_bytes_per_s": "Bytes read per second.",
+    "append_bytes_per_second": "Bytes appended per second.",
+    "append_records_per_second": "Records appended per second.",
+    "read_bytes_per_second": "Bytes read per second.",
     "streams": "Streams of the namespace.",
     "calls": "Open append and read calls of the principal, at each proxy.",
 }
@@ -71,9 +71,9 @@ async def set_(
     """
     named = parse_subject(subject)
     wanted = Quota(
-        append_bytes_per_s=None if append_bytes is None else parse_bytes(append_bytes),
-        append_records_per_s=append_records,
-        read_bytes_per_s=None if read_bytes is None else parse_bytes(read_bytes),
+        append_bytes_per_second=None if append_bytes is None else parse_bytes(append_bytes),
+        append_records_per_second=append_records,
+        read_bytes_per_second=None if read_bytes is None else parse_bytes(read_bytes),
         streams=streams,
         calls=calls,
     )

@@ -65,7 +65,7 @@ async def test_a_principal_is_limited_and_others_are_not(tmp_path: Path) -> None
         await set_quotas(
             made,
             **{
-                f"principal:{LIMITED}": Quota(append_records_per_s=RATE),
+                f"principal:{LIMITED}": Quota(append_records_per_second=RATE),
                 f"namespace:{NAMESPACE}": Quota(streams=2),
             },
         )

@@ -30,7 +30,7 @@ def test_without_quotas_everything_passes_and_is_counted() -> None:
 
 
 def test_the_first_second_passes_at_once_and_then_the_rate() -> None:
-    buckets = buckets_of(principal__ada=Quota(append_bytes_per_s=1_000))
+    buckets = buckets_of(principal__ada=Quota(append_bytes_per_second=1_000))
     passed = 0
     for step in range(10_000):
         passed += buckets.append("ada", "a", "s", 1, 10, step / 1_000) is None
@@ -40,13 +40,14 @@ def test_the_first_second_passes_at_once_and_then_the_rate() -> None:
 
 def test_a_refusal_names_the_limit_and_the_time_and_takes_nothing() -> None:
     buckets = buckets_of(
-        principal__ada=Quota(append_bytes_per_s=100), namespace__a=Quota(append_records_per_s=10)
+        principal__ada=Quota(append_bytes_per_second=100),
+        namespace__a=Quota(append_records_per_second=10),
     )
     assert buckets.append("ada", "a", "s", 10, 10, 0.0) is None
     for _ in range(100):
         excess = buckets.append("ada", "a", "s", 5, 10, 0.0)
         assert excess is not None
-        assert (str(excess.subject), excess.limit) == ("namespace:a", "append_records_per_s")
+        assert (str(excess.subject), excess.limit) == ("namespace:a", "append_records_per_second")
         assert excess.wait_ms == 500
     assert buckets.append("ada", "b", "s", 5, 90, 0.0) is None
     late = buckets.append("ada", "b", "s", 1, 10**6, 0.0)
@@ -57,8 +58,8 @@ def test_the_limit_of_a_cluster_is_divided_and_that_of_a_stream_is_not() -> None
     buckets = buckets_of(
         writers=4,
         readers=2,
-        principal__ada=Quota(append_bytes_per_s=400, read_bytes_per_s=100),
-        stream__a__s=Quota(append_bytes_per_s=100),
+        principal__ada=Quota(append_bytes_per_second=400, read_bytes_per_second=100),
+        stream__a__s=Quota(append_bytes_per_second=100),
     )
     assert buckets.append("ada", "a", "t", 1, 100, 0.0) is None
     assert buckets.append("ada", "a", "t", 1, 1, 0.0) is not None
@@ -70,7 +71,7 @@ def test_the_limit_of_a_cluster_is_divided_and_that_of_a_stream_is_not() -> None
 
 
 def test_a_quota_of_any_name_is_one_for_each() -> None:
-    table = QuotaTable({parse_subject("principal:*"): Quota(append_records_per_s=1)})
+    table = QuotaTable({parse_subject("principal:*"): Quota(append_records_per_second=1)})
     buckets = QuotaBuckets()
     buckets.replace(table, writers=1, readers=1)
     for name in ("ada", "bob"):
@@ -94,7 +95,7 @@ def test_random_loads_never_exceed_any_limit() -> None:
     random = Random(7)
     limits = {"principal:p0": 500, "namespace:n0": 700, "stream:n0/s0": 300, "principal:*": 900}
     table = QuotaTable(
-        {parse_subject(text): Quota(append_bytes_per_s=rate) for text, rate in limits.items()}
+        {parse_subject(text): Quota(append_bytes_per_second=rate) for text, rate in limits.items()}
     )
     buckets = QuotaBuckets()
     buckets.replace(table, writers=1, readers=1)

@@ -43,7 +43,7 @@ def test_limits_must_apply_to_their_subject_and_be_in_range() -> None:
     for quota in (
         Quota(),
         Quota(streams=1),
-        Quota(append_bytes_per_s=0),
+        Quota(append_bytes_per_second=0),
         Quota(calls=-1),
         Quota(calls=2**54),
     ):

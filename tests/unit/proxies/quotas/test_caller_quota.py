@@ -31,7 +31,7 @@ async def limited_world(log: LogWorld, rate: int) -> tuple[ProxyWorld, Recorded]
     await log.namespace.create_stream("s")
     await world.start("one:1")
     buckets = QuotaBuckets()
-    table = QuotaTable({parse_subject("principal:ada"): Quota(append_records_per_s=rate)})
+    table = QuotaTable({parse_subject("principal:ada"): Quota(append_records_per_second=rate)})
     buckets.replace(table, writers=1, readers=1)
     world.proxies["one:1"].quota = CallerQuota("ada", buckets, FairShares(1 << 20), lambda: sink)
     return world, sink
@@ -81,7 +81,7 @@ async def test_a_call_is_not_read_for_a_moment_after_a_refusal(log: LogWorld) ->
 
 def test_the_check_of_a_record_set_is_cheap() -> None:
     buckets = QuotaBuckets()
-    limits = Quota(append_bytes_per_s=10**12, append_records_per_s=10**12)
+    limits = Quota(append_bytes_per_second=10**12, append_records_per_second=10**12)
     for text in ("principal:*", "namespace:*", "stream:*"):
         buckets.replace(buckets.table.with_quota(parse_subject(text), limits), writers=1, readers=1)
     began = time.perf_counter()

@@ -35,7 +35,7 @@ async def started(log: LogWorld, *addresses: str) -> tuple[ProxyWorld, ProxyQuot
 
 async def test_limits_are_divided_among_the_proxies_that_are_registered(log: LogWorld) -> None:
     world, quotas = await started(log, "one:1", "two:1")
-    await set_quota(log.store, "principal:ada", Quota(append_records_per_s=10))
+    await set_quota(log.store, "principal:ada", Quota(append_records_per_second=10))
     buckets = quotas.buckets
     assert buckets.append("ada", "a", "s", 5, 1, 0.0) is None
     assert buckets.append("ada", "a", "s", 1, 1, 0.0) is not None
