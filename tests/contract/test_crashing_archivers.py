@@ -84,14 +84,14 @@ def started(kind: str) -> Callable[[Path], ColdStore]:
     [
         "local",
         pytest.param("s3", marks=pytest.mark.needs_server("s3")),
-        pytest.param("hdfs", marks=pytest.mark.needs_server("hdfs")),
+        pytest.param("hdfs", marks=[pytest.mark.needs_server("hdfs"), pytest.mark.long]),
     ],
 )
 def test_a_crash_at_any_call_leaves_a_whole_archive_or_none(
     kind: str, cluster: BackgroundCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = started(kind)
-    small = ArchiveConfig(part_bytes=1, row_group_bytes=6_000)
+    small = ArchiveConfig(part_bytes=2_000, row_group_bytes=3_000)
     monkeypatch.setattr(archive_module, "DEFAULTS", small)
 
     def archiver(cold: Any) -> SegmentArchiver:  # noqa: ANN401 - a CrashingStore has only __getattr__

@@ -109,6 +109,7 @@ def test_archives_are_copied_and_a_damaged_stream_stops_no_other(
             assert (target / path.relative_to(source)).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.long
 def test_an_archive_is_profiled_by_hour(spark: SparkSession, tmp_path: Path) -> None:
     records = write_archive(tmp_path / "cold", 4)
     page = tmp_path / "out" / "page.html"
@@ -128,8 +129,8 @@ def test_an_archive_is_profiled_by_hour(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("columns", "function", "schemas"),
     [
-        (COLUMNS, None, SchemaHistory()),
-        (COLUMNS, f"{MODULE}:decode_number", SchemaHistory()),
+        pytest.param(COLUMNS, None, SchemaHistory(), marks=pytest.mark.long),
+        pytest.param(COLUMNS, f"{MODULE}:decode_number", SchemaHistory(), marks=pytest.mark.long),
         (None, None, SchemaHistory(schemas=(JsonCodec(Numbered).schema,))),
     ],
     ids=["json", "function", "stored"],
@@ -168,6 +169,7 @@ def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_records_are_split_by_an_expression_once(
     spark: SparkSession, cluster: BackgroundCluster
 ) -> None:
