@@ -71,7 +71,7 @@ func (e *Error) step() step {
 		return owner
 	case "duplicate-record":
 		return stored
-	case "too-many-requests", "over-rate":
+	case "too-many-requests", "over-rate", "quota-exceeded":
 		return here
 	case "append-outcome-unknown", "unknown-outcome", "indeterminate",
 		"ownership-lost", "stream-lost", "subscription-lost", "ledger-fenced", "ledger-closed":

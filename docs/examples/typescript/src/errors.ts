@@ -39,7 +39,7 @@ export class RhumblineError extends Error {
   get step(): Step {
     if (this.code === "not-owner") return "owner";
     if (this.code === "duplicate-record") return "stored";
-    if (this.code === "too-many-requests" || this.code === "over-rate") return "here";
+    if (["too-many-requests", "over-rate", "quota-exceeded"].includes(this.code)) return "here";
     if (UNCERTAIN_OR_LOST.has(this.code)) return "another";
     if (this.code !== "") return this.retryable ? "another" : "give up";
     if (this.status === status.RESOURCE_EXHAUSTED) return "here";
