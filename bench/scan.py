@@ -22,7 +22,7 @@ from ..coldstore.stores.local import LocalColdStore
 from ..spark.read.batch import FilteringBatchReader
 from ..spark.read.columns import stored_columns
 from ..spark.read.options import parse_options
-from ..spark.read.splits import ArchiveSplit
+from ..spark.read.splits import ArchiveSplit, PackedSplit
 from .scan_archive import NAMESPACE, STREAM
 
 COLUMNS = "txid,payload"
@@ -147,7 +147,10 @@ async def _query_cost(root: Path, columns: str, filters: list[Filter]) -> tuple[
     options = parse_options(_options(root, columns), is_streaming=False)
     reader = FilteringBatchReader(options)
     list(reader.pushFilters(filters))
-    splits: list[Any] = await asyncio.to_thread(reader.partitions)
+    planned: list[Any] = await asyncio.to_thread(reader.partitions)
+    splits: list[Any] = []
+    for one in planned:
+        splits.extend(one.splits if isinstance(one, PackedSplit) else (one,))
     cold = _CountedColdStore(root)
     row_groups = rows = 0
     try:
@@ -158,7 +161,7 @@ async def _query_cost(root: Path, columns: str, filters: list[Filter]) -> tuple[
                 row_groups, rows = row_groups + 1, rows + table.num_rows
     finally:
         await cold.close()
-    return len(splits), row_groups, rows, cold.bytes_read
+    return len({split.key for split in splits}), row_groups, rows, cold.bytes_read
 
 
 # --- CPU ------------------------------------------------------------------------------------------

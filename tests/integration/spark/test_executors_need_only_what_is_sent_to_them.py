@@ -106,7 +106,7 @@ spark = SparkSession.builder.getOrCreate()
 rhumbline.spark.register(spark)
 frame = (
     spark.read.format("rhumbline")
-    .options(archive=sys.argv[1], namespace="test", subscribe="s").load()
+    .options(archive=sys.argv[1], namespace="test", subscribe="s", minPartitions=8).load()
 )
 def where(rows):
     import os, sys
