@@ -116,7 +116,7 @@ def _put(root: Path, path: Path, data: bytes) -> bool:
     except OSError as error:
         raise _translate_error(error, path) from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             temporary.unlink()
 
 
