@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from ...client.connect import Client
 from ...client.units import show_count
-from ...core.log.metadata.stream_schema import SchemaHistory
 from ...core.protocol.errors import RhumblineError
+from ...typed import SchemaHistory
 from ..hadoop_settings import s3_environment
 from ..session import open_session
 from .outcome import JobOutcome

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ...core.log.metadata.stream_schema import SchemaHistory
 from ...core.protocol.errors import ConfigurationError
+from ...typed import SchemaHistory
 from .stored_schema import StoredSchemaDecoder
 
 Decode = Callable[[bytes], Mapping[str, Any]]

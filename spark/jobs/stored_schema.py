@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ...core.log.metadata.stream_schema import SchemaHistory
+from ...typed import SchemaHistory
 from ...typed.plain_decoder import PlainDecoder, only_value
 from ...typed.shapes.shape import Entries, Fields, Items, Scalar, Shape
 
