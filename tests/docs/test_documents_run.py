@@ -31,7 +31,15 @@ DOCUMENTS = [
     for path in source_tree.markdown_files()
     if path == Path("README.md") or path.parts[0] == "docs"
 ]
-LONG = {Path("docs/how-to/archive-and-spark.md"), Path("docs/tutorials/from-the-log-to-spark.md")}
+LONG = {
+    Path("docs/how-to/archive-and-spark.md"),
+    Path("docs/how-to/keep-namespaces-in-a-region.md"),
+    Path("docs/how-to/rehearse-outages.md"),
+    Path("docs/how-to/run-proxies.md"),
+    Path("docs/how-to/secure-a-cluster.md"),
+    Path("docs/how-to/survive-a-region-outage.md"),
+    Path("docs/tutorials/from-the-log-to-spark.md"),
+}
 """Documents that `make test-long` runs."""
 
 

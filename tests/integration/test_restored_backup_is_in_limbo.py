@@ -30,7 +30,13 @@ def limbo_findings(cluster: ProcessCluster) -> list[str]:
     return [finding["detail"] for finding in findings if "in limbo" in finding["detail"]]
 
 
-@pytest.mark.parametrize("is_same_start", [False, True], ids=["earlier start", "last start"])
+@pytest.mark.parametrize(
+    "is_same_start",
+    [
+        pytest.param(False, id="earlier start"),
+        pytest.param(True, id="last start", marks=pytest.mark.long),
+    ],
+)
 def test_restored_directory_is_in_limbo_and_the_stream_stays_whole(
     tmp_path: Path, is_same_start: bool
 ) -> None:
@@ -102,6 +108,7 @@ def test_directory_that_is_moved_after_an_orderly_stop_is_current(tmp_path: Path
         assert cluster.run("stream", "read", "s").splitlines() == LINES[:200]
 
 
+@pytest.mark.long
 def test_restart_after_a_kill_is_no_restored_backup(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path / "cluster", ("a", "b", "c")) as cluster:
         cluster.run("stream", "create", "s")

@@ -13,7 +13,7 @@ import pytest
 
 from rhumbline.chaos.simulation.seed_runner import SeedTotals, run_many
 
-SEEDS = 60
+SEEDS = 40
 CORES = 2
 
 

@@ -38,7 +38,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-LONG = ("grants", "groups", "proxies")
+LONG = ("grants", "groups", "proxies", "rebalances")
 """Plans whose seeds take too long for the short tier."""
 
 

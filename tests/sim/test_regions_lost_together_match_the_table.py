@@ -35,9 +35,9 @@ SETTINGS = [
     Quorum(3, 3, 2, 2),
     Quorum(3, 3, 3, 2),
     Quorum(3, 3, 3, 3),
-    Quorum(4, 4, 3, 2),
-    Quorum(6, 3, 2, 2),
-    Quorum(6, 6, 4, 2),
+    pytest.param(Quorum(4, 4, 3, 2), marks=pytest.mark.long),
+    pytest.param(Quorum(6, 3, 2, 2), marks=pytest.mark.long),
+    pytest.param(Quorum(6, 6, 4, 2), marks=pytest.mark.long),
     Quorum(6, 4, 3, 3),
 ]
 LOSSES = [lost for size in (1, 2) for lost in combinations(REGIONS, size)]

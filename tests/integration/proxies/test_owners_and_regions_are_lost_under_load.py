@@ -183,6 +183,7 @@ def test_owners_are_killed(proxies: ProxyRegions, rounds: int) -> None:
     report("kill -9", gaps, load)
 
 
+@pytest.mark.long
 def test_owners_are_stopped_gracefully(proxies: ProxyRegions, rounds: int) -> None:
     load, gaps, codes = asyncio.run(end_owners(proxies, "stopped", rounds, signal.SIGTERM))
     load.check()
@@ -190,6 +191,7 @@ def test_owners_are_stopped_gracefully(proxies: ProxyRegions, rounds: int) -> No
     report("SIGTERM", gaps, load)
 
 
+@pytest.mark.long
 async def test_owner_is_suspended_and_resumes_as_a_second_owner(proxies: ProxyRegions) -> None:
     async with Load(proxies, "sleeping").running("north") as load:
         owner = await load.owner()

@@ -144,7 +144,7 @@ async def append(namespace: Namespace, stream: str, first: int, count: int) -> D
 @pytest.mark.parametrize(
     "kind",
     [
-        "sqlite",
+        pytest.param("sqlite", marks=pytest.mark.long),
         pytest.param("etcd frozen", marks=ETCD),
         pytest.param("zookeeper frozen", marks=[ZOOKEEPER, pytest.mark.long]),
     ],

@@ -41,6 +41,7 @@ def submit_job(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_completed_segments_are_archived_and_replayed_once(
     spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path

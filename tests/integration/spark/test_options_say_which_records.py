@@ -144,6 +144,7 @@ def test_a_later_stream_that_matches_is_read_from_its_beginning(
     assert query.rows() == everything("orders-us")
 
 
+@pytest.mark.long
 def test_patterns_are_matched_with_the_streams_of_the_cluster(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_each_stream_can_have_its_own_time(spark: SparkSession, archive: Path) -
         )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_start_after_the_last_record_is_an_error_or_the_end(
     spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
@@ -224,6 +226,7 @@ def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_times_are_also_found_in_ledgers(spark: SparkSession, cluster: BackgroundCluster) -> None:
     """Uses times of records as bounds, because the cluster has a real clock."""
     cluster.write_segments(3)

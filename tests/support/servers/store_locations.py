@@ -192,7 +192,7 @@ KINDS = [
     "fdb",
 ]
 FREEZABLE_KINDS = [
-    pytest.param("zookeeper frozen", marks=ZOOKEEPER),
+    pytest.param("zookeeper frozen", marks=[ZOOKEEPER, pytest.mark.long]),
     pytest.param("etcd frozen", marks=ETCD),
     "fdb frozen",
 ]
