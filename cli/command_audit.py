@@ -16,8 +16,8 @@ from ..tls.certificate import decode_pem
 from ..tls.protection import Protection
 from .output_schema import schema_of
 
-_NO_ACTS = frozenset({"spark verify", "topic append"})
-"""Commands that say what was done, but read or append only."""
+_NO_ACTS = frozenset({"apply", "spark verify", "topic append"})
+"""Commands that say what was done, but read or append only, or record each of their acts."""
 _SERVERS = frozenset({"archive serve", "bookie run", "read-proxy", "repair run", "write-proxy"})
 _CHANGING = frozenset(
     {
@@ -69,6 +69,17 @@ def audited_command(protection: Protection, namespace: str) -> Iterator[None]:
         raise
     finally:
         protection.audit.record(AuditEvent(path, result, who, host, what, code))
+
+
+def record_act(protection: Protection, what: str, error: RhumblineError | None = None) -> None:
+    """Record one of several acts of the current command; ``what`` names it and its resource."""
+    context = click.get_current_context(silent=True)
+    if context is None or protection.audit is NO_AUDIT:
+        return
+    path, who, host = _path_of(context), _principal(protection), socket.gethostname()
+    result = AuditResult.DONE if error is None else result_of(error)
+    code = "" if error is None else error.code
+    protection.audit.record(AuditEvent(path, result, who, host, what, code))
 
 
 def _path_of(context: click.Context) -> str:

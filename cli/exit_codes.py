@@ -14,7 +14,7 @@ from ..core.protocol.errors import (
     TruncatedError,
     UnavailableError,
 )
-from .errors import UnsafeError
+from .errors import ComparisonError, UnsafeError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -25,8 +25,8 @@ EXIT_INTERRUPTED = 130
 
 EXIT_CODES = {
     0: "success",
-    EXIT_FAILED: "failure, or a check found a fault",
-    EXIT_USAGE: "invalid usage: options, arguments, settings",
+    EXIT_FAILED: "failure, or a check found a fault; of `diff`: there are differences",
+    EXIT_USAGE: "invalid usage: options, arguments, settings; of `diff`: any other failure",
     EXIT_UNSAFE: "refused because it is unsafe, or something is at risk under `--strict`",
     EXIT_ABSENT: "what the command names does not exist: a namespace, stream, ledger or position",
     EXIT_UNAVAILABLE: "not possible now, or not in time; the same command may succeed later",
@@ -36,7 +36,7 @@ EXIT_CODES = {
 
 _BY_ERROR: tuple[tuple[tuple[type[RhumblineError], ...], int], ...] = (
     ((UnsafeError,), EXIT_UNSAFE),
-    ((InvalidArgumentError,), EXIT_USAGE),
+    ((InvalidArgumentError, ComparisonError), EXIT_USAGE),
     (
         (
             NoNodeError,

@@ -70,7 +70,7 @@ async def create(
         usable = await directory.in_usable_regions()
         allowed = policy.allowed_regions
         chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(usable, allowed)))
-        await _check_regions(chosen, client, directory)
+        await check_regions(chosen, client, directory)
         await client.namespaces.create(name, chosen, region)
         where = "" if region is None else f" in the metadata store of region {region}"
         print_done(
@@ -156,7 +156,7 @@ async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) 
         opened = client.namespace(name)
         chosen = policy.apply_to(await opened.policy())
         directory = (await client.namespaces.find(name)).directory
-        await _check_regions(chosen, client, directory)
+        await check_regions(chosen, client, directory)
         await opened.set_policy(chosen)
         _print_policy(session, {"namespace": name}, chosen)
 
@@ -278,7 +278,7 @@ def _survey_message(name: str, target: str, found: MoveSurvey) -> str:
     return "\n".join([f"{summary}; it {verdict} move to {target}", *found.obstacles])
 
 
-async def _check_regions(policy: StreamPolicy, client: Client, directory: SteeredDirectory) -> None:
+async def check_regions(policy: StreamPolicy, client: Client, directory: SteeredDirectory) -> None:
     """Raise an error if the policy names a region that is not declared, or without bookies."""
     if not policy.regions:
         return

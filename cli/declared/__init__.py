@@ -1,0 +1,1 @@
+"""``rhumbline apply``, ``diff`` and ``export``: the configuration of a cluster as TOML files."""
