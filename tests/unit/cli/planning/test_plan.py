@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rhumbline.cli.main import main
-from rhumbline.cli.operate.plan import spread_by_level
+from rhumbline.cli.planning.plan import spread_by_level
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.placement import BookieInfo
 

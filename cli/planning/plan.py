@@ -32,6 +32,7 @@ from ..options import CommandSession, runs, session_options
 from ..output import TABLE, format_table, print_document
 from ..output_schema import flag, integer, listing, maybe, number, prints, record, table, text
 from ..streams.policy_options import parse_regions
+from .load_needs import LOAD, load_document, load_needs, load_text, read_load_files
 
 _QUORUM = re.compile(r"(\d{1,3})/(\d{1,3})/(\d{1,3})(?:/R?(\d{1,3}))?")
 _YES = {True: "yes", False: "NO"}
@@ -78,10 +79,11 @@ _PLAN = record(
         "losses": listing(_LOSS, "What each loss of regions would do."),
         "ack": table(_LATENCY, "Time to an acknowledgement, by region of the writer."),
         "wan_bytes_per_byte": number("Bytes between regions per byte written."),
+        "load": LOAD,
     },
     optional=(
         "layout", "robust", "fragile", "any_regions_survived", "by_counting", "losses", "ack",
-        "wan_bytes_per_byte",
+        "wan_bytes_per_byte", "load",
     ),
 )  # fmt: skip
 
@@ -101,13 +103,26 @@ _PLAN = record(
     type=click.IntRange(min=0),
     help="Exit with 3 unless writes can resume after the loss of any N regions.",
 )
+@click.option(
+    "--load",
+    "load_file",
+    type=click.Path(path_type=Path),
+    help="TOML file with a load: also show the machines, disks and traffic it needs.",
+)
+@click.option(
+    "--prices",
+    "price_file",
+    type=click.Path(path_type=Path),
+    help="With --load: TOML file with a kind of machine and prices.",
+)
 @prints(_PLAN)
 @session_options
 @runs
 async def plan(
     session: CommandSession, topology: Path | None, quorum: str | None, ensemble_size: int | None,
     write_quorum: int | None, ack_quorum: int | None, min_regions: int | None,
-    regions: str | None, must_survive: int | None,
+    regions: str | None, must_survive: int | None, load_file: Path | None,
+    price_file: Path | None,
 ) -> None:  # fmt: skip
     """Show the guarantees of a quorum before deployment.
 
@@ -115,6 +130,9 @@ async def plan(
     the bookies of the live cluster are counted (without latencies), and quorum and regions are
     those of the namespace unless given.
     """
+    if price_file is not None and load_file is None:
+        raise click.UsageError("--prices needs --load")
+    files = None if load_file is None else read_load_files(load_file, price_file)
     given = (ensemble_size, write_quorum, ack_quorum, min_regions)
     allowed = parse_regions(regions) if regions else ()
     if topology is None and quorum is None and ensemble_size is None:
@@ -131,11 +149,20 @@ async def plan(
         | {"is spread": _YES[row["is_spread"]]}
         for row in spread
     ]
-    shown = "\n\n".join([as_text(found), *([format_table(rows)] if rows else [])])
+    needs = None
+    if files is not None and found.refusal is None:
+        crossing = found.wan_bytes_per_byte
+        needs = load_needs(files, Quorum(*numbers), crossing, len(where.bookies))
     if session.output == TABLE:
-        click.echo(shown)
+        tables = [format_table(rows)] if rows else []
+        if needs is not None and files is not None:
+            tables.append(load_text(needs, files.prices))
+        click.echo("\n\n".join([as_text(found), *tables]))
     else:
-        print_document(as_document(found) | {"spread": spread}, session.output)
+        document = as_document(found) | {"spread": spread}
+        if needs is not None and files is not None:
+            document["load"] = load_document(needs, files.prices)
+        print_document(document, session.output)
     if found.refusal is not None:
         raise UnsafeError(f"{_show(numbers)} is refused: {found.refusal}")
     if must_survive is not None and found.losses_survived() < must_survive:

@@ -1,0 +1,1 @@
+"""``rhumbline plan``: the guarantees of a quorum, and what a load needs."""
