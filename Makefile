@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rotate-certificates sbom \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom \
 	packages proto lock clean
 
 help: ## list the targets
@@ -97,6 +97,11 @@ cut-off-region: setup-test ## cut a region off for ten minutes and start readers
 game-day: setup-test ## lose and fill disks, owners and regions, under real alerts (root): make game-day STEPS="lose-disk fill-disk"
 	$(BIN)/python -c 'from rhumbline.tests.support.servers import installs as i; i.prometheus_binary(); i.etcd_binary()'
 	$(BIN)/python -m rhumbline.chaos.lab.game_day.game_day --plot docs/how-to/game-day.svg --dashboards docs/how-to $(if $(STEPS),--steps $(STEPS))
+
+rolling-upgrade: OLD = 951dc290
+rolling-upgrade: PAUSE_S = 3
+rolling-upgrade: $(SELF) ## upgrade a cluster under load from a commit to the work tree, and back: OLD=951dc290 PAUSE_S=3
+	$(BIN)/python -m rhumbline.chaos.lab.upgrade --old $(OLD) --pause $(PAUSE_S)
 
 rotate-certificates: PAUSE_S = 10
 rotate-certificates: $(SELF) ## replace all certificates of three regions, authority too, under load: PAUSE_S=10

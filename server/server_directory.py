@@ -9,7 +9,7 @@ and registers as soon as the metadata store can be reached. Bookies have nodes o
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
@@ -62,8 +62,24 @@ async def registered_server(
     store: MetadataStore, runtime: Runtime, record: ServerRecord
 ) -> AsyncIterator[None]:
     """Keep the server registered until the block ends, as far as the store can be reached."""
+    async with registered_nodes(store, runtime, {ROOT: record.encode()}):
+        yield
+
+
+@asynccontextmanager
+async def registered_nodes(
+    store: MetadataStore,
+    runtime: Runtime,
+    nodes: Mapping[str, bytes],
+    on_registered: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[None]:
+    """Keep ephemeral nodes until the block ends, as far as the store can be reached.
+
+    ``nodes`` maps a parent to the value of a node below it, which gets a random name. Each time
+    they were created, ``on_registered`` is awaited.
+    """
     tasks = Tasks()
-    tasks.spawn(_stay_registered(store, runtime, record), "server registration")
+    tasks.spawn(_stay_registered(store, runtime, nodes, on_registered), "server registration")
     try:
         yield
     finally:
@@ -85,14 +101,23 @@ async def list_servers(store: MetadataReads) -> list[ServerRecord]:
     return sorted(found)
 
 
-async def _stay_registered(store: MetadataStore, runtime: Runtime, record: ServerRecord) -> None:
+async def _stay_registered(
+    store: MetadataStore,
+    runtime: Runtime,
+    nodes: Mapping[str, bytes],
+    on_registered: Callable[[], Awaitable[None]] | None,
+) -> None:
     backoff = Backoff(runtime.random, _RETRY_MS_MIN, _RETRY_MS_MAX)
     limit = LogLimit()
     while True:
         try:
             session = await store.session(_TTL_MS)
             try:
-                await _register(store, runtime, record, session)
+                for parent, value in nodes.items():
+                    name = runtime.random_bytes(_ID_BYTES).hex()
+                    await store.create(f"{parent}/{name}", value, ephemeral=session)
+                if on_registered is not None:
+                    await on_registered()
                 backoff.reset()
                 await _until_lost(session)
             finally:
@@ -103,13 +128,6 @@ async def _stay_registered(store: MetadataStore, runtime: Runtime, record: Serve
             if dropped is not None:
                 _LOG.warning("server registration failed", error=error, dropped=dropped or None)
             await backoff.pause()
-
-
-async def _register(
-    store: MetadataStore, runtime: Runtime, record: ServerRecord, session: Session
-) -> None:
-    path = f"{ROOT}/{runtime.random_bytes(_ID_BYTES).hex()}"
-    await store.create(path, record.encode(), ephemeral=session)
 
 
 async def _until_lost(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""``rhumbline cluster``: init, join-store, describe."""
+"""``rhumbline cluster``: init, join-store, describe, features."""
 
 from contextlib import AsyncExitStack
 
@@ -9,11 +9,24 @@ from ...client.system_runtime import system_runtime
 from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.metadata.cluster_layout import initialise_cluster
 from ...core.metadata.declared_regions import declare_regions, read_declared_regions
+from ...core.metadata.feature_level_store import raise_feature_level, read_feature_level
+from ...core.metadata.feature_levels import KNOWN_LEVELS
 from ...core.metadata.join_regional_store import join_regional_store
 from ...core.metadata.ledger_ids import id_range_of
 from ...core.metadata.regional_store_records import read_regional_stores
+from ...core.protocol.errors import RefusedError
+from ...server.upgrade.process_versions import list_process_versions, older_than
+from ..command_audit import record_act
+from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import print_done, print_message, print_record
+from ..output import (
+    TABLE,
+    print_document,
+    print_done,
+    print_message,
+    print_record,
+    print_rows,
+)
 from ..output_schema import done, flag, integer, listing, maybe, prints, record, text
 
 
@@ -125,3 +138,81 @@ async def describe(session: CommandSession) -> None:
             "writable_bookies": len(bookies),
         }
         print_record(shown, session.output)
+
+
+_PROCESS = record(
+    {
+        "kind": text("bookie, write-proxy, read-proxy, repair or archive."),
+        "process": text("Id of a bookie; host:port of another server."),
+        "version": maybe(text("Version of its program; null: it knows no feature levels.")),
+        "oldest_level": integer("Oldest feature level that it knows."),
+        "newest_level": integer("Newest feature level that it knows."),
+    }
+)
+
+
+@cluster.command()
+@click.option("--raise", "target", type=click.IntRange(min=1), metavar="N",
+              help="Raise the level to N. Refused while a server does not know it.")  # fmt: skip
+@prints(
+    record(
+        {
+            "level": integer("The feature level of the cluster."),
+            "raising_to": maybe(integer("The level that an unfinished command was raising it to.")),
+            "newest_level": integer("Newest feature level that this program knows."),
+            "processes": listing(_PROCESS, "The servers that are up."),
+        }
+    )
+)
+@session_options
+@runs
+async def features(session: CommandSession, target: int | None) -> None:
+    """Show the feature level of the cluster and the servers with the levels that they know.
+
+    A higher level permits what servers of earlier versions cannot read; programs that do not know
+    it are refused from then on. Raise it once all servers and applications have the new version,
+    and it is certain that they keep it.
+    """
+    async with session.client(moves_data=False) as client:
+
+        async def find_older(level: int) -> list[str]:
+            return older_than(await list_process_versions(client.store), level)
+
+        if target is not None:
+            what = f"feature-level:{target}"
+            try:
+                await raise_feature_level(client.store, target, find_older)
+            except RefusedError as error:
+                record_act(session.protection, what, error)
+                if type(error) is RefusedError:
+                    raise UnsafeError(str(error)) from error
+                raise
+            record_act(session.protection, what)
+        found = await read_feature_level(client.store)
+        shown = [
+            {
+                "kind": one.kind,
+                "process": one.name,
+                "version": one.version or None,
+                "oldest_level": one.levels.oldest,
+                "newest_level": one.levels.newest,
+            }
+            for one in await list_process_versions(client.store)
+        ]
+    if session.output == TABLE:
+        print_message(f"the feature level of the cluster is {found.level}")
+        if found.raising:
+            print_message(f"a command is raising it to {found.raising}, or ended early: repeat it")
+        if found.level < KNOWN_LEVELS.newest:
+            print_message(f"it can be raised to {KNOWN_LEVELS.newest} once every server knows that")
+        print_rows(shown, session.output, empty="no server is up")
+        return
+    print_document(
+        {
+            "level": found.level,
+            "raising_to": found.raising or None,
+            "newest_level": KNOWN_LEVELS.newest,
+            "processes": shown,
+        },
+        session.output,
+    )

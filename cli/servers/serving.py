@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from ...client.connect import Client
 from ...core.protocol.errors import ConfigurationError
 from ...server.ports import port_of, status_port_of
-from ...server.server_directory import ServerRecord, registered_server
+from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
+from ...server.upgrade.process_versions import nodes_of
+from ...server.upgrade.registered_process import registered_process
 from ..options import CommandSession, setting_option
 from ..output import print_done
 from ..output_schema import Schema, done, maybe, text
@@ -62,7 +64,7 @@ async def announced(
     """Say that a server is ready, and keep it in the list of servers until the block ends."""
     own = await client.own_regional_store()  # the global store may be out of reach then
     store = client.store if own is None else client.late_global_store()
-    async with registered_server(store, client.runtime, record):
+    async with registered_process(store, client.runtime, nodes_of(record)):
         print_serving(
             session,
             record.kind,

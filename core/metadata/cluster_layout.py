@@ -15,6 +15,7 @@ from ..protocol.bookie_id import BookieId
 from ..protocol.errors import NodeExistsError, WrongClusterError
 from ..runtime.metadata_store import MetadataReads, MetadataStore, Value, check_path
 from . import idempotent_writes
+from .feature_levels import FeatureRecord
 
 ROOT = "/ledgers"
 READ_ONLY_NAME = "readonly"
@@ -88,6 +89,11 @@ class Paths:
     def declared_regions(self) -> str:
         """In the global store: the regions that the cluster declares."""
         return f"{self.root}/rhumbline/declared-regions"
+
+    @property
+    def feature_level(self) -> str:
+        """In the global store: the feature level of the cluster."""
+        return f"{self.root}/rhumbline/feature-level"
 
     @property
     def grants(self) -> str:
@@ -172,13 +178,19 @@ async def initialise_store(store: MetadataStore, new_id: str, root: str = ROOT) 
 
 
 async def instance_id(store: MetadataReads, root: str = ROOT, *, stale_ok: bool = False) -> str:
-    """Return the cluster's id. Raises WrongClusterError if there is none, or for another layout.
+    """Return the cluster's id, once this program is known to understand the cluster.
 
-    Neither ever changes, so readers may take them from old metadata.
+    Every process and command begins with it. Raises WrongClusterError if there is no cluster, or
+    one of another layout, and FeatureLevelError if the cluster is above or below the feature levels
+    that this program knows (rule UPG-1). Layout and id never change, and the level rarely, so
+    readers may take them from old metadata.
     """
     paths = Paths(root)
-    layout, value = await store.get_all([paths.layout, paths.instance_id], stale_ok=stale_ok)
+    layout, value, level = await store.get_all(
+        [paths.layout, paths.instance_id, paths.feature_level], stale_ok=stale_ok
+    )
     _check_layout_value(store, paths, layout)
+    FeatureRecord.decode(None if level is None else level.data).check_known()
     if value is None or not _INSTANCE_ID.fullmatch(value.data):
         raise WrongClusterError(f"{store.uri} has no instance id at {paths.instance_id}")
     return value.data.decode()

@@ -127,6 +127,15 @@ class RecordTooLargeError(LimitExceededError):
     code = "record-too-large"
 
 
+class FeatureLevelError(RefusedError):
+    """The cluster is at a feature level that this program does not know.
+
+    Install the version of the program that the message asks for; the cluster cannot go back.
+    """
+
+    code = "feature-level"
+
+
 class NoSuchNamespaceError(RefusedError):
     """The namespace does not exist in this metadata store.
 

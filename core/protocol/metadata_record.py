@@ -12,12 +12,22 @@ from typing import Any
 from .errors import CorruptionError, ForeignDataError
 
 _VERSION_KEY = "v"
+_READER_KEY = "min"
 
 
-def encode_metadata_record(version: int, fields: Mapping[str, Any]) -> bytes:
-    """Return one line of JSON; the same fields always give the same bytes."""
-    assert _VERSION_KEY not in fields
-    return json.dumps({_VERSION_KEY: version, **fields}, separators=(",", ":")).encode()
+def encode_metadata_record(
+    version: int, fields: Mapping[str, Any], *, oldest_reader: int | None = None
+) -> bytes:
+    """Return one line of JSON; the same fields always give the same bytes.
+
+    ``oldest_reader`` is the oldest version whose programs may read the record without the fields
+    that they do not know. It is for records that only their own writer replaces: another one would
+    drop those fields. Programs read it from feature level 2 on (rule UPG-4).
+    """
+    assert _VERSION_KEY not in fields and _READER_KEY not in fields
+    reader = {} if oldest_reader is None else {_READER_KEY: oldest_reader}
+    record = {_VERSION_KEY: version, **reader, **fields}
+    return json.dumps(record, separators=(",", ":")).encode()
 
 
 def metadata_record_version(data: bytes) -> int | None:
@@ -42,8 +52,9 @@ def decode_metadata_record(
     """Return the fields of ``data``, which must have exactly the given names and types.
 
     ``what`` names the record in error messages. ``optional`` gives the values of fields that may be
-    absent. ``ignores_unknown`` permits fields that a later program has added. Raises
-    CorruptionError, and ForeignDataError for a newer version.
+    absent. ``ignores_unknown`` permits fields that a later program has added; so does a newer
+    record that names this version, or an earlier one, as its oldest reader. Raises CorruptionError,
+    and ForeignDataError for another newer version.
     """
     try:
         value = json.loads(data)
@@ -52,8 +63,13 @@ def decode_metadata_record(
     if not isinstance(value, dict) or type(value.get(_VERSION_KEY)) is not int:
         raise CorruptionError(f"{what}: not a versioned record: {data[:60]!r}")
     found = value.pop(_VERSION_KEY)
+    oldest_reader = value.pop(_READER_KEY, found)
+    if type(oldest_reader) is not int or not 0 <= oldest_reader <= found:
+        raise CorruptionError(f"{what}: {oldest_reader!r} is not the version of its oldest reader")
     if found > version:
-        raise ForeignDataError(f"{what}: format {found} is newer than this program's {version}")
+        if oldest_reader > version:
+            raise ForeignDataError(f"{what}: format {found} is newer than this program's {version}")
+        found, ignores_unknown = version, True
     value = {**(optional or {}), **value}
     if ignores_unknown:
         value = {name: field for name, field in value.items() if name in fields}

@@ -53,6 +53,7 @@ access check app append stream:default/x
 access explain app delete stream:default/x
 access ls
 access revoke app all stream:default/*
+apply -f {root}/declared.toml
 archive ls
 archive run
 archive tables --update --set archive.tables=sqlite://{root}/tables.db
@@ -62,13 +63,17 @@ archive verify
 bookie format {root}/new --name new
 chaos ls
 cluster describe
+cluster features
+cluster features --raise 2
 cluster init
 completion bash
 config check
 config explain
 config explain ledger.request_timeout_ms
 doctor
+diff -f {root}/declared.toml
 durability
+export
 metadata get /ledgers/INSTANCEID
 metadata ls
 metadata status
@@ -167,6 +172,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backgrou
     root = tmp_path_factory.mktemp("json")
     (root / "lines").write_text("one\ntwo\n")
     (root / "keyed").write_text("a:1\nb:2\n")
+    (root / "declared.toml").write_text("[namespaces.declared.streams.s]\n")
     with BackgroundCluster(root) as running:
         running.write_segments(2)
         yield running, root

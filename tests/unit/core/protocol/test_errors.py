@@ -51,6 +51,7 @@ STABLE = [
     ("duplicate-record", "DuplicateRecordError", "caller", False, False),
     ("end-mismatch", "EndMismatchError", "caller", False, False),
     ("end-of-stream", "EndOfStreamError", "caller", False, False),
+    ("feature-level", "FeatureLevelError", "caller", False, False),
     ("foreign-data", "ForeignDataError", "caller", False, False),
     ("gap", "GapError", "us", False, False),
     ("illegal-quorum", "IllegalQuorumError", "caller", False, False),

@@ -49,3 +49,17 @@ def test_a_record_that_is_almost_right_is_corrupt(data: bytes, message: str) -> 
 def test_a_newer_record_is_foreign_whatever_its_fields_are() -> None:
     with pytest.raises(ForeignDataError, match="format 3 is newer than this program's 2"):
         decode(b'{"v":3,"other":1}')
+
+
+def test_a_newer_record_is_read_if_it_names_an_old_enough_reader() -> None:
+    data = encode_metadata_record(4, {"a": 1, "b": "x", "c": 5}, oldest_reader=2)
+    assert data == b'{"v":4,"min":2,"a":1,"b":"x","c":5}'
+    assert decode(data) == {"a": 1, "b": "x"}
+    with pytest.raises(ForeignDataError, match="format 4 is newer"):
+        decode(encode_metadata_record(4, {"a": 1, "b": "x", "c": 5}, oldest_reader=3))
+
+
+@pytest.mark.parametrize("reader", [b'"2"', b"5", b"-1", b"true", b"null"])
+def test_the_oldest_reader_is_a_version_up_to_that_of_the_record(reader: bytes) -> None:
+    with pytest.raises(CorruptionError, match="is not the version of its oldest reader"):
+        decode(b'{"v":4,"min":' + reader + b',"a":1,"b":"x"}')

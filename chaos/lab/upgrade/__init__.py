@@ -1,0 +1,1 @@
+"""A cluster under load is upgraded to another version and back, process by process."""
