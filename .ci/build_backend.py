@@ -98,7 +98,12 @@ def compiled_wheel(folder: Path, root: Path = ROOT) -> str:
         subprocess.run(
             [sys.executable, "-c", script, built],
             cwd=source,
-            env={**os.environ, "MAKEFLAGS": "", "CFLAGS": f"-O2 -g0 -w {maps}"},
+            env={
+                **os.environ,
+                "MAKEFLAGS": "",
+                "CFLAGS": f"-O2 -g0 -w {maps}",
+                "PYTHONHASHSEED": "0",
+            },
             check=True,
         )
         (wheel,) = built.glob("*.whl")
