@@ -12,7 +12,7 @@ from random import Random
 from uuid import UUID
 
 from ..protocol.bookie_id import BookieId
-from ..protocol.errors import NodeExistsError, WrongClusterError
+from ..protocol.errors import MetadataUnavailableError, NodeExistsError, WrongClusterError
 from ..runtime.metadata_store import MetadataReads, MetadataStore, Value, check_path
 from . import idempotent_writes
 from .feature_levels import FeatureRecord
@@ -186,9 +186,16 @@ async def instance_id(store: MetadataReads, root: str = ROOT, *, stale_ok: bool 
     readers may take them from old metadata.
     """
     paths = Paths(root)
-    layout, value, level = await store.get_all(
-        [paths.layout, paths.instance_id, paths.feature_level], stale_ok=stale_ok
-    )
+    found = [paths.layout, paths.instance_id]
+    try:
+        layout, value, level = await store.get_all([*found, paths.feature_level], stale_ok=stale_ok)
+    except MetadataUnavailableError:
+        if not stale_ok:
+            raise
+        # Old metadata never shows that a cluster has no level. The process checks it when it
+        # registers, which it does as soon as the store is in reach.
+        layout, value = await store.get_all(found, stale_ok=True)
+        level = None
     _check_layout_value(store, paths, layout)
     FeatureRecord.decode(None if level is None else level.data).check_known()
     if value is None or not _INSTANCE_ID.fullmatch(value.data):

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ....core.protocol.errors import ConfigurationError
@@ -33,8 +34,10 @@ _BUILD_S_MAX = 300
 class ProgramVersion:
     """An environment with one version of the program. ``install`` makes it."""
 
-    def __init__(self, commit: str, folder: Path) -> None:
+    def __init__(self, commit: str, folder: Path, packages: Sequence[Path] = ()) -> None:
+        """``packages`` are folders with what this version needs besides."""
         self.commit = commit
+        self._packages = packages
         self._folder = folder
         self.python = folder / "env/bin/python"
         """The interpreter of the environment."""
@@ -65,7 +68,8 @@ class ProgramVersion:
             archive.extractall(packages)
         # A folder that a .pth file names is searched, but its own .pth files are not followed: an
         # editable installation there is not seen.
-        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        folders = [*map(str, self._packages), sysconfig.get_path("purelib")]
+        (packages / "dependencies.pth").write_text("\n".join(folders) + "\n")
 
     def _copy(self, source: Path) -> None:
         listing = ["git", "-C", str(CHECKOUT), "ls-files", "-z", "--cached", "--others"]

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,9 +169,12 @@ async def _read(metadata: str, stream: str, last: int) -> list[int]:
     return found
 
 
-def roll(folder: Path, old: str, new: str, pause_s: float) -> UpgradeResult:
+def roll(
+    folder: Path, old: str, new: str, pause_s: float, old_packages: Sequence[Path] = ()
+) -> UpgradeResult:
     """Install both versions below ``folder`` and run the upgrade. Raises ConfigurationError."""
-    before, after = ProgramVersion(old, folder / "old"), ProgramVersion(new, folder / "new")
+    before = ProgramVersion(old, folder / "old", old_packages)
+    after = ProgramVersion(new, folder / "new")
     for version in (before, after):
         version.install()
     cluster = folder / "cluster"

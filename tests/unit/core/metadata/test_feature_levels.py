@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -5,7 +6,13 @@ import pytest
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster, instance_id
 from rhumbline.core.metadata.feature_levels import KNOWN_LEVELS, FeatureRecord, LevelRange
-from rhumbline.core.protocol.errors import CorruptionError, FeatureLevelError, ForeignDataError
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    FeatureLevelError,
+    ForeignDataError,
+    MetadataUnavailableError,
+)
+from rhumbline.core.runtime.metadata_store import Value
 
 
 def test_a_record_without_a_value_is_at_the_first_level() -> None:
@@ -61,3 +68,25 @@ async def test_no_process_starts_above_the_levels_that_it_knows() -> None:
     await store.put(Paths().feature_level, above)
     with pytest.raises(FeatureLevelError, match="install a newer version"):
         await instance_id(store)
+
+
+async def test_a_program_starts_from_old_metadata_without_a_level() -> None:
+    """Old metadata never shows that something is absent, and most clusters have no level stored."""
+    store = MemoryStore()
+    await initialise_cluster(store, Random(1))
+    asked: list[int] = []
+
+    class OldMetadata(MemoryStore):
+        async def get_all(
+            self, paths: Sequence[str], *, stale_ok: bool = False
+        ) -> list[Value | None]:
+            asked.append(len(paths))
+            found = await store.get_all(paths)
+            if None in found or not stale_ok:
+                raise MetadataUnavailableError("the store is out of reach")
+            return found
+
+    assert await instance_id(OldMetadata(), stale_ok=True) == await instance_id(store)
+    assert asked == [3, 2]
+    with pytest.raises(MetadataUnavailableError):
+        await instance_id(OldMetadata())
