@@ -20,6 +20,7 @@ from ..security.caller import AccessObserver, Caller
 from ..security.grant_table import AccessDecision, GrantTable
 from ..security.grants import Action, Resource
 from ..security.principal import Principal
+from ..security.settings import SecuritySettings
 from .grant_store import read_grants
 
 _LOG = EventLog(__name__)
@@ -132,9 +133,9 @@ class AccessControl:
 
     def _stale_reason(self) -> str:
         if self._read_at is None:
-            return "this proxy could not read the grants yet"
+            return "this process could not read the grants yet"
         age_ms = round((self._loop.time() - self._read_at) * 1000)
-        return f"this proxy has last read the grants {age_ms} ms ago, which is too long"
+        return f"this process has last read the grants {age_ms} ms ago, which is too long"
 
     # --- following ------------------------------------------------------------------------------
 
@@ -169,3 +170,15 @@ class AccessControl:
         self.generation += 1
         for listener in list(self._listeners):
             listener()
+
+
+def access_control_of(
+    store: MetadataStore, settings: SecuritySettings, observer: AccessObserver | None = None
+) -> AccessControl:
+    """Return the control of a server with these settings, not started."""
+    return AccessControl(
+        store,
+        refresh_ms=settings.grants_refresh_ms,
+        stale_ms_max=settings.grants_stale_ms_max,
+        observer=observer,
+    )

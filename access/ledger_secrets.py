@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..core.log.write.segment_chain import NAMESPACE_KEY
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
+from ..core.protocol.ledger_metadata import NAMESPACE_KEY
 from ..security.ledger_passwords import ledger_password, parse_ledger_secrets
 
 

@@ -7,6 +7,10 @@ from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.runtime.settings import check_settings, setting
 from .principal import Role
 
+GRANTED = "granted"
+INTERNAL = "internal"
+"""Values of ``bookie_clients``."""
+
 _DAY_MS = 24 * 3_600_000
 
 
@@ -97,10 +101,11 @@ class SecuritySettings:
         "who reaches it can then read and change all data.",
     )
 
-    bookie_clients: Literal["all", "internal"] = setting(
+    bookie_clients: Literal["all", "granted", "internal"] = setting(
         "all",
-        "Whom bookies with TLS serve: all holders of a certificate, or only those with a role of "
-        "the cluster itself (bookie, proxy, repair, admin). Others then use proxies.",
+        "Whom bookies with TLS serve. all: every holder of a certificate. internal: only those "
+        "with a role of the cluster itself (bookie, proxy, repair, admin). granted: those, and "
+        "applications for the ledgers of streams that grants allow them; needs tls.required.",
     )
     access_control: bool = setting(
         False,
@@ -109,14 +114,16 @@ class SecuritySettings:
     )
     grants_refresh_ms: int = setting(
         1_000,
-        "Interval at which proxies read the grants again, in addition to being told of changes.",
+        "Interval at which proxies, and bookies with bookie_clients = granted, read the grants "
+        "again, in addition to being told of changes.",
         low=50,
         high=60_000,
     )
     grants_stale_ms_max: int = setting(
         60_000,
-        "Time for which a proxy that cannot read the grants decides by those that it knows. "
-        "Afterwards it refuses every call, except those of administrators.",
+        "Time for which a server that cannot read the grants decides by those that it knows. "
+        "Afterwards a proxy refuses every call, except those of administrators, and a bookie every "
+        "request of an application.",
         low=1_000,
         high=24 * 3_600_000,
     )

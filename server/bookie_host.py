@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..access.access_control import AccessControl, access_control_of
 from ..backends.open_store import open_store
 from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.bookie import Bookie
@@ -35,8 +37,10 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
+from ..security.settings import GRANTED
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
-from .audit.bookie_audit import BookieAudit
+from .clients.bookie_audit import BookieAudit
+from .clients.bookie_clients import BookieClients
 from .listening_address import check_advertised, warn_of_loopback
 from .posix_disk import PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
@@ -149,8 +153,11 @@ async def running_bookie(
                 regional=regional,
             )
         closing.push_async_callback(bookie.aclose)
-        audit = BookieAudit(protection.audit, dict(protection.security.roles))
-        bookie.service.on_refused = audit.refused
+        clients = BookieClients(dict(protection.security.roles))
+        bookie.service.on_refused = BookieAudit(protection.audit, clients).refused
+        access = await _access_control(store, protection, closing)
+        if access is not None:
+            bookie.service.clients.permissions_of = partial(clients.permissions_of, access)
         views = [(ledgers, bookies)]
         if regional is not None:
             views.append((regional.ledgers, regional.directory))
@@ -168,6 +175,7 @@ async def running_bookie(
                 "client": {"metadata": measured.statistics()},
                 "tls": certificate_statistics(protection),
                 "gate": None if gate is None else gate.statistics(),
+                "access": None if access is None else access.statistics(),
             }
 
         if observe is not None:
@@ -186,6 +194,18 @@ async def running_bookie(
         await bookie.serve(host, port, security=gate)
         warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)
         yield bookie
+
+
+async def _access_control(
+    store: MetadataStore, protection: Protection, closing: AsyncExitStack
+) -> AccessControl | None:
+    """Return the control that decides what applications may do, until ``closing``."""
+    if protection.security.bookie_clients != GRANTED:
+        return None
+    access = access_control_of(store, protection.security)
+    closing.push_async_callback(access.aclose)
+    await access.start()
+    return access
 
 
 async def _regional_store(

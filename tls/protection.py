@@ -9,7 +9,7 @@ from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.event_log import EventLog
 from ..security.audit import NO_AUDIT, AuditSink
 from ..security.principal import INTERNAL_ROLES, Principal
-from ..security.settings import SecuritySettings, TlsSettings
+from ..security.settings import GRANTED, INTERNAL, SecuritySettings, TlsSettings
 from .credentials import TlsCredentials, credentials_of
 from .gate import TlsGate
 
@@ -37,11 +37,21 @@ class Protection:
         return found if found is not None and found.settings.connects else None
 
     def bookie_gate(self) -> TlsGate | None:
-        """Return the gate of a bookie's port, which may serve the cluster's own parts only."""
+        """Return the gate of a bookie's port, which may serve the cluster's own parts only.
+
+        Raises ConfigurationError if applications need grants, and TLS is not required: without it
+        clients are unknown.
+        """
         serving = self.serving
+        is_required = serving is not None and serving.settings.required
+        if self.security.bookie_clients == GRANTED and not is_required:
+            raise ConfigurationError(
+                "security.bookie_clients = granted needs TLS with tls.required = true: without it "
+                "clients are unknown"
+            )
         if serving is None:
             return None
-        is_internal = self.security.bookie_clients == "internal"
+        is_internal = self.security.bookie_clients == INTERNAL
         return TlsGate(
             serving,
             admits=_is_internal if is_internal else None,

@@ -23,6 +23,13 @@ from .quorum import Quorum
 NO_ENTRY = -1
 """The entry id that means "none": LAC and last entry of an empty ledger."""
 
+NAMESPACE_KEY = "rhumbline.namespace"
+STREAM_KEY = "rhumbline.stream"
+LSSN_KEY = "rhumbline.lssn"
+"""Custom metadata keys: the segment for which the ledger was made. A lost namespace can be rebuilt
+from them, and bookies learn from them whose ledger it is.
+"""
+
 R_KEY = "rhumbline.r"
 """Custom metadata key: R by entry id, as ``first:R,first:R``; ``first`` rises from 0."""
 

@@ -640,6 +640,20 @@ CATALOGUE = (
         "{connection}",
         "Connections refused because they began without TLS.",
     ),
+    Metric(
+        "bookie.access.refusals.{action}",
+        MetricType.COUNTER,
+        "{refusal}",
+        "Requests of applications that were refused because no grant allows them, by action.",
+    ),
+    Metric("bookie.access.grants", MetricType.GAUGE, "{grant}", "Grants that the bookie knows."),
+    Metric(
+        "bookie.access.grants_age_ms",
+        MetricType.GAUGE,
+        "s",
+        "Time since the bookie has read the grants. Above `security.grants_stale_ms_max` it "
+        "refuses every request of an application.",
+    ),
     Metric("repair.ready", MetricType.GAUGE, "1", "1 while the repair process works."),
     Metric("repair.auditor", MetricType.GAUGE, "1", "1 in the process that audits the cluster."),
     Metric("repair.working", MetricType.GAUGE, "1", "1 while the repair process works."),

@@ -333,6 +333,17 @@ def _decode_auth(frame: bytes) -> tuple[str, bytes]:
 # --- responses, bookie side ---------------------------------------------------------------------
 
 
+def encode_refusal(request: AddRequest | ReadRequest | BatchReadRequest, code: int) -> bytes:
+    """Encode the response that refuses a request."""
+    if isinstance(request, AddRequest):
+        return encode_add_response(code, request.ledger_id, request.entry_id)
+    if isinstance(request, ReadRequest):
+        return encode_read_response(code, request.ledger_id, request.entry_id)
+    return encode_batch_read_response(
+        code, request.ledger_id, request.first_entry_id, request.request_id
+    )
+
+
 def encode_add_response(code: int, ledger_id: int, entry_id: int) -> bytes:
     """Encode the response to an add: 28 bytes."""
     return _pack_response(ADD_RESPONSE_WORD, code, ledger_id, entry_id)

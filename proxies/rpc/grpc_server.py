@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from ...access.access_control import AccessControl
+from ...access.access_control import AccessControl, access_control_of
 from ...access.token_source import token_source
 from ...access.token_verifier import verifier_of
 from ...core.log.api.log_namespaces import LogNamespaces
@@ -159,12 +159,7 @@ class ProxyServer:
             raise ConfigurationError(
                 "security.access_control needs TLS or tokens: without them callers are unknown"
             )
-        access = AccessControl(
-            self._store,
-            refresh_ms=security.grants_refresh_ms,
-            stale_ms_max=security.grants_stale_ms_max,
-            observer=AuditedItems(self._audit.sink),
-        )
+        access = access_control_of(self._store, security, AuditedItems(self._audit.sink))
         await access.start()
         return access
 

@@ -10,13 +10,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.ledger_metadata import (
+    NAMESPACE_KEY,
+    STREAM_KEY,
+    LedgerMetadata,
+    LedgerState,
+)
 from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import quorums_from
-
-NAMESPACE_KEY = "rhumbline.namespace"
-STREAM_KEY = "rhumbline.stream"
-"""Custom metadata key of a ledger that belongs to a stream."""
 
 
 class LayoutPart(NamedTuple):

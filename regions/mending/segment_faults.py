@@ -11,8 +11,7 @@ from enum import Enum
 
 from ...core.log.metadata.ledger_policies import stream_of_ledger
 from ...core.log.metadata.stream_metadata import StreamHead, StreamRecord
-from ...core.log.write.segment_chain import LSSN_KEY
-from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.ledger_metadata import LSSN_KEY, LedgerMetadata, LedgerState
 from ...core.protocol.segments import (
     NO_LEDGER,
     SEGMENTS_IN_PROGRESS_MAX,

@@ -2,9 +2,8 @@
 
 from ...core.ledger.client import LedgerClient
 from ...core.log.metadata.ledger_references import LedgerReference, reference_of
-from ...core.log.write.segment_chain import STREAM_KEY
 from ...core.protocol.errors import MetadataError, NoSuchLedgerError, RhumblineError
-from ...core.protocol.ledger_metadata import NO_ENTRY, LedgerMetadata
+from ...core.protocol.ledger_metadata import NO_ENTRY, STREAM_KEY, LedgerMetadata
 from ...core.runtime.metadata_store import MetadataStore
 
 _LOOKUPS_PER_AUDIT_MAX = 512

@@ -5,8 +5,7 @@ import asyncio
 from rhumbline.chaos.simulation.cluster import STREAM
 from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
-from rhumbline.core.log.write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
-from rhumbline.core.protocol.ledger_metadata import LedgerState
+from rhumbline.core.protocol.ledger_metadata import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.tests.support.simulation.region_run import REPAIR, RegionRun, plan, run_script
 

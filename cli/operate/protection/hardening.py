@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ....client.settings import Settings
 from ....security.quotas import ANY, QuotaTable, SubjectKind
+from ....security.settings import GRANTED, INTERNAL
 from ..server_checks import OK, WARNING, Finding
 
 SUBJECTS = ("transport", "bookie clients", "audit log", "quotas", "idle connections")
@@ -23,7 +24,7 @@ def check_hardening(settings: Settings, quotas: QuotaTable) -> Iterator[Finding]
 
 _GOOD = (
     "connections without TLS are refused",
-    "bookies serve the parts of the cluster only",
+    "bookies serve the parts of the cluster, and applications only as grants allow",
     "administrative acts and refusals are recorded",
     "each principal has a quota",
     "bookies close idle connections",
@@ -41,8 +42,8 @@ def _faults(settings: Settings, quotas: QuotaTable) -> Iterator[str]:
     )
     yield (
         "every holder of a certificate reaches all ledgers: set security.bookie_clients = "
-        '"internal", and let applications use proxies'
-        if settings.security.bookie_clients != "internal"
+        '"internal" and let applications use proxies, or to "granted"'
+        if settings.security.bookie_clients not in (GRANTED, INTERNAL)
         else ""
     )
     yield "" if settings.audit.file else "there is none: set audit.file"

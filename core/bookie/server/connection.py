@@ -8,6 +8,8 @@ BKE-9). Every other request is decoded by its wire form (requests_v2, requests_v
 Each connection has limits: bytes of adds in flight, bytes of unsent responses, queued file reads
 and parked polls. Above one of the first three, the socket is not read; further polls are refused.
 Partial frames are limited over all connections (partial_frames.py).
+
+The frames of a client that may use some ledgers only pass a guard (frame_guard.py).
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from ...wire.error_codes import code_for
 from ...wire.frames import FrameSplitter
 from ...wire.v2 import ADD_KEY_BYTES, Code, add_response_head
 from ..log.commit_group import Outbox
+from ..permissions.frame_guard import CLOSED_BY_CHANGE, FrameGuard
 from . import requests_v2, requests_v3
 from .entry_service import EntryService
 from .long_poll import ParkedPoll
@@ -67,6 +70,7 @@ class ClientConnection:
         self.is_paused = False
         self._is_write_blocked = False
         self._reads = ReadQueue(tasks, self._on_read)
+        self._guard: FrameGuard | None = None
 
     # --- asyncio.Protocol -----------------------------------------------------------------------
 
@@ -79,6 +83,7 @@ class ClientConnection:
             return
         self._registry[self] = None
         self._transport.set_write_buffer_limits(self.service.config.connection_write_bytes_max)
+        self._guard = self.service.clients.guard_of(self)
 
     def eof_received(self) -> bool:
         """See asyncio.Protocol."""
@@ -105,6 +110,8 @@ class ClientConnection:
         if self._transport is None:
             return
         self.idle_rounds = 0
+        if self._guard is not None:
+            self._guard.begin()
         self._is_serving = True
         try:
             data, starts, stops = self._splitter.cut(data)
@@ -133,6 +140,7 @@ class ClientConnection:
         config = service.config
         bytes_max, count_max = config.group_bytes_max, config.group_count_max
         accepts_adds = service.accepts_adds
+        permitted = None if self._guard is None else self._guard.adds
         unpack = _ADD_HEAD.unpack_from
         group = log.group
         outbox = group.outboxes.get(self)
@@ -151,6 +159,7 @@ class ClientConnection:
                     and ledger.accepts_adds
                     and ledger.master_key == key
                     and -1 <= lac < entry_id
+                    and (permitted is None or ledger_id in permitted)
                 ):
                     if group.body_bytes >= bytes_max or group.count >= count_max:
                         group = log.next_group()
@@ -175,12 +184,29 @@ class ClientConnection:
 
     def _dispatch(self, frame: bytes) -> None:
         form = frame[0]
-        if form == _V2_BYTE:
-            requests_v2.serve(self, self.service, frame)
-        elif form == _V3_BYTE:
-            requests_v3.serve(self, self.service, frame)
-        else:
+        if form not in (_V2_BYTE, _V3_BYTE):
             raise ProtocolError(f"a frame begins with the unknown byte {form:#04x}")
+        if self._guard is None or self._guard.admits(frame):
+            self._serve_frame(frame)
+
+    def _serve_frame(self, frame: bytes) -> None:
+        if frame[0] == _V2_BYTE:
+            requests_v2.serve(self, self.service, frame)
+        else:
+            requests_v3.serve(self, self.service, frame)
+
+    def serve_checked(self, frame: bytes) -> None:
+        """See GuardedConnection."""
+        if self._transport is None:
+            return
+        try:
+            self._serve_frame(frame)
+        except ProtocolError as error:
+            self.close("malformed", error)
+
+    def refused(self, use: str, ledger_id: int, error: RhumblineError) -> None:
+        """See GuardedConnection."""
+        self.service.on_refused(self, use, ledger_id, error.code)
 
     # --- responses ------------------------------------------------------------------------------
 
@@ -242,6 +268,8 @@ class ClientConnection:
 
     def _respond(self, outbox: Outbox, error: RhumblineError | None) -> None:
         self.service.meter.done(ADD, outbox.began, error, len(outbox.adds))
+        if self._guard is not None and not self._guard.is_current:
+            self.close(CLOSED_BY_CHANGE)  # the adds are not acknowledged
         if self._transport is not None:
             head = add_response_head(Code.OK if error is None else code_for(error))
             if outbox.has_requests:
@@ -269,6 +297,8 @@ class ClientConnection:
 
     def _release(self) -> None:
         self._registry.pop(self, None)
+        if self._guard is not None:
+            self._guard.close()
         self._partial_frames.release(self)
         self.service.polls.drop(self.polls)
         self._reads.clear()

@@ -34,6 +34,7 @@ from ..free_space import FreeSpaceMonitor
 from ..index.tiered_index import NotInMemoryError
 from ..ledger_membership import LedgerMembership, MembershipCheck, MetadataReader
 from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerRecord, lac_of_body
+from ..permissions.ledger_clients import LedgerClients
 from ..storage import Storage
 from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
@@ -67,6 +68,7 @@ class EntryService(StorageListener):
         self.config = config
         self.storage = storage
         self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
+        self.clients = LedgerClients(ledgers, tasks, config.learning_count_max)
         self.meter = OperationMeter()
         self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
         self.accepts_adds = False

@@ -50,15 +50,8 @@ def judge_plain_requests(data: bytes, *, is_tls_required: bool) -> FirstVerdict:
 
 def _judge_v2(frame: bytes) -> FirstVerdict:
     request = v2.decode_request(frame)
-    code = v2.Code.UNAUTHORIZED
-    if isinstance(request, v2.AddRequest):
-        response = v2.encode_add_response(code, request.ledger_id, request.entry_id)
-    elif isinstance(request, v2.ReadRequest):
-        response = v2.encode_read_response(code, request.ledger_id, request.entry_id)
-    elif isinstance(request, v2.BatchReadRequest):
-        response = v2.encode_batch_read_response(
-            code, request.ledger_id, request.first_entry_id, request.request_id
-        )
-    else:
+    if isinstance(request, v2.AuthRequest):
         response = v2.encode_auth(TLS_REQUIRED_PLUGIN, b"")
+    else:
+        response = v2.encode_refusal(request, v2.Code.UNAUTHORIZED)
     return FirstVerdict(FirstStep.REFUSE, response)

@@ -11,10 +11,9 @@ from ...protocol.errors import (
     NoSuchNamespaceError,
     NoSuchStreamError,
 )
-from ...protocol.ledger_metadata import LedgerMetadata
+from ...protocol.ledger_metadata import NAMESPACE_KEY, STREAM_KEY, LedgerMetadata
 from ...runtime.metadata_store import MetadataStore
 from ..policy import StreamPolicy
-from ..write.segment_chain import NAMESPACE_KEY, STREAM_KEY
 from .namespace_record import NamespaceRecord
 from .paths import namespace_path
 from .stream_store import StreamStore

@@ -9,9 +9,8 @@ the writer may still publish the ledger. Numbers are bound permanently, so the d
 from enum import Enum
 
 from ...protocol.errors import CorruptionError, InvalidArgumentError, NoSuchStreamError
-from ...protocol.ledger_metadata import LedgerMetadata
+from ...protocol.ledger_metadata import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY, LedgerMetadata
 from ...runtime.metadata_store import MetadataStore
-from ..write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
 from .stream_store import StreamStore
 
 

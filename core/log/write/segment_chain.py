@@ -21,7 +21,14 @@ from ...protocol.errors import (
     EndOfStreamError,
     RhumblineError,
 )
-from ...protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY, SPREAD_KEY
+from ...protocol.ledger_metadata import (
+    LSSN_KEY,
+    NAMESPACE_KEY,
+    NO_ENTRY,
+    REGIONS_KEY,
+    SPREAD_KEY,
+    STREAM_KEY,
+)
 from ...protocol.record_set import decode_entry
 from ...protocol.recovery import provable_end_of
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
@@ -39,11 +46,6 @@ from .dedup_table import DeduplicationTable, DeduplicationTableBuilder
 from .end_of_stream import last_txid_of
 
 _LOG = EventLog(__name__)
-
-NAMESPACE_KEY = "rhumbline.namespace"
-STREAM_KEY = "rhumbline.stream"
-LSSN_KEY = "rhumbline.lssn"
-"""Keys of the custom metadata of each ledger, from which a lost namespace can be rebuilt."""
 
 _TOKEN_BYTES = 16
 

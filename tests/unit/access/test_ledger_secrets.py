@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rhumbline.access.ledger_secrets import LedgerSecrets
-from rhumbline.core.log.write.segment_chain import NAMESPACE_KEY
 from rhumbline.core.protocol.errors import ConfigurationError
+from rhumbline.core.protocol.ledger_metadata import NAMESPACE_KEY
 from rhumbline.security.ledger_passwords import ledger_password
 
 SECRET = "0123456789abcdef0123456789abcdef"

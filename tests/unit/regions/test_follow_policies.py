@@ -12,9 +12,14 @@ from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.log.ledger_interface import LedgerProvider
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.write.segment_chain import NAMESPACE_KEY, STREAM_KEY
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.ledger_metadata import REGIONS_KEY, Fragment, LedgerMetadata
+from rhumbline.core.protocol.ledger_metadata import (
+    NAMESPACE_KEY,
+    REGIONS_KEY,
+    STREAM_KEY,
+    Fragment,
+    LedgerMetadata,
+)
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.regions.follow_policies import PolicyFollower

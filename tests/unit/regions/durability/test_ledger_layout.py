@@ -4,10 +4,15 @@ import itertools
 from time import process_time
 
 from rhumbline.core.protocol.bookie_id import check_bookie_id
-from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.ledger_metadata import (
+    NAMESPACE_KEY,
+    STREAM_KEY,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+)
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.regions.durability.ledger_layout import (
-    STREAM_KEY,
     entry_counts,
     layout_of,
     parts_by_r,
@@ -102,7 +107,7 @@ def test_a_fragment_without_entries_has_no_part() -> None:
 
 
 def test_the_stream_of_a_ledger_is_in_its_custom_metadata() -> None:
-    custom = {"rhumbline.namespace": b"main", STREAM_KEY: b"orders"}
+    custom = {NAMESPACE_KEY: b"main", STREAM_KEY: b"orders"}
     metadata = LedgerMetadata(1, 1, 1, 1, (Fragment(0, BOOKIES[:1]),), custom=custom)
     assert stream_of(metadata) == "main/orders"
     assert stream_of(closed(Quorum(1, 1, 1), [0], 1)) is None

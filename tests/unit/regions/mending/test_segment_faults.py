@@ -5,9 +5,14 @@ from dataclasses import replace
 import pytest
 
 from rhumbline.core.log.metadata.stream_metadata import StreamHead, StreamRecord
-from rhumbline.core.log.write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.protocol.ledger_metadata import (
+    LSSN_KEY,
+    NAMESPACE_KEY,
+    STREAM_KEY,
+    Fragment,
+    LedgerMetadata,
+)
 from rhumbline.core.protocol.segments import Residence, Segment
 from rhumbline.regions.mending.segment_faults import Remedy, SegmentFault, find_faults
 

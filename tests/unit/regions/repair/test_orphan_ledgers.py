@@ -4,9 +4,14 @@ from typing import cast
 
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.ledger.client import LedgerClient
-from rhumbline.core.log.write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.protocol.ledger_metadata import (
+    LSSN_KEY,
+    NAMESPACE_KEY,
+    STREAM_KEY,
+    Fragment,
+    LedgerMetadata,
+)
 from rhumbline.regions.repair import orphan_ledgers
 from rhumbline.regions.repair.orphan_ledgers import OrphanLedgers
 

@@ -1,1 +1,0 @@
-"""Audit events of the servers of this process: what they refuse."""
