@@ -5,9 +5,8 @@ from a client; floods must not stop its service there, either.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -16,7 +15,6 @@ import pytest
 
 from rhumbline.cli.servers.local_cluster import HOST, LocalCluster
 from rhumbline.client.connect import connect
-from rhumbline.core.log.api.log_writer import LogWriter
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import RhumblineError
@@ -26,25 +24,16 @@ from rhumbline.core.wire.entry import master_key
 from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.grpc_calls import GrpcTransport
-from rhumbline.security.audit import AuditEvent, AuditResult
+from rhumbline.security.audit import AuditResult
 from rhumbline.security.settings import TlsSettings
 from rhumbline.server.status_server import fetch_status
+from rhumbline.tests.support.security.attacks import Recorded, append_some, ask
 from rhumbline.tests.support.security.secured_cluster import NAMESPACE, REGION, STREAM, secured
 from rhumbline.tls.credentials import TlsCredentials
 from rhumbline.tls.protection import Protection
 
 LEDGERS = 60
 FRAMES_PER_CONNECTION = 500
-
-
-class Recorded:
-    """Counts the events by action, result and error."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str, str]] = Counter()
-
-    def record(self, event: AuditEvent) -> None:
-        self.counts[event.action, event.result, event.error] += 1
 
 
 class Target(NamedTuple):
@@ -85,29 +74,6 @@ async def target_of(mode: str, directory: Path, sink: Recorded) -> AsyncIterator
         addresses = [local.status_address.rpartition(":") for local in cluster.bookies]
         status = [(host, int(port)) for host, _, port in addresses]
         yield Target(cluster.metadata_uri, ports, status, tls, proxy)
-
-
-async def ask(port: int, data: bytes) -> bytes:
-    """Send bytes on a new connection; return the response until the server closes it, or stops."""
-    reader, writer = await asyncio.open_connection(HOST, port)
-    found = b""
-    with suppress(ConnectionError, TimeoutError):
-        async with asyncio.timeout(1):
-            writer.write(data)
-            while chunk := await reader.read(1 << 16):
-                found += chunk
-    writer.close()
-    return found
-
-
-async def append_some(writer: LogWriter, count: int) -> float:
-    """Append records one by one; return the median time in ms."""
-    loop, took = asyncio.get_running_loop(), []
-    for number in range(count):
-        began = loop.time()
-        await writer.append(b"planted payload %d" % number)
-        took.append(loop.time() - began)
-    return sorted(took)[count // 2] * 1000
 
 
 async def test_with_tls_a_stranger_reads_fences_and_deletes_nothing(tmp_path: Path) -> None:
