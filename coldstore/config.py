@@ -38,5 +38,12 @@ class ArchiveConfig:
         low=1,
     )
 
+    index_interval_ms: int = setting(
+        10_000,
+        "Pause between two passes in which archive serve writes changes to the index of the "
+        "namespace, by which queries over many streams are planned.",
+        low=1,
+    )
+
     def __post_init__(self) -> None:
         check_settings(self, "archive")

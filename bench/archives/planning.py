@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from ...coldstore.archive.archive_folder import part_name
-from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import CHAIN_START, Manifest, Part
-from ...coldstore.archive.stream_index import NamespaceIndex
+from ...coldstore.index.indexed_listing import indexed_listing
+from ...coldstore.index.indexer import Indexer
+from ...coldstore.index.namespace_index import NamespaceIndex
 from ...coldstore.proof.chain_tip import empty_tip
+from ...coldstore.proof.chain_writer import ChainWriter
 from ...core.protocol.errors import NoSuchObjectError
 from ...core.runtime.cold_store import ObjectStat
 
@@ -111,7 +113,6 @@ async def measure(streams: int, segments: int, *, latency_ms: float, parallel: i
     store = CountingStore(parallel)
     fill(store, streams, segments)
     store.latency_s = latency_ms / 1000
-    index = NamespaceIndex(store, _NAMESPACE)
     lines = []
 
     async def step(name: str, work: Callable[[], Awaitable[object]]) -> None:
@@ -122,10 +123,30 @@ async def measure(streams: int, segments: int, *, latency_ms: float, parallel: i
         calls = ", ".join(f"{count} {kind}" for kind, count in sorted(store.calls.items()))
         lines.append(f"{name}: {calls}; {took_s:.1f} s")
 
-    await step("batch plan", lambda: index.refresh_matching(lambda _: True))
-    await step("idle trigger", lambda: index.refresh_matching(lambda _: True))
-    await step("archive ls", lambda: scan_manifests(store))
+    async def plan() -> None:
+        await reader.refresh_matching(lambda _: True)
+
+    indexer, reader = Indexer(store, _NAMESPACE), NamespaceIndex(store, _NAMESPACE)
+    await step("batch plan without an index", plan)
+    await step("idle trigger without an index", plan)
+    await step("archive ls without an index", lambda: indexed_listing(store))
+    await step("first index", indexer.run_once)
+    reader = NamespaceIndex(store, _NAMESPACE)
+    await step("batch plan", plan)
+    await step("idle trigger", plan)
+    await step("one stream continues", lambda: _continue(store, segments))
+    await step("trigger", plan)
+    await step("index pass", indexer.run_once)
+    await step("archive ls", lambda: indexed_listing(store))
     return lines
+
+
+async def _continue(store: CountingStore, segments: int) -> None:
+    """Publish the next manifest of one stream, as an archiver does."""
+    chains = ChainWriter(store)
+    last = _manifest("stream-000000", 0, CHAIN_START)
+    link = await chains.previous_link(last.folder, segments + 1, oldest_lssn=1)
+    await chains.cover(await chains.publish(_manifest("stream-000000", segments + 1, link), link))
 
 
 def main() -> None:

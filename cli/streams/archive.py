@@ -25,6 +25,7 @@ from .archive_serving import serve
 from .archive_tables import open_tables, table_registrar, tables
 from .archives.archive_rows import ARCHIVED, archive_row
 from .archives.checking import reconcile, verify
+from .archives.indexing import index
 from .cold_options import cold_option, opened_cold
 from .policy_options import PolicyOptions, default_quorum, policy_options
 
@@ -35,6 +36,8 @@ with needs_extra("an archive", "arrow"):
     )
     from ...coldstore.archive.catalog import scan_manifests
     from ...coldstore.archive.segment_archiver import SegmentArchiver
+    from ...coldstore.index.indexed_listing import indexed_listing
+    from ...coldstore.index.indexer import Indexer
     from ...coldstore.restore.copy_archive import copy_archive
     from ...coldstore.restore.restore import (
         archived_policy,
@@ -57,6 +60,7 @@ archive.add_command(serve)
 archive.add_command(tables)
 archive.add_command(verify)
 archive.add_command(reconcile)
+archive.add_command(index)
 
 
 @archive.command()
@@ -91,6 +95,7 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
             rows = [archive_row(manifest) for manifest in done]
             print_rows(rows, session.output, empty="no segment to archive")
             await check_archives_exist(client.namespace(), store, names)
+            await Indexer(store, namespace.name).run_once()
             await _register(session, client, store, cold)
     finally:
         await store.close()
@@ -224,13 +229,14 @@ async def ls(
 ) -> None:
     """List the archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM).
 
-    Reads the cold store only, no server. A damaged manifest is an error after the list.
+    Reads the cold store only, no server. A missing manifest, or a damaged one that the index of
+    the namespace lacks, is an error after the list; verify reads every object.
     """
     store = opened_cold(session, cold)
     wanted = wait_count or 0
     try:
         found = await wait_until(
-            partial(scan_manifests, store, prefix),
+            partial(indexed_listing, store, prefix),
             lambda listing: len(listing.manifests) >= wanted,
             timeout_ms=timeout_ms,
             describe=lambda listing: "; ".join(

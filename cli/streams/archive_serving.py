@@ -35,6 +35,7 @@ with needs_extra("an archive", "arrow"):
     )
     from ...coldstore.archive.cold_archives import ColdArchives
     from ...coldstore.archive.segment_archiver import SegmentArchiver
+    from ...coldstore.index.indexer import Indexer
 
 
 def _report(done: ArchivePass) -> None:
@@ -93,6 +94,9 @@ async def serve(
                     on_pass=_report,
                 )
 
+                indexer = Indexer(
+                    store, namespace.name, pause_ms=session.settings.archive.index_interval_ms
+                )
                 tables = open_tables(session, cold)
                 registrar = None
                 if tables is not None:
@@ -104,6 +108,7 @@ async def serve(
                 def statistics() -> dict[str, Any]:
                     return {
                         **service.statistics(),
+                        "index": indexer.statistics(),
                         **({} if registrar is None else {"tables": registrar.statistics()}),
                         "client": client.statistics(),
                         "tls": certificate_statistics(session.protection),
@@ -118,7 +123,9 @@ async def serve(
                 message = f"archiving namespace {namespace.name} to {store.uri}"
                 server = ServerRecord("archive", "", f"{host}:{port}", client.region or "")
                 await closing.enter_async_context(announced(session, client, message, server))
-                works = [service.run()] + ([] if registrar is None else [registrar.run()])
+                works = [service.run(), indexer.run()] + (
+                    [] if registrar is None else [registrar.run()]
+                )
                 await run_all(works, "archiving")
         finally:
             await store.close()

@@ -1,5 +1,6 @@
 """Finds the manifests of a cold store, by segment or by listing. Contacts no cluster."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,11 +35,15 @@ class ManifestListing:
 
 
 class ListedChain(NamedTuple):
-    """The objects of a chain according to a listing."""
+    """The objects of a chain according to a listing, or to the index of the namespace."""
 
     lssns: list[int]
     """Segments that have a manifest, ascending."""
     tips: list[TipName]
+    manifests: Mapping[int, Manifest] | None = None
+    """Manifests that need not be read, because the index has them; None without an index."""
+    tip: ChainTip | None = None
+    """The tip of the chain, if it need not be read either."""
 
 
 def missing_manifest_error(folder: ArchiveFolder, lssn: int) -> CorruptionError:
@@ -82,11 +87,17 @@ async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
     return list(listing.manifests)
 
 
-async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
+async def scan_manifests(
+    cold: ColdStore,
+    prefix: str = "",
+    *,
+    known: Callable[[ArchiveFolder, ListedChain], ListedChain] = lambda _, listed: listed,
+) -> ManifestListing:
     """Return the manifests below ``prefix``; one that cannot be used does not hide the others.
 
-    Manifests that a tip covers and that do not exist are faults, and so is a missing tip. Raises
-    the errors of the cold store.
+    Manifests that a tip covers and that do not exist are faults, and so is a missing tip. ``known``
+    returns a listed chain with the tip and the manifests that need not be read. Raises the errors
+    of the cold store.
     """
     found: list[Manifest] = []
     tips: dict[ArchiveFolder, ChainTip] = {}
@@ -96,8 +107,10 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
         faults[key] = CorruptionError(f"{key}: not the name of a manifest or a tip")
 
     async def scan(folder: ArchiveFolder) -> None:
+        chain = known(folder, chains[folder])
+        held = chain.manifests or {}
         try:
-            tip = await read_tip(cold, folder, chains[folder].tips)
+            tip = chain.tip or await read_tip(cold, folder, chain.tips)
             if tip is None:
                 raise lost_tip_error(folder)
         except (CorruptionError, ForeignDataError) as error:
@@ -105,9 +118,9 @@ async def scan_manifests(cold: ColdStore, prefix: str = "") -> ManifestListing:
         else:
             tips[folder] = tip
         covered = tips[folder].covered if folder in tips else range(0)
-        for lssn in sorted({*chains[folder].lssns, *covered}):
+        for lssn in sorted({*chain.lssns, *covered}):
             try:
-                manifest = await read_manifest(cold, folder, lssn)
+                manifest = held.get(lssn) or await read_manifest(cold, folder, lssn)
                 if manifest is not None:
                     found.append(manifest)
                 elif lssn in covered:

@@ -22,6 +22,7 @@ MANIFEST_BYTES_MAX = 4 << 20
 
 CHAIN_START = ""
 """``previous_link`` of the first segment of a chain."""
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Manifest:
             self.last_txid, self.start_sequence_id, self.created_ms, self.completed_ms,
             self.ends_stream, self.content_digest, self.doubt,
         )  # fmt: skip
-        return hashlib.sha256(json.dumps(covered, separators=(",", ":")).encode()).hexdigest()
+        return hashlib.sha256(_COMPACT.encode(covered).encode()).hexdigest()
 
     @property
     def folder(self) -> ArchiveFolder:

@@ -5,7 +5,7 @@ The index also finds positions by row count and by time, for which it reads sing
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,14 +20,12 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import for_each
 from ..proof.chain_tip import ChainTip, check_in_chain, lost_tip_error, read_tip
 from .archive_folder import ArchiveFolder, TipName
-from .catalog import CHAINS_AT_A_TIME, ListedChain, listed_chains, listed_namespace, read_manifest
+from .catalog import ListedChain, listed_chains, read_manifest
 from .manifest import Manifest, Part
 from .part_file import PartFile
 from .schema import MICROSECONDS_PER_MS, TIMESTAMP
 
 _MANIFESTS_AT_A_TIME = 16
-_LISTED_ALONE = 16
-"""Largest number of streams that are listed one by one; for more, the namespace is listed."""
 
 
 class ArchivedSegments(dict[int, Manifest]):
@@ -77,7 +75,8 @@ class StreamIndex:
     ) -> None:
         """Update the index. Raises CorruptionError for a chain without a usable tip.
 
-        ``chains`` are those of the stream's name according to a listing; None: list them.
+        ``chains`` are those of the stream's name according to a listing or to the index of the
+        namespace; None: list them.
 
         A listing may be stale. A segment that it omits, although it was known or the tip covers it,
         is looked up by its key before it counts as missing.
@@ -89,10 +88,11 @@ class StreamIndex:
             self._folder, self.manifests = folder, ArchivedSegments()
         if folder is not None:
             tip = await self._tip(folder, chains)
-            listed = chains[folder].lssns if folder in chains else []
-            if (tip, listed) != self._state or not self.manifests.is_complete:
-                self.manifests = await self._read(folder, tip, listed)
-                self._state = (tip, listed)
+            chain = chains.get(folder, ListedChain([], []))
+            is_indexed = chain.manifests is not None
+            if is_indexed or (tip, chain.lssns) != self._state or not self.manifests.is_complete:
+                self.manifests = await self._read(folder, tip, chain)
+                self._state = (tip, chain.lssns)
         self.is_read = True
 
     async def _chosen(
@@ -112,8 +112,10 @@ class StreamIndex:
         self, folder: ArchiveFolder, chains: dict[ArchiveFolder, ListedChain]
     ) -> ChainTip:
         """Return the tip of a chain; a tip that was read before is kept while it is the newest."""
-        names = chains[folder].tips if folder in chains else []
-        known = self._tips.get(folder)
+        chain = chains.get(folder, ListedChain([], []))
+        if chain.tip is not None:
+            return chain.tip
+        names, known = chain.tips, self._tips.get(folder)
         if known is None or not set(names) <= {*known[0], known[1].name}:
             tip = await read_tip(self._cold, folder, names)
             if tip is None:
@@ -122,12 +124,13 @@ class StreamIndex:
         return known[1]
 
     async def _read(
-        self, folder: ArchiveFolder, tip: ChainTip, listed: list[int]
+        self, folder: ArchiveFolder, tip: ChainTip, chain: ListedChain
     ) -> ArchivedSegments:
-        known, found = self.manifests, ArchivedSegments()
+        known = self.manifests if chain.manifests is None else chain.manifests
+        found = ArchivedSegments()
         found.stream_id = folder.stream_id
-        above = [lssn for lssn in listed if lssn > tip.last_lssn]
-        kept = set(listed).intersection(known)
+        above = [lssn for lssn in chain.lssns if lssn > tip.last_lssn]
+        kept = set(chain.lssns).intersection(known)
         missing = [lssn for lssn in (*tip.covered, *above) if lssn not in kept]
         read = await self._read_manifests(folder, missing)
         for lssn in (*tip.covered, *above):
@@ -247,40 +250,3 @@ class StreamIndex:
         file = await PartFile.open(self._cold, manifest.part_key(part), part)
         for group in range(len(file.row_groups)):
             yield await file.read(group, columns)
-
-
-class NamespaceIndex:
-    """Indexes of the streams of a namespace, created on first use."""
-
-    def __init__(self, cold: ColdStore, namespace: str) -> None:
-        self._cold = cold
-        self._namespace = namespace
-        self._streams: dict[str, StreamIndex] = {}
-
-    async def refresh(self, streams: Iterable[str]) -> None:
-        """Update the indexes of some streams. Raises the errors of ``StreamIndex.refresh``."""
-        wanted = list(streams)
-        if len(wanted) > _LISTED_ALONE:
-            await self.refresh_matching(set(wanted).__contains__)
-        else:
-            await for_each(wanted, lambda stream: self.index(stream).refresh(), CHAINS_AT_A_TIME)
-
-    async def refresh_matching(self, is_wanted: Callable[[str], bool]) -> list[str]:
-        """Update the indexes of the streams with wanted names, from one listing of the namespace.
-
-        Return those streams that have archived segments, sorted.
-        """
-        chains = await listed_namespace(self._cold, self._namespace)
-        wanted = sorted(filter(is_wanted, {*chains, *self._streams}))
-        await for_each(
-            wanted,
-            lambda stream: self.index(stream).refresh("", chains.get(stream, {})),
-            CHAINS_AT_A_TIME,
-        )
-        return [stream for stream in wanted if self.index(stream).manifests.covered]
-
-    def index(self, stream: str) -> StreamIndex:
-        """Return the index of a stream: the same object for every call."""
-        if stream not in self._streams:
-            self._streams[stream] = StreamIndex(self._cold, self._namespace, stream)
-        return self._streams[stream]

@@ -15,6 +15,7 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObj
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder, TipName
 from ..archive.manifest import CHAIN_START, Manifest
+from ..index.changes import note_change
 from ..stores.known_outcome import put_object
 from .sealed_json import decode_sealed, encode_sealed
 
@@ -146,7 +147,9 @@ async def merged_tip(cold: ColdStore, folder: ArchiveFolder, names: list[TipName
 async def advance_tip(cold: ColdStore, tip: ChainTip) -> ChainTip:
     """Write a tip, or one that joins it with the tips of others, and delete those it replaces.
 
-    Return what was written. Raises CorruptionError if a tip of the same segments has another link.
+    The change is noted for the index of the namespace (rule ARC-45), unless the chain is empty
+    because it is new. Return what was written. Raises CorruptionError if a tip of the same segments
+    has another link.
     """
     for _ in range(_ATTEMPTS_MAX):
         key = tip.folder.tip(tip.name)
@@ -163,8 +166,10 @@ async def advance_tip(cold: ColdStore, tip: ChainTip) -> ChainTip:
         if merged == tip:
             for name in names - {tip.name}:
                 await cold.delete(tip.folder.tip(name))
-            return tip
+            break
         tip = merged
+    if tip.last_link != CHAIN_START:
+        await note_change(cold, tip.folder, tip.name)
     return tip
 
 
@@ -174,6 +179,7 @@ async def raise_first(cold: ColdStore, tip: ChainTip, first_lssn: int) -> ChainT
     Call it before they are deleted: a reader then never takes a deletion for damage.
     """
     if first_lssn <= tip.first_lssn:
+        await note_change(cold, tip.folder, tip.name)  # a crash may have prevented it
         return tip
     return await advance_tip(cold, _with_first(tip, min(first_lssn, tip.last_lssn + 1)))
 

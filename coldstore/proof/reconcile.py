@@ -14,6 +14,7 @@ from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder
 from ..archive.catalog import ManifestListing, scan_manifests, stored_parts
 from ..archive.manifest import Manifest
+from ..index.check_index import IndexCheck
 from .repair_tip import repair_tip
 
 
@@ -58,7 +59,10 @@ async def reconcile(
     prefixes = [f"{namespace.name}/{name}" for name in names] or [namespace.name]
     found: list[ReconciledArchive] = []
     for prefix in prefixes:
+        check = IndexCheck(cold, prefix)
+        await check.load()
         listing = await scan_manifests(cold, prefix)
+        index_faults = await check.faults(listing)
         folders = {_folder(namespace, one) for one in described.values()}
         folders = {one for one in folders if f"{'/'.join(one[:2])}/".startswith(f"{prefix}/")}
         for folder in sorted({*folders, *listing.folders}):
@@ -68,7 +72,11 @@ async def reconcile(
             result = await _compared(cold, folder, listing, stream)
             if repairs_tips and stream is not None and folder.tips in listing.faults:
                 await _repair(cold, result, listing, stream)
+            if (fault := index_faults.pop(check.key_of(folder), None)) is not None:
+                result.faults.append(str(fault))
             found.append(result)
+        if found:  # faults of the index as a whole
+            found[-1].faults += map(str, index_faults.values())
     return found
 
 

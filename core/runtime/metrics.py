@@ -923,6 +923,38 @@ CATALOGUE = (
         "Age of the oldest completed segment that has no archive; 0 if all have one.",
     ),
     Metric(
+        "archive.index.passes",
+        MetricType.COUNTER,
+        "{pass}",
+        "Passes that look for changes that the index of the namespace lacks.",
+    ),
+    Metric(
+        "archive.index.written",
+        MetricType.COUNTER,
+        "{generation}",
+        "Generations of the index that this process wrote.",
+    ),
+    Metric(
+        "archive.index.rebuilt",
+        MetricType.COUNTER,
+        "{generation}",
+        "Generations that were written from the manifests alone: there was no index, or a damaged "
+        "one.",
+    ),
+    Metric(
+        "archive.index.failures",
+        MetricType.COUNTER,
+        "{failure}",
+        "Passes that failed because of the cold store.",
+    ),
+    Metric(
+        "archive.index.waiting_changes",
+        MetricType.GAUGE,
+        "{stream}",
+        "Streams whose changes the index lacked after the last pass, because another process was "
+        "faster.",
+    ),
+    Metric(
         "archive.tables.passes",
         MetricType.COUNTER,
         "{pass}",

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from ...coldstore.archive.archive_service import check_archives_exist, unarchived_lssns
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.segment_archiver import SegmentArchiver
+from ...coldstore.index.indexer import Indexer
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.errors import RhumblineError
 
@@ -86,6 +87,7 @@ async def _check_archives(job: ArchiveJob, names: list[str]) -> None:
     try:
         async with Client(job.metadata, namespace=job.namespace, region=job.region) as client:
             await check_archives_exist(client.namespace(), cold, names)
+        await Indexer(cold, job.namespace).run_once()
     finally:
         await cold.close()
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from ...coldstore.archive.catalog import list_manifests, scan_manifests
 from ...coldstore.archive.manifest import Manifest
+from ...coldstore.index.indexer import Indexer
 from ...coldstore.proof.chain_writer import ChainWriter
 from ...coldstore.restore.copy_segment import copy_parts
 from ...coldstore.stores.open_store import open_cold_store
@@ -108,6 +109,8 @@ async def _publish(target: str, done: list[CopiedSegment], faults: dict[str, str
                 await chains.publish(manifest, manifest.previous_link)
                 await chains.cover(manifest)
                 copied.append(manifest)
+        for namespace in sorted({manifest.namespace for manifest in copied}):
+            await Indexer(store, namespace).run_once()
     finally:
         await store.close()
     return CopyOutcome(copied, faults)

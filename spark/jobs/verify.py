@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from ...coldstore.archive.catalog import ManifestListing, scan_manifests
 from ...coldstore.archive.manifest import Manifest
+from ...coldstore.index.check_index import IndexCheck
 from ...coldstore.proof.chain_tip import ChainTip
 from ...coldstore.proof.verify import verify_next
 from ...coldstore.stores.open_store import open_cold_store
@@ -23,9 +24,8 @@ def verify(
     Return the faults by segment ("namespace/stream/stream id/lssn"), or by key for a manifest that
     cannot be used; the list of an intact segment is empty. Raises the errors of the cold store.
     """
-    listing = asyncio.run(_scan_manifests(cold, prefix))
+    listing, damaged = asyncio.run(_scanned(cold, prefix))
     manifests = listing.manifests
-    damaged = {key: [str(error)] for key, error in listing.faults.items()}
     if not manifests:
         return damaged
     links: list[EncodedLink] = []
@@ -45,10 +45,15 @@ def verify(
     return {**dict(found), **damaged}
 
 
-async def _scan_manifests(cold: str, prefix: str) -> ManifestListing:
+async def _scanned(cold: str, prefix: str) -> tuple[ManifestListing, dict[str, list[str]]]:
+    """Return the manifests, and the faults of objects and of the index by key."""
     store = open_cold_store(cold)
     try:
-        return await scan_manifests(store, prefix)
+        check = IndexCheck(store, prefix)
+        await check.load()
+        listing = await scan_manifests(store, prefix)
+        found = listing.faults | await check.faults(listing)
+        return listing, {key: [str(error)] for key, error in found.items()}
     finally:
         await store.close()
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from ...coldstore.archive.manifest import Manifest, Part
 from ...coldstore.archive.part_scan import RowSelection
-from ...coldstore.archive.stream_index import ArchivedSegments, NamespaceIndex, StreamIndex
+from ...coldstore.archive.stream_index import ArchivedSegments, StreamIndex
+from ...coldstore.index.namespace_index import LISTED_ALONE, NamespaceIndex
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import (
@@ -62,10 +63,13 @@ class Planner:
         """Read what the archive holds now, for all streams at once.
 
         A query on the archive alone plans with this state until the next call. Raises
-        NoSuchStreamError if no stream matches, and the errors of the cold store.
+        NoSuchStreamError if no stream matches, and the errors of the cold store. With a cluster,
+        the archive is read when it is needed first.
         """
         if self._options.metadata is None:
             self._run(self._begin())
+        elif self._cold is not None:
+            self._cold.begin()
 
     async def _begin(self) -> None:
         assert self._cold is not None
@@ -332,9 +336,16 @@ class Planner:
         if self._cold is None:
             return ArchivedSegments()
         index = self._index(stream)
-        if not (self._has_begun and index.is_read):
+        if hot is not None and self._has_many_streams:
+            await self._cold.refresh_stream(stream, hot.start.stream_id)
+        elif not (self._has_begun and index.is_read):
             await index.refresh("" if hot is None else hot.start.stream_id)
         return index.manifests
+
+    @property
+    def _has_many_streams(self) -> bool:
+        """True if the index of the namespace is worth reading."""
+        return self._options.pattern is not None or len(self._options.subscribe) > LISTED_ALONE
 
     def _index(self, stream: str) -> StreamIndex:
         assert self._cold is not None

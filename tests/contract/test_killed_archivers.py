@@ -85,7 +85,7 @@ async def payloads(store: ColdStore) -> list[bytes]:
             keys.add(manifest.part_key(part))
             for record_set in read_part(await store.get(manifest.part_key(part)), manifest.lssn):
                 found += record_set.payloads
-    assert set(await store.list()) == keys, "a killed archiver left other objects"
+    assert set(await store.list("test")) == keys, "a killed archiver left other objects"
     return found
 
 
@@ -140,7 +140,7 @@ def test_killed_archivers_leave_whole_archives_or_none(
             objects = 2 * (before + random.randrange(1, SEGMENTS_PER_KILL))
             archiver.kill_at(
                 "run" if number else "serve",
-                lambda: len(runner.run(store.list())) >= objects,  # noqa: B023 - called at once
+                lambda: len(runner.run(store.list("test"))) >= objects,  # noqa: B023 - called at once
                 random.uniform(0, 0.03),
             )
             runner.run(whole_manifests(store))

@@ -56,6 +56,7 @@ access revoke app all stream:default/*
 apply -f {root}/declared.toml
 archive ls
 archive run
+archive index --update
 archive tables --update --set archive.tables=sqlite://{root}/tables.db
 archive reconcile
 archive restore s --as back

@@ -16,6 +16,7 @@ from .archive_rows import ARCHIVED, archive_row
 
 with needs_extra("an archive", "arrow"):
     from ....coldstore.archive.catalog import scan_manifests
+    from ....coldstore.index.check_index import IndexCheck
     from ....coldstore.proof.reconcile import ReconciledArchive
     from ....coldstore.proof.reconcile import reconcile as compare
     from ....coldstore.proof.verify_run import VerifiedLog, verify_all
@@ -37,12 +38,14 @@ with needs_extra("an archive", "arrow"):
 async def verify(
     session: CommandSession, prefix: str, tasks: int, resume: Path | None, cold: str | None
 ) -> None:
-    """Read every byte of the archives below PREFIX and verify their chains.
+    """Read every byte of the archives below PREFIX, and verify their chains and the index.
 
     Reads the cold store only, no server. Continues after a damaged or missing object.
     """
     store = opened_cold(session, cold)
     try:
+        check = IndexCheck(store, prefix)
+        await check.load()
         listing = await scan_manifests(store, prefix)
         found = listing.manifests
         with ProgressBar() as progress, _verified_log(resume, store.uri) as log:
@@ -53,15 +56,16 @@ async def verify(
                 log=log,
                 on_done=lambda done: progress.show("verifying", done, len(found)),
             )
+        damaged = listing.faults | await check.faults(listing)
     finally:
         await store.close()
-    faults = len(listing.faults) + sum(len(verdict.faults) for verdict in verdicts)
+    faults = len(damaged) + sum(len(verdict.faults) for verdict in verdicts)
     rows = [
         archive_row(one.manifest) | {"verdict": "; ".join(one.faults) or "ok"} for one in verdicts
     ]
     nothing = f"no {'usable manifests' if listing.faults else 'archives'} in {store.uri}"
     print_rows(rows, session.output, empty=nothing)
-    for error in listing.faults.values():
+    for error in damaged.values():
         print_message(str(error))
     if faults:
         segments = len(rows) + len(listing.faults)

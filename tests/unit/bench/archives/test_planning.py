@@ -3,16 +3,23 @@
 import asyncio
 
 from rhumbline.bench.archives.planning import CountingStore, fill, measure
-from rhumbline.coldstore.archive.stream_index import NamespaceIndex
+from rhumbline.coldstore.index.namespace_index import NamespaceIndex
 
 
 def test_an_idle_trigger_is_one_listing_for_all_streams() -> None:
     lines = asyncio.run(measure(40, 3, latency_ms=0, parallel=8))
     calls = [line.partition(";")[0] for line in lines]
     assert calls == [
-        "batch plan: 160 get, 1 list",
+        "batch plan without an index: 160 get, 2 list",
+        "idle trigger without an index: 2 list",
+        "archive ls without an index: 160 get, 2 list",
+        "first index: 160 get, 3 list, 2 put",
+        "batch plan: 2 get, 1 list",
         "idle trigger: 1 list",
-        "archive ls: 160 get, 1 list",
+        "one stream continues: 1 delete, 2 get, 2 list, 3 put",
+        "trigger: 2 get, 1 list",
+        "index pass: 4 get, 1 list, 2 put",
+        "archive ls: 3 get, 3 list",
     ]
 
 
@@ -29,4 +36,4 @@ def test_a_trigger_reads_only_what_is_new() -> None:
 
     found, calls = asyncio.run(run())
     assert len(found) == 30
-    assert calls == {"get": 3, "list": 1}, "a tip and two manifests"
+    assert calls == {"get": 3, "list": 2}, "a tip and two manifests"
