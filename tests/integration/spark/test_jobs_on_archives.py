@@ -105,7 +105,7 @@ def test_archives_are_copied_and_a_damaged_stream_stops_no_other(
     assert done.faults == {}
     assert copy_archives(spark, source.as_uri(), target.as_uri()) == ([], {})
     for path in source.rglob("*"):
-        if path.is_file():
+        if path.is_file() and ".index" not in path.parts:  # each store has an index of its own
             assert (target / path.relative_to(source)).read_bytes() == path.read_bytes()
 
 
