@@ -53,7 +53,7 @@ _COMMANDS = {
         "Show the guarantees of a quorum, and what a load needs, before deployment.",
     ),
     "cluster": ("operate.cluster", "Initialise and describe a cluster."),
-    "metadata": ("operate.metadata", "Inspect the metadata store, and migrate to another one."),
+    "metadata": ("operate.metadata", "Inspect, migrate, back up and rebuild the metadata store."),
     "chaos": ("operate.chaos", "Rehearse outages, in the simulator or with real processes."),
     "security": ("security.command", "Make certificates, and show the one of this process."),
     "access": ("access.command", "Say which principal may do what."),

@@ -20,6 +20,7 @@ from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.grants import grants
 from .plans.lying_disk import lying_disk
+from .plans.metadata.rebuild import rebuild
 from .plans.ownerless import ownerless
 from .plans.policies import policies
 from .plans.proxies import proxies
@@ -65,6 +66,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "r-changes": r_changes,
     "races": races,
     "rebalances": rebalances,
+    "rebuild": rebuild,
     "regional": regional,
     "recoveries": recoveries,
     "recreation": recreation,
@@ -96,6 +98,7 @@ SHARES: dict[str, float] = {
     "r-changes": 1,
     "races": 1,
     "rebalances": 0.5,
+    "rebuild": 1,
     "regional": 1,
     "recoveries": 2,
     "recreation": 1,

@@ -1,4 +1,4 @@
-"""``rhumbline metadata``: status, ls, get, migrate."""
+"""``rhumbline metadata``: status, ls, get, migrate, and the commands of ``backups``."""
 
 import sys
 from contextlib import AsyncExitStack
@@ -20,11 +20,12 @@ from ...client.units import parse_ms
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, ProgressBar, print_done, print_message, print_record, print_rows
 from ..output_schema import done, flag, integer, maybe, prints, record, rows, text
+from .backups.commands import COMMANDS
 
 
 @click.group()
 def metadata() -> None:
-    """Inspect the metadata store, and migrate to another one."""
+    """Inspect, migrate, back up and rebuild the metadata store."""
 
 
 @metadata.command()
@@ -161,6 +162,10 @@ async def migrate(
             return
         outcome = await migration.run()
     _report(outcome, source, target, session.output)
+
+
+for _command in COMMANDS:
+    metadata.add_command(_command)
 
 
 async def _opened(closing: AsyncExitStack, session: CommandSession, uri: str) -> MovableStore:

@@ -22,6 +22,7 @@ from ...server.upgrade.registered_process import registered_process
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_message
 from ..output_schema import done, prints, text
+from .bookie_inventory import inventory
 from .bookie_storage import COMMANDS
 from .serving import (
     SERVING,
@@ -157,5 +158,5 @@ async def run_(session: CommandSession, directory: Path | None) -> None:
             await store.close()
 
 
-for _command in COMMANDS:
+for _command in (*COMMANDS, inventory):
     bookie.add_command(_command)

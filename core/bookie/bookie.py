@@ -45,6 +45,7 @@ from .maintenance.disk_reserve import release_for_start
 from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import CollectorOfStore, Maintenance
+from .maintenance.metadata_copies import MetadataCopies
 from .maintenance.scrubber import Scrubber
 from .maintenance.surplus_copies import SurplusCopies
 from .registration import BookieRegistrations, registration_of
@@ -115,6 +116,7 @@ class Bookie:
             collectors,
             self.limbo,
             surplus,
+            MetadataCopies(self.service),
             config,
             identity.instance_id,
         )
@@ -144,6 +146,7 @@ class Bookie:
             self._config,
             lambda id_: stores.owner_of(id_) is ledgers,
             lambda: stores.listed_elsewhere(ledgers),
+            ledgers.is_garbage_held,
         )
 
     @classmethod

@@ -222,6 +222,13 @@ class BookieConfig:
         50, "Percentage of live bytes below which a sorted file is rewritten.", low=0
     )
 
+    metadata_copies_ms: int = setting(
+        60_000,
+        "Interval at which the copies of ledger metadata are refreshed, from which a lost metadata "
+        "store is rebuilt.",
+        low=0,
+    )
+
     collect_ms: int = setting(
         600_000,
         "Interval between garbage collections, which compare the bookie's ledgers with the "

@@ -14,6 +14,7 @@ from ..protocol.errors import NoSuchLedgerError, RhumblineError, TooManyRequests
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..runtime.metadata_store import Version
 from ..runtime.tasks import Tasks
+from ..wire.ledger_metadata import encode
 
 
 class MetadataReader(Protocol):
@@ -50,6 +51,7 @@ class LedgerMembership:
         self._tasks = tasks
         self._waiting_count_max = waiting_count_max
         self._waiting: dict[int, list[OnMembership]] = {}
+        self._found: dict[int, bytes] = {}
         self.waiting_count = 0
 
     def check(self, ledger_id: int, on_check: OnMembership) -> None:
@@ -70,20 +72,34 @@ class LedgerMembership:
     async def _check_once(self, ledger_id: int) -> None:
         membership = MembershipCheck.UNKNOWN
         try:
-            membership = await self.read(ledger_id)
+            membership, metadata = await self._check_now(ledger_id)
+            if metadata is not None and membership is MembershipCheck.NAMED:
+                self._found[ledger_id] = encode(metadata)
         finally:
             waiting = self._waiting.pop(ledger_id)
             self.waiting_count -= len(waiting)
             for on_check in waiting:
                 on_check(membership)
+            self._found.pop(ledger_id, None)
+
+    def metadata_of(self, ledger_id: int) -> bytes:
+        """Return the encoded metadata that the check found; only while its callbacks run."""
+        return self._found.get(ledger_id, b"")
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        """Return the ledger's metadata, read now. Raises as ``MetadataReader.read``."""
+        return (await self._ledgers.read(ledger_id))[0]
 
     async def read(self, ledger_id: int) -> MembershipCheck:
         """Reads the ledger's metadata and returns the outcome."""
+        return (await self._check_now(ledger_id))[0]
+
+    async def _check_now(self, ledger_id: int) -> tuple[MembershipCheck, LedgerMetadata | None]:
         try:
-            metadata, _ = await self._ledgers.read(ledger_id)
+            metadata = await self.metadata(ledger_id)
         except NoSuchLedgerError:
-            return MembershipCheck.DELETED
+            return MembershipCheck.DELETED, None
         except RhumblineError:
-            return MembershipCheck.UNKNOWN
+            return MembershipCheck.UNKNOWN, None
         named = any(self._bookie in fragment.bookies for fragment in metadata.fragments)
-        return MembershipCheck.NAMED if named else MembershipCheck.NOT_NAMED
+        return MembershipCheck.NAMED if named else MembershipCheck.NOT_NAMED, metadata

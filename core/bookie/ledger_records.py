@@ -40,6 +40,7 @@ _LIMBO_BOUND = 11
 _LEDGER_FIELDS = struct.Struct(">BqBqqH20s")
 _TOMBSTONE_FIELDS = struct.Struct(">Bqq")
 _COUNT_FIELDS = struct.Struct(">BQ")
+_COPY_FIELDS = struct.Struct(">Bq")
 _NUMBER = struct.Struct(">Q")
 _PAIR = struct.Struct(">QQ")
 _IS_LITTLE_ENDIAN = sys.byteorder == "little"
@@ -125,6 +126,8 @@ class LedgerRecords:
         self.ledgers: dict[int, LedgerRecord] = {}
         self.tombstones: dict[int, int] = {}
         """Ledger id -> wall-clock milliseconds of its deletion."""
+        self.copies: dict[int, bytes] = {}
+        """Ledger id -> copy of its metadata, encoded, from which a lost store is rebuilt."""
         self.manifest = LogManifest()
         self.limbo = Limbo()
         self.boot_id = ""
@@ -150,9 +153,18 @@ class LedgerRecords:
     def delete(self, ledger_id: int, wall_ms: int) -> bytes:
         """Deletes a ledger and leaves a tombstone; returns the record to journal."""
         self.ledgers.pop(ledger_id, None)
+        self.copies.pop(ledger_id, None)
         self.tombstones[ledger_id] = wall_ms
         self.deletion_count += 1
         return _TOMBSTONE_FIELDS.pack(_TOMBSTONE, ledger_id, wall_ms)
+
+    def keep_copy(self, ledger_id: int, metadata: bytes) -> bytes:
+        """Keep a copy of a ledger's metadata (rule BAK-1); return the record to journal.
+
+        The ledger's own record must follow it in the log.
+        """
+        self.copies[ledger_id] = metadata
+        return _COPY_FIELDS.pack(_CLEAN_END, ledger_id) + metadata
 
     def finish_replay(self) -> None:
         """Updates what follows from the replayed records: they are durable."""
@@ -180,6 +192,9 @@ class LedgerRecords:
         count = 0
         for ledger in list(self.ledgers.values()):
             count += 1
+            metadata = self.copies.get(ledger.ledger_id)
+            if metadata is not None:
+                yield self.keep_copy(ledger.ledger_id, metadata)
             yield ledger.encode()
         yield _COUNT_FIELDS.pack(_SNAPSHOT_END, count)
 
@@ -215,6 +230,7 @@ class LedgerRecords:
     def _apply_tombstone(self, record: bytes) -> None:
         _, ledger_id, wall_ms = _TOMBSTONE_FIELDS.unpack(record)
         self.ledgers.pop(ledger_id, None)
+        self.copies.pop(ledger_id, None)
         self.tombstones[ledger_id] = wall_ms
 
     def _apply_snapshot_end(self, record: bytes) -> None:
@@ -258,7 +274,16 @@ class LedgerRecords:
         self.boot_id = record[1:].decode("ascii")
 
     def _apply_clean_end(self, record: bytes) -> None:
-        self.is_clean = True
+        """Apply a clean end or, if it has contents, a copy of a ledger's metadata.
+
+        Programs that know no copies read one as a clean end. The ledger's record, which follows it,
+        revokes that.
+        """
+        if len(record) == 1:
+            self.is_clean = True
+            return
+        _, ledger_id = _COPY_FIELDS.unpack_from(record)
+        self.copies[ledger_id] = record[_COPY_FIELDS.size :]
 
 
 _NO_BOUND = 2**64 - 1

@@ -21,6 +21,7 @@ from ..protocol.errors import (
 from ..protocol.ledger_metadata import NO_ENTRY
 from ..runtime.disk import Disk
 from ..runtime.event_log import EventLog
+from ..runtime.metadata_store import VALUE_BYTES_MAX
 from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
 from .config import BookieConfig
@@ -207,20 +208,38 @@ class Storage:
         if self._store_lac(ledger, lac) and ledger.polls:
             self.listener.ledgers_advanced([ledger])
 
-    def create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
-        """Creates and journals the state of a new ledger. Later records follow it in the log."""
+    def create_ledger(
+        self, ledger_id: int, master_key: bytes, *, is_proven: bool, metadata: bytes = b""
+    ) -> LedgerRecord:
+        """Creates and journals the state of a new ledger. Later records follow it in the log.
+
+        ``metadata`` is kept as the copy of the ledger's metadata.
+        """
         ledger = self.states.create(ledger_id, master_key)
         ledger.is_proven = is_proven
         self.states.refresh_accepts_adds_of(ledger)
+        self._keep_copy(ledger, metadata)
         self.log.append_state(ledger.encode())
         return ledger
 
-    def mark_proven(self, ledger: LedgerRecord) -> None:
+    def mark_proven(self, ledger: LedgerRecord, metadata: bytes = b"") -> None:
         """Records that the ledger's metadata names this bookie (rule BKE-6)."""
         if not ledger.is_proven:
             ledger.is_proven = True
             self.states.refresh_accepts_adds_of(ledger)
+            self._keep_copy(ledger, metadata)
             self.log.append_state(ledger.encode())
+
+    def refresh_copy(self, ledger: LedgerRecord, metadata: bytes) -> None:
+        """Journals a newer copy of a ledger's metadata (rule BAK-1)."""
+        self._keep_copy(ledger, metadata)
+        self.log.append_state(ledger.encode(), is_urgent=False)
+
+    def _keep_copy(self, ledger: LedgerRecord, metadata: bytes) -> None:
+        """Journals a copy of the metadata; the caller journals the ledger's record after it."""
+        if 0 < len(metadata) <= VALUE_BYTES_MAX:
+            record = self.states.keep_copy(ledger.ledger_id, metadata)
+            self.log.append_state(record, is_urgent=False)
 
     def fence(self, ledger: LedgerRecord, on_durable: OnDurable) -> None:
         """Refuses plain adds from now on; calls ``on_durable`` when no crash can undo that."""

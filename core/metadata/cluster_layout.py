@@ -110,6 +110,11 @@ class Paths:
         """In a regional store: its region and its number."""
         return f"{self.root}/rhumbline/store"
 
+    @property
+    def garbage_hold(self) -> str:
+        """The hold that keeps garbage after a restore or rebuild."""
+        return f"{self.root}/rhumbline/garbage-hold"
+
     def place(self, ledger_id: int) -> str:
         """Return the path of the record that says in which store a moved ledger is."""
         return f"{self.root}/rhumbline/moved-ledgers/{'/'.join(ledger_path_parts(ledger_id))}"

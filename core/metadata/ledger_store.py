@@ -24,6 +24,7 @@ from ..runtime.metadata_store import MetadataReads, MetadataStore, Version, Watc
 from ..wire import ledger_metadata
 from . import idempotent_writes
 from .cluster_layout import LONG_WIDTHS, ROOT, SHORT_LEDGER_IDS_END, SHORT_WIDTHS, Paths
+from .holds.garbage_hold import read_hold
 from .ledger_ids import GLOBAL_STORE, id_range_of, store_number_of
 from .ledger_places import LedgerPlace, read_place
 from .regional_store_records import read_regional_stores, read_store_number
@@ -225,6 +226,13 @@ class LedgerStore:
         Raises MetadataUnavailableError, CorruptionError.
         """
         return await read_place(self._store, self._paths, ledger_id)
+
+    async def is_garbage_held(self) -> bool:
+        """True if the store may lack ledgers that bookies hold (rule BAK-9).
+
+        Raises MetadataUnavailableError, CorruptionError.
+        """
+        return await read_hold(self._store, self._paths.root) is not None
 
     def watch(self, ledger_id: int, callback: Callable[[], None]) -> Watch:
         """Call ``callback`` after the ledger's metadata changed: a hint to read it again."""

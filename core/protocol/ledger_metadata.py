@@ -26,6 +26,8 @@ NO_ENTRY = -1
 NAMESPACE_KEY = "rhumbline.namespace"
 STREAM_KEY = "rhumbline.stream"
 LSSN_KEY = "rhumbline.lssn"
+STREAM_ID_KEY = "rhumbline.stream-id"
+EPOCH_KEY = "rhumbline.epoch"
 """Custom metadata keys: the segment for which the ledger was made. A lost namespace can be rebuilt
 from them, and bookies learn from them whose ledger it is.
 """

@@ -21,6 +21,7 @@ from rhumbline.tests.support.processes.background_cluster import REGION, STREAM,
 ELSEWHERE = {
     "archive serve": "tests/contract/test_killed_archivers.py",
     "bench": "tests/integration/test_benchmarks_measure.py",
+    "bookie inventory": "tests/integration/stores/test_lost_metadata_is_rebuilt.py",
     "bookie clear-limbo": "tests/integration/test_stopped_bookie_commands.py",
     "bookie rebuild-index": "tests/integration/test_stopped_bookie_commands.py",
     "bookie run": "the real processes of all tests",
@@ -34,6 +35,8 @@ ELSEWHERE = {
     "demo": "tests/integration/spark/test_the_demo_ends_with_a_query.py",
     "dev": "tests/integration/test_commands_wait.py",
     "metadata migrate": "tests/integration/stores",
+    "metadata rebuild": "tests/integration/stores/test_lost_metadata_is_rebuilt.py",
+    "metadata restore": "tests/integration/stores/test_lost_metadata_is_rebuilt.py",
     "namespace move": "tests/integration/regions",
     "proxy drain": "tests/integration/proxies",
     "proxy pin": "tests/integration/proxies",
@@ -75,6 +78,8 @@ doctor
 diff -f {root}/declared.toml
 durability
 export
+metadata backup --to {root}/metadata.backup
+metadata release
 metadata get /ledgers/INSTANCEID
 metadata ls
 metadata status

@@ -52,14 +52,18 @@ class GarbageCollector:
         config: BookieConfig,
         owns: Callable[[int], bool] = lambda _: True,
         list_elsewhere: ListElsewhere | None = None,
+        is_held: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """``owns`` tells the ids about which the store of ``ledgers`` is asked.
+
+        ``is_held`` returns whether that store may lack ledgers (rule BAK-9).
 
         ``list_elsewhere`` returns those of them that another store lists.
         """
         self._service = service
         self._owns = owns
         self._list_elsewhere = list_elsewhere
+        self._is_held = is_held
         self._ledgers = ledgers
         self._config = config
         self.deleted_count = 0
@@ -86,6 +90,10 @@ class GarbageCollector:
             if await self._service.membership.read(ledger_id) is not MembershipCheck.DELETED:
                 continue
             result.missing += 1
+            # Read after the ledger, and so from a store that is at least as new.
+            if self._is_held is not None and await self._is_held():
+                result.held_back += 1
+                continue
             if result.deleted >= limit:
                 result.held_back += 1
                 continue

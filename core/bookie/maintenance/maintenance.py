@@ -28,6 +28,7 @@ from .garbage_collector import GarbageCollector
 from .garbage_files import GarbageFiles
 from .garbage_logs import LIVE_PERCENT_WHEN_SHORT, GarbageLogs
 from .limbo_recovery import LimboRecovery
+from .metadata_copies import MetadataCopies
 from .space_recovery import SpaceRecovery, SpaceState
 from .surplus_copies import SurplusCopies
 
@@ -58,6 +59,7 @@ class Maintenance:
         collectors: Sequence[CollectorOfStore],
         limbo: LimboRecovery,
         surplus: SurplusCopies,
+        copies: MetadataCopies,
         config: BookieConfig,
         instance_id: str,
     ) -> None:
@@ -70,11 +72,13 @@ class Maintenance:
         """The garbage collectors, one for each metadata store."""
         self._limbo = limbo
         self.surplus = surplus
+        self.copies = copies
         self._config = config
         self._expected_instance = instance_id
         self._wakeup = Wakeup()
         self._step_lock = asyncio.Lock()
         self._collected_s: float | None = None
+        self._copied_s = asyncio.get_running_loop().time()
         self._damaged: set[int] = set()
         self._retired_files: dict[int, None] = {}
         self.compactor = Compactor(storage, DutyCycle(self._share, self._write_indexes))
@@ -149,6 +153,7 @@ class Maintenance:
             (_REMOVE_GARBAGE, self._remove_garbage_files),
             ("write indexes", self._write_indexes),
             ("end limbo", self._limbo.step),
+            ("copy metadata", self._copy_metadata),
             ("compact logs", self._compact_logs),
             ("compact sorted files", self._compact_sorted_files),
             ("seal the log", self._seal_garbage),
@@ -269,6 +274,12 @@ class Maintenance:
             raise failure
         self._has_collected = self.is_short
         await self.surplus.step(is_unlimited=is_unlimited or self.is_short)
+
+    async def _copy_metadata(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._copied_s >= self._config.metadata_copies_ms / 1000:
+            self._copied_s = now_s
+            await self.copies.refresh()
 
     @property
     def _backlog(self) -> int:

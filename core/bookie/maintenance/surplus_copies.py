@@ -99,6 +99,8 @@ class SurplusCopies:
         )
 
     async def _return(self, store: LedgerStore, metadata: LedgerMetadata, version: Version) -> None:
+        if await store.is_garbage_held():
+            return
         ledger_id, service = metadata.ledger_id, self._service
         service.returning[ledger_id] = None
         try:

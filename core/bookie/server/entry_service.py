@@ -148,7 +148,7 @@ class EntryService(StorageListener):
         if ledger is None:
             self._add_to_new_ledger(op, is_proven=True)
             return
-        self.storage.mark_proven(ledger)
+        self._mark_proven(ledger)
         self._add(op, ledger)
 
     def _lift_tombstone(self, op: EntryAdd, membership: MembershipCheck) -> None:
@@ -202,9 +202,18 @@ class EntryService(StorageListener):
         self.storage.add(ledger, op.entry, op.connection, op.waiting())
 
     def _create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
-        ledger = self.storage.create_ledger(ledger_id, master_key, is_proven=is_proven)
+        ledger = self.storage.create_ledger(
+            ledger_id,
+            master_key,
+            is_proven=is_proven,
+            metadata=self.membership.metadata_of(ledger_id),
+        )
         self.polls.ledger_created(ledger)
         return ledger
+
+    def _mark_proven(self, ledger: LedgerRecord) -> None:
+        metadata = self.membership.metadata_of(ledger.ledger_id)
+        self.storage.mark_proven(ledger, metadata)
 
     def _add_refusal(self, op: EntryAdd, ledger: LedgerRecord | None) -> RhumblineError | None:
         if self.failure is not None:
@@ -272,7 +281,7 @@ class EntryService(StorageListener):
                 op.ledger_id, op.master_key, is_proven=membership is MembershipCheck.NAMED
             )
         elif membership is MembershipCheck.NAMED:
-            self.storage.mark_proven(ledger)
+            self._mark_proven(ledger)
         self._fence(op, ledger)
 
     def _new_fence_refusal(self) -> RhumblineError | None:
@@ -423,7 +432,7 @@ class EntryService(StorageListener):
         elif refusal is None and ledger is None:
             self._create_ledger(op.ledger_id, op.master_key, is_proven=True)
         elif refusal is None and ledger is not None:
-            self.storage.mark_proven(ledger)
+            self._mark_proven(ledger)
         self.respond(op, refusal)
 
     def _lac_refusal(self, op: WriteLac) -> RhumblineError | None:

@@ -22,11 +22,13 @@ from ...protocol.errors import (
     RhumblineError,
 )
 from ...protocol.ledger_metadata import (
+    EPOCH_KEY,
     LSSN_KEY,
     NAMESPACE_KEY,
     NO_ENTRY,
     REGIONS_KEY,
     SPREAD_KEY,
+    STREAM_ID_KEY,
     STREAM_KEY,
 )
 from ...protocol.record_set import decode_entry
@@ -271,6 +273,9 @@ class SegmentChain:
             STREAM_KEY: self._stream.encode(),
             LSSN_KEY: str(number).encode(),
         }
+        if self._claim is not None:
+            custom[STREAM_ID_KEY] = self._claim.head.stream_id.encode()
+            custom[EPOCH_KEY] = str(self._claim.head.epoch).encode()
         if policy.regions:
             custom[REGIONS_KEY] = ",".join(policy.regions).encode()
         if policy.spread:

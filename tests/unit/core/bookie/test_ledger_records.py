@@ -287,3 +287,22 @@ def test_records_of_a_new_bookie_are_empty() -> None:
     assert (states.deletion_count, states.sealed_for) == (0, 0)
     assert (states.manifest, states.limbo.is_active) == (LogManifest(0, {}), False)
     assert list(map(list, states.sorted_ledgers)) == [[], []]
+
+
+def test_copies_of_metadata_are_in_snapshots_until_their_ledger_is_deleted() -> None:
+    states = LedgerRecords()
+    for ledger_id in (1, 2):
+        states.create(ledger_id, KEY)
+        states.keep_copy(ledger_id, b"metadata %d" % ledger_id)
+    states.keep_copy(1, b"newer")
+    restored = LedgerRecords()
+    for record in states.snapshot():
+        restored.apply(record)
+    assert restored.copies == states.copies == {1: b"newer", 2: b"metadata 2"}
+    assert not restored.is_clean
+    restored.apply(states.delete(2, 50))
+    assert restored.copies == {1: b"newer"}
+    restored.apply(clean_end_record())
+    assert restored.is_clean
+    restored.apply(states.keep_copy(1, b"late"))
+    assert not restored.is_clean, "a copy is not the end of the log"

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.start import EARLIEST
@@ -96,7 +97,14 @@ async def test_ledgers_name_their_stream_and_segment(world: LogWorld) -> None:
     await asyncio.sleep(0.1)
     await writer.close()
     named = [dict(ledger.metadata.custom) for ledger in world.ledgers.ledgers.values()]
+    head, _ = await StreamStore(world.store, "test").head("s")
     assert named == [
-        {"rhumbline.namespace": b"test", "rhumbline.stream": b"s", "rhumbline.lssn": b"%d" % n}
+        {
+            "rhumbline.namespace": b"test",
+            "rhumbline.stream": b"s",
+            "rhumbline.lssn": b"%d" % n,
+            "rhumbline.stream-id": head.stream_id.encode(),
+            "rhumbline.epoch": b"%d" % head.epoch,
+        }
         for n in (1, 2)
     ]

@@ -1,0 +1,1 @@
+"""Plans in which the metadata store itself is lost."""

@@ -1,0 +1,152 @@
+"""A run in which the metadata store is lost and rebuilt, in the middle of the workload.
+
+The steps are those of the guide: stop everything, take the inventories, rebuild, start again. The
+record for the checker begins with the rebuilt metadata. What was acknowledged and read before must
+agree with it.
+"""
+
+import asyncio
+from random import Random
+
+from ...backends.memory import MemoryStore
+from ...core.bookie.config import BookieConfig
+from ...core.bookie.identity import read_identity
+from ...core.bookie.storage import Storage
+from ...core.protocol.bookie_id import BookieId
+from ...rebuild.backup import Backup
+from ...rebuild.collect_backup import collect_backup
+from ...rebuild.fill_store import fill_store
+from ...rebuild.inventory import BookieInventory
+from ...rebuild.rebuilt_tree import RebuiltTree, rebuild_tree
+from ...rebuild.take_inventory import take_inventory
+from .cluster import STORAGE, until
+from .seed_run import RunPlan, SeedRun
+from .world.metadata import ledger_id_of
+from .world.sim_world import SimHost, SimWorld
+
+_CONTINUES_S = 4.0
+_STEP_S_MAX = 60.0
+
+
+class RebuildRun(SeedRun):
+    """Executes a plan; then loses and rebuilds the metadata before it verifies the end state."""
+
+    def __init__(self, world: SimWorld, plan: RunPlan) -> None:
+        super().__init__(world, plan)
+        self._random = Random(f"{plan.seed} loss")
+        self._backup: Backup | None = None
+        self._inventories: list[BookieInventory] = []
+        self.rebuilt: RebuiltTree | None = None
+        self.ledgers_before: frozenset[int] = frozenset()
+        """Ids of all ledgers that existed before the loss."""
+
+    async def _verify_end_state(self) -> None:
+        self.apps.appends_max += 400
+        await self._work_until_the_loss()
+        await self._stop_everything()
+        lost = self._lose_a_disk()
+        async with asyncio.timeout(_STEP_S_MAX):
+            await self._take_inventories(lost)
+            await self._rebuild(lost)
+            await self._start_everything()
+        await asyncio.sleep(_CONTINUES_S)
+        await super()._verify_end_state()
+
+    async def _work_until_the_loss(self) -> None:
+        random, world = self._random, self.world
+        regions = world.topology.regions
+        self.apps.active_writer = random.choice(self.cluster.app_hosts).name
+        await asyncio.sleep(random.uniform(0.5, 3.0))
+        if random.random() < 0.5:
+            host = self.cluster.app_hosts[0]
+            self._backup = await collect_backup(MemoryStore(world.metadata.tree), host.clock)
+            world.trace.note("operator", f"takes a backup of {len(self._backup.nodes)} nodes")
+        await asyncio.sleep(random.uniform(0.5, 5.0))
+        if random.random() < 0.5:
+            first, second = random.sample(regions, 2)
+            world.network.cut(first, second)
+            world.network.cut(second, first)
+            await asyncio.sleep(random.uniform(0.05, 2.0))
+
+    async def _stop_everything(self) -> None:
+        """Stop all processes within a few milliseconds, in any order."""
+        random = self._random
+        hosts = [*self.cluster.bookie_hosts, *self.cluster.app_hosts, *self.repairers]
+        random.shuffle(hosts)
+        for host in hosts:
+            await asyncio.sleep(random.uniform(0.0, 0.02))
+            if random.random() < 0.5:
+                host.power_off()
+            else:
+                host.kill("is stopped")
+        self.world.network.heal_all()
+
+    def _lose_a_disk(self) -> tuple[BookieId, ...]:
+        """Empty the disk of one bookie in some runs, and return its id."""
+        if self._random.random() < 0.7:
+            return ()
+        host = self._random.choice(self.cluster.bookie_hosts)
+        self.cluster.mark_damaged(host)
+        bookie = BookieId(self.cluster.bookie_ids[host.name])
+        host.wipe()
+        return (bookie,)
+
+    async def _take_inventories(self, lost: tuple[BookieId, ...]) -> None:
+        for host in self.cluster.bookie_hosts:
+            if self.cluster.bookie_ids[host.name] not in lost:
+                host.start(_idle)
+                self._inventories.append(
+                    await host.spawn(self._take_inventory(host), "take the inventory")
+                )
+                host.kill("has its inventory")
+
+    async def _take_inventory(self, host: SimHost) -> BookieInventory:
+        disk, runtime = host.disk(STORAGE), host.runtime()
+        identity = await read_identity(disk)
+        config = BookieConfig(
+            boot_id=f"{host.name}-{host.boots}",
+            log_file_bytes=self.plan.settings.log_file_bytes,
+        )
+        storage = Storage(runtime, disk, config, identity.bookie_id)
+        await storage.open(must_exist=identity.was_opened)
+        inventory = await take_inventory(storage, identity, runtime.clock.wall_ms())
+        await storage.aclose()
+        return BookieInventory.decode(inventory.encode(), host.name)
+
+    async def _rebuild(self, lost: tuple[BookieId, ...]) -> None:
+        site, random = self.world.metadata, self._random
+        ids = (ledger_id_of(commit.path) for commit in site.tree.history if commit.data)
+        self.ledgers_before = frozenset(id_ for id_ in ids if id_ is not None)
+
+        def new_token() -> str:
+            return f"{random.getrandbits(64):016x}"
+
+        store = MemoryStore(site.tree)
+        self.rebuilt = rebuild_tree(
+            self._inventories,
+            self._backup,
+            lost=lost,
+            now_ms=self.cluster.app_hosts[0].clock.wall_ms(),
+            new_token=new_token,
+        )
+        await fill_store(
+            store,
+            self.rebuilt.nodes,
+            self.rebuilt.sequences,
+            may_replace=True,
+            new_token=new_token,
+        )
+        for finding in self.rebuilt.findings:
+            self.world.trace.note("operator", f"{finding.kind}: {finding.detail}")
+
+    async def _start_everything(self) -> None:
+        self.cluster.bookies.clear()
+        for host in self.cluster.bookie_hosts:
+            host.start(self.cluster.run_bookie)
+        await until(lambda: len(self.cluster.bookies) == len(self.cluster.bookie_hosts))
+        for host in self.cluster.app_hosts:
+            self.apps.start(host, reads=host.name in self.plan.readers)
+
+
+async def _idle(host: SimHost) -> None:
+    await asyncio.Event().wait()

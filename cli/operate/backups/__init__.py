@@ -1,0 +1,1 @@
+"""``rhumbline metadata``: backup, restore, rebuild, release; ``rhumbline bookie inventory``."""

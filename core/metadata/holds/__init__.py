@@ -1,0 +1,1 @@
+"""Holds in a metadata store, which keep others from deleting data."""

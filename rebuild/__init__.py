@@ -1,0 +1,1 @@
+"""Backups of the metadata, and its reconstruction from what bookies keep."""

@@ -1,0 +1,181 @@
+"""Decides the metadata of one ledger from the inventories of all bookies (rules BAK-3 and BAK-4).
+
+All open ledgers are fenced when inventories are taken, so nothing is acknowledged any more. An
+entry is kept if it may have been acknowledged: the bookies that hold it, together with those that
+may have held it, satisfy P. An entry of which it is certain that it was never acknowledged is not
+kept, since an earlier recovery may have ended the ledger before it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..core.protocol.bookie_id import BookieId, Region
+from ..core.protocol.errors import CorruptionError
+from ..core.protocol.ledger_metadata import (
+    MOVING_KEY,
+    NO_ENTRY,
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+)
+from ..core.wire.ledger_metadata import decode
+from .inventory import EndFacts, HeldLedger, HeldRange
+
+_RANKS = {LedgerState.OPEN: 0, LedgerState.IN_RECOVERY: 1, LedgerState.CLOSED: 2}
+
+
+class Holder(NamedTuple):
+    """A bookie with what it holds of the ledger."""
+
+    bookie: BookieId
+    held: HeldLedger
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLedger:
+    """The decision about one ledger."""
+
+    metadata: LedgerMetadata
+    """Closed."""
+    facts: EndFacts | None
+    """The facts of its last entry; None if it is empty, or if they are unknown."""
+    missing: tuple[HeldRange, ...] = ()
+    """Entries below the end that no bookie holds."""
+    was_decided: bool = False
+    """True if the end was decided now, and not read from a copy of closed metadata."""
+
+
+def newest_metadata(
+    ledger_id: int, holders: Sequence[Holder], base: LedgerMetadata | None
+) -> LedgerMetadata | None:
+    """Return the newest known metadata: of the copies on bookies, and of ``base`` in a backup.
+
+    A state never goes back, and an open ledger only gains fragments. Of a closed ledger, the
+    metadata with more returned copies is newer.
+    """
+    known = [] if base is None else [base]
+    for holder in holders:
+        if holder.held.metadata:
+            try:
+                known.append(decode(ledger_id, holder.held.metadata))
+            except CorruptionError:
+                continue
+    return max(
+        known,
+        key=lambda m: (_RANKS[m.state], m.return_count, m.last_fragment.first_entry_id),
+        default=None,
+    )
+
+
+def find_ledger(
+    newest: LedgerMetadata,
+    holders: Sequence[Holder],
+    regions: Mapping[BookieId, Region],
+    lost: Collection[BookieId],
+) -> FoundLedger:
+    """Return the closed metadata of a ledger.
+
+    ``regions`` are those of the known bookies. ``lost`` are bookies without an inventory.
+    """
+    if newest.state is LedgerState.CLOSED:
+        end, facts = newest.last_entry_id, _facts_at(newest.last_entry_id, holders)
+        closed = newest
+    else:
+        end = decided_end(newest, holders, regions, lost)
+        facts = _facts_at(end, holders)
+        closed = newest.closed(end, 0 if facts is None else facts.length_bytes)
+    custom = {key: value for key, value in closed.custom.items() if key != MOVING_KEY}
+    closed = replace(closed, custom=custom)
+    return FoundLedger(
+        _with_present_members(closed, holders, lost),
+        facts,
+        missing_ranges(holders, end),
+        newest.state is not LedgerState.CLOSED,
+    )
+
+
+def decided_end(
+    metadata: LedgerMetadata,
+    holders: Sequence[Holder],
+    regions: Mapping[BookieId, Region],
+    lost: Collection[BookieId],
+) -> int:
+    """Return the last entry that may have been acknowledged and that a bookie holds (rule BAK-3).
+
+    Everything up to the LAC was acknowledged, whether or not a bookie holds it.
+    """
+    end = max((holder.held.lac for holder in holders), default=NO_ENTRY)
+    in_limbo = [holder.bookie for holder in holders if holder.held.is_in_limbo]
+    silent = {*lost, *in_limbo}
+    while True:
+        entry_id = end + 1
+        having = {holder.bookie for holder in holders if holder.held.holds(entry_id)}
+        quorum = metadata.quorum_at(entry_id)
+        members = metadata.fragment_of(entry_id).bookies
+        written = {members[index] for index in quorum.write_set(entry_id)}
+        possible = having | (written & silent)
+        spread = {regions.get(bookie, f"unknown region of {bookie}") for bookie in possible}
+        is_possible = len(possible) >= quorum.ack_quorum and len(spread) >= quorum.min_regions
+        if not having or not is_possible:
+            return end
+        end = entry_id
+
+
+def missing_ranges(holders: Sequence[Holder], last: int) -> tuple[HeldRange, ...]:
+    """Return the entries from 0 to ``last`` that no bookie holds."""
+    missing: list[HeldRange] = []
+    next_id = 0
+    for first, end in sorted(part for holder in holders for part in holder.held.ranges):
+        if first > last:
+            break
+        if first > next_id:
+            missing.append(HeldRange(next_id, first - 1))
+        next_id = max(next_id, end + 1)
+    if next_id <= last:
+        missing.append(HeldRange(next_id, last))
+    return tuple(missing)
+
+
+def _facts_at(entry_id: int, holders: Sequence[Holder]) -> EndFacts | None:
+    found = (
+        facts for holder in holders for facts in holder.held.tail if facts.entry_id == entry_id
+    )
+    return next(found, None)
+
+
+def _with_present_members(
+    closed: LedgerMetadata, holders: Sequence[Holder], lost: Collection[BookieId]
+) -> LedgerMetadata:
+    """Replace members that hold nothing by bookies that hold the fragment (rule BAK-4).
+
+    Repair may have moved copies since the metadata was copied.
+    """
+    by_bookie = {holder.bookie: holder.held for holder in holders}
+    fragments = []
+    for index, fragment in enumerate(closed.fragments):
+        is_last = index + 1 == len(closed.fragments)
+        last = closed.last_entry_id if is_last else closed.fragments[index + 1].first_entry_id - 1
+        whole = HeldRange(fragment.first_entry_id, last)
+        bookies = list(fragment.bookies)
+        spare = [
+            holder.bookie
+            for holder in holders
+            if holder.bookie not in bookies and _has_all(holder.held, whole)
+        ]
+        for at, bookie in enumerate(bookies):
+            is_absent = bookie in lost or not _has_any(by_bookie.get(bookie), whole)
+            if spare and is_absent and whole.last >= whole.first:
+                bookies[at] = spare.pop(0)
+        fragments.append(Fragment(fragment.first_entry_id, tuple(bookies)))
+    return replace(closed, fragments=tuple(fragments))
+
+
+def _has_all(held: HeldLedger, whole: HeldRange) -> bool:
+    return any(part.first <= whole.first and whole.last <= part.last for part in held.ranges)
+
+
+def _has_any(held: HeldLedger | None, whole: HeldRange) -> bool:
+    if held is None:
+        return False
+    return any(part.first <= whole.last and whole.first <= part.last for part in held.ranges)

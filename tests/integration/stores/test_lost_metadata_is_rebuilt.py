@@ -1,0 +1,148 @@
+"""A metadata store that is deleted is rebuilt from bookies, or restored from an older backup."""
+
+import hashlib
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from rhumbline.tests.support.processes.process_cluster import (
+    ProcessCluster,
+    refusal,
+    rhumbline,
+    succeeded,
+)
+
+LINES = [b"line %d" % number for number in range(600)]
+
+
+def append(cluster: ProcessCluster, first: int, end: int, stream: str = "s") -> None:
+    cluster.run("stream", "append", stream, stdin=b"\n".join(LINES[first:end]) + b"\n")
+
+
+def read(cluster: ProcessCluster, stream: str = "s") -> list[bytes]:
+    return cluster.run("stream", "read", stream).splitlines()
+
+
+def digest(lines: list[bytes]) -> str:
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()
+
+
+def lose_metadata(cluster: ProcessCluster) -> None:
+    """Kill every process and delete the store."""
+    cluster.kill_all()
+    for file in cluster.root.glob("metadata.db*"):
+        file.unlink()
+
+
+def inventories(cluster: ProcessCluster, *, without: int | None = None) -> list[str]:
+    """Take the inventory of each bookie, and return them as options."""
+    options = []
+    for number, bookie in enumerate(cluster.bookies):
+        if number != without:
+            place = cluster.root / f"inventory-{number}"
+            succeeded("bookie", "inventory", str(bookie.directory), "--to", str(place))
+            assert place.stat().st_mode & 0o077 == 0, "it contains passwords"
+            options += ["--inventory", str(place)]
+    return options
+
+
+def filled(command: str, *arguments: str) -> dict[str, object]:
+    """Restore or rebuild, and return what the command printed."""
+    document = json.loads(succeeded("metadata", command, *arguments, "-o", "json"))
+    assert isinstance(document, dict)
+    return document
+
+
+def restart(cluster: ProcessCluster) -> None:
+    for bookie in cluster.bookies:
+        bookie.start()
+
+
+def test_all_records_are_readable_after_a_rebuild_from_bookies(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path / "cluster", ("a", "b", "c")) as cluster:
+        for stream in ("s", "t"):
+            cluster.run("stream", "create", stream)
+        for first in (0, 150):
+            append(cluster, first, first + 150)
+        append(cluster, 0, 50, "t")
+        before = digest(read(cluster))
+        lose_metadata(cluster)
+        found = inventories(cluster)
+        code, text = refusal("metadata", "rebuild", cluster.metadata, *found[:4])
+        assert "there is no inventory of b2@" in text, (code, text)
+        shown = filled("rebuild", cluster.metadata, *found)
+        assert (shown["streams"], shown["records"], shown["findings"]) == (2, 350, [])
+        assert shown["unknown_ledgers"] == []
+        code, text = refusal("metadata", "rebuild", cluster.metadata, *found)
+        assert "is not empty" in text, (code, text)
+        restart(cluster)
+        assert digest(read(cluster)) == before == digest(LINES[:300])
+        assert read(cluster, "t") == LINES[:50]
+        append(cluster, 300, 400)
+        assert read(cluster) == LINES[:400]
+        _, text = refusal("metadata", "release", "-u", cluster.metadata)
+        assert "--yes" in text
+        released = json.loads(cluster.run("metadata", "release", "--yes", "-o", "json"))
+        assert (released["was_held"], released["reason"]) == (True, "rebuild")
+
+
+@pytest.mark.long
+def test_an_older_backup_loses_no_record_that_was_acknowledged_later(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path / "cluster", ("a", "b", "c")) as cluster:
+        cluster.run("stream", "create", "s")
+        cluster.run("namespace", "create", "extra")
+        append(cluster, 0, 100)
+        backup, cold = str(cluster.root / "backup"), f"file://{cluster.root}/cold"
+        cluster.run("metadata", "backup", "--to", backup)
+        assert Path(backup).stat().st_mode & 0o077 == 0, "it contains passwords"
+        kept = json.loads(cluster.run("metadata", "backup", "--to", cold, "-o", "json"))
+        assert kept["place"].startswith("metadata-backups/")
+        append(cluster, 100, 300)
+        cluster.run("stream", "create", "later")
+        append(cluster, 0, 70, "later")
+        lose_metadata(cluster)
+        code, text = refusal("metadata", "restore", backup, cluster.metadata)
+        assert "--inventory" in text, (code, text)
+        shown = filled("restore", backup, cluster.metadata, "--as-is")
+        assert shown["streams"] is None
+        shown = filled("restore", cold, cluster.metadata, *inventories(cluster), "--replace")
+        assert (shown["streams"], shown["records"], shown["findings"]) == (2, 370, [])
+        restart(cluster)
+        assert read(cluster) == LINES[:300]
+        assert read(cluster, "later") == LINES[:70]
+        assert b"extra" in cluster.run("namespace", "ls")
+        append(cluster, 300, 400)
+        assert read(cluster) == LINES[:400]
+
+
+@pytest.mark.long
+def test_a_writer_that_was_cut_short_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+    """The bookies are killed while records arrive, and one disk is lost."""
+    with ProcessCluster(tmp_path / "cluster", ("a", "b", "c", "d")) as cluster:
+        cluster.run("stream", "create", "s")
+        append(cluster, 0, 100)
+        lines = b"".join(line + b"\n" for line in LINES[100:]) * 50
+        appending = threading.Thread(
+            target=rhumbline,
+            args=("stream", "append", "s", *cluster.options()),
+            kwargs={"stdin": lines},
+        )
+        appending.start()
+        while len(read(cluster)) < 200:
+            pass
+        seen = read(cluster)
+        lose_metadata(cluster)
+        appending.join()
+        held = inventories(cluster, without=3)
+        code, text = refusal("metadata", "rebuild", cluster.metadata, *held)
+        names = text.partition("no inventory of ")[2].partition(":")[0]
+        lost = ["--lost", names] if code and names else []
+        shown = filled("rebuild", cluster.metadata, *held, *lost)
+        assert shown["findings"] == []
+        for bookie in cluster.bookies[:3]:
+            bookie.start()
+        assert read(cluster)[: len(seen)] == seen
+        append(cluster, 0, 50)
+        assert read(cluster)[-50:] == LINES[:50]

@@ -1,0 +1,67 @@
+"""The end of a ledger has every entry that may be acknowledged, and none that cannot be."""
+
+from rhumbline.core.protocol.bookie_id import BookieId, Region, check_region
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.wire.ledger_metadata import encode
+from rhumbline.rebuild.inventory import HeldLedger, HeldRange
+from rhumbline.rebuild.ledger_ends import (
+    Holder,
+    decided_end,
+    find_ledger,
+    missing_ranges,
+    newest_metadata,
+)
+
+A, B, C, D = (BookieId(f"{name}@0000000{n}") for n, name in enumerate("abcd"))
+REGIONS: dict[BookieId, Region] = {
+    bookie: check_region(name)
+    for bookie, name in zip((A, B, C, D), ("x", "x", "y", "z"), strict=True)
+}
+OPEN = LedgerMetadata(1, 3, 3, 2, (Fragment(0, (A, B, C)),), custom={"rhumbline.r": b"0:2"})
+
+
+def holder(bookie: BookieId, last: int, lac: int = -1, *, limbo: bool = False) -> Holder:
+    ranges = (HeldRange(0, last),) if last >= 0 else ()
+    return Holder(bookie, HeldLedger(1, ranges, lac, is_in_limbo=limbo))
+
+
+def test_an_entry_that_satisfies_the_predicate_is_kept_and_one_that_does_not_is_not() -> None:
+    held = [holder(A, 9), holder(B, 8), holder(C, 7)]
+    assert decided_end(OPEN, held, REGIONS, ()) == 7, "A and B are in one region"
+    held = [holder(A, 9), holder(B, 5), holder(C, 8)]
+    assert decided_end(OPEN, held, REGIONS, ()) == 8
+
+
+def test_lost_bookies_and_those_in_limbo_may_have_acknowledged() -> None:
+    held = [holder(A, 9), holder(B, 5)]
+    assert decided_end(OPEN, held, REGIONS, (C,)) == 9
+    held = [holder(A, 9), holder(B, 5), holder(C, 5, limbo=True)]
+    assert decided_end(OPEN, held, REGIONS, ()) == 9
+
+
+def test_everything_up_to_the_lac_was_acknowledged() -> None:
+    held = [holder(A, 3, lac=6), holder(B, -1)]
+    assert decided_end(OPEN, held, REGIONS, ()) == 6
+    assert missing_ranges(held, 6) == (HeldRange(4, 6),)
+
+
+def test_a_closed_copy_decides_and_the_newest_copy_counts() -> None:
+    changed = OPEN.with_fragment(4, (A, B, D))
+    copies = [
+        Holder(A, HeldLedger(1, (HeldRange(0, 9),), metadata=encode(OPEN))),
+        Holder(D, HeldLedger(1, (HeldRange(4, 9),), metadata=encode(changed))),
+        Holder(B, HeldLedger(1, metadata=b"damaged")),
+    ]
+    assert newest_metadata(1, copies, None) == changed
+    closed = changed.closed(6, 60)
+    assert newest_metadata(1, copies, closed) == closed
+    found = find_ledger(closed, copies, REGIONS, ())
+    assert (found.metadata.last_entry_id, found.was_decided) == (6, False)
+    assert newest_metadata(1, [], None) is None
+
+
+def test_copies_that_repair_has_moved_are_found() -> None:
+    closed = OPEN.closed(9, 90)
+    found = find_ledger(closed, [holder(A, 9), holder(B, 9), holder(D, 9)], REGIONS, ())
+    assert found.metadata.state is LedgerState.CLOSED
+    assert found.metadata.fragments == (Fragment(0, (A, B, D)),)
