@@ -144,5 +144,3 @@ def test_a_writer_that_was_cut_short_keeps_what_was_acknowledged(tmp_path: Path)
         for bookie in cluster.bookies[:3]:
             bookie.start()
         assert read(cluster)[: len(seen)] == seen
-        append(cluster, 0, 50)
-        assert read(cluster)[-50:] == LINES[:50]
