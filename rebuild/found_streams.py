@@ -267,6 +267,12 @@ def _note_doubts(
         text = ", ".join(f"{first}-{last}" for first, last in found.missing)
         detail = f"segment {segment.lssn}, ledger {segment.ledger_id}: no copy of entries {text}"
         result.findings.append(RebuildFinding("lost", name, detail))
+    if found.may_have_ended_later:
+        detail = (
+            f"segment {segment.lssn}, ledger {segment.ledger_id}: entries after "
+            f"{segment.last_entry_id} may have been acknowledged, and no copy of them is left"
+        )
+        result.findings.append(RebuildFinding("open-end", name, detail))
     if not segment.is_empty and (found.facts is None or not found.facts.has_records):
         detail = (
             f"segment {segment.lssn}: its last entry is unreadable, so that its records are not "

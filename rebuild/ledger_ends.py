@@ -44,6 +44,8 @@ class FoundLedger:
     """Entries below the end that no bookie holds."""
     was_decided: bool = False
     """True if the end was decided now, and not read from a copy of closed metadata."""
+    may_have_ended_later: bool = False
+    """True if the next entry may have been acknowledged by bookies that are lost or in limbo."""
 
 
 def newest_metadata(
@@ -80,9 +82,9 @@ def find_ledger(
     """
     if newest.state is LedgerState.CLOSED:
         end, facts = newest.last_entry_id, _facts_at(newest.last_entry_id, holders)
-        closed = newest
+        closed, may_have_ended_later = newest, False
     else:
-        end = decided_end(newest, holders, regions, lost)
+        end, may_have_ended_later = decided_end(newest, holders, regions, lost)
         facts = _facts_at(end, holders)
         closed = newest.closed(end, 0 if facts is None else facts.length_bytes)
     custom = {key: value for key, value in closed.custom.items() if key != MOVING_KEY}
@@ -92,6 +94,7 @@ def find_ledger(
         facts,
         missing_ranges(holders, end),
         newest.state is not LedgerState.CLOSED,
+        may_have_ended_later,
     )
 
 
@@ -100,25 +103,25 @@ def decided_end(
     holders: Sequence[Holder],
     regions: Mapping[BookieId, Region],
     lost: Collection[BookieId],
-) -> int:
-    """Return the last entry that may have been acknowledged and that a bookie holds (rule BAK-3).
+) -> tuple[int, bool]:
+    """Return the last entry that is kept, and whether more may have been acknowledged (rule BAK-3).
 
-    Everything up to the LAC was acknowledged, whether or not a bookie holds it.
+    Everything up to the LAC was acknowledged, whether or not a bookie holds it. Lost bookies and
+    those in limbo may have held any later entry, also if ``metadata`` does not name them: the
+    newest ensemble may be one that only they knew.
     """
     end = max((holder.held.lac for holder in holders), default=NO_ENTRY)
-    in_limbo = [holder.bookie for holder in holders if holder.held.is_in_limbo]
-    silent = {*lost, *in_limbo}
+    held_up_to = max((part.last for one in holders for part in one.held.ranges), default=NO_ENTRY)
+    silent = {*lost, *(holder.bookie for holder in holders if holder.held.is_in_limbo)}
     while True:
         entry_id = end + 1
-        having = {holder.bookie for holder in holders if holder.held.holds(entry_id)}
         quorum = metadata.quorum_at(entry_id)
-        members = metadata.fragment_of(entry_id).bookies
-        written = {members[index] for index in quorum.write_set(entry_id)}
-        possible = having | (written & silent)
+        having = {holder.bookie for holder in holders if holder.held.holds(entry_id)}
+        possible = having | silent
         spread = {regions.get(bookie, f"unknown region of {bookie}") for bookie in possible}
         is_possible = len(possible) >= quorum.ack_quorum and len(spread) >= quorum.min_regions
-        if not having or not is_possible:
-            return end
+        if not is_possible or entry_id > held_up_to:
+            return end, is_possible
         end = entry_id
 
 

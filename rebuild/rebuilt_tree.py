@@ -188,8 +188,13 @@ class _Rebuild:
                 self._tree.decided += found.was_decided
             elif any(holder.held.ranges for holder in having):
                 self._tree.unknown_ledgers.append(ledger_id)
+        named = {
+            segment.ledger_id
+            for state in streams_in(base).values()
+            for segment in state.segments.values()
+        }
         for ledger_id, old in self._base_ledgers.items():
-            if ledger_id not in self._found and self._may_exist(old):
+            if ledger_id not in self._found and self._may_exist(old, ledger_id in named):
                 self._found[ledger_id] = find_ledger(old, [], self._regions, self._lost)
 
     def _holders(self) -> dict[int, list[Holder]]:
@@ -202,13 +207,15 @@ class _Rebuild:
                     holders.setdefault(held.ledger_id, []).append(holder)
         return holders
 
-    def _may_exist(self, base: LedgerMetadata) -> bool:
-        """True if a ledger of the backup that no bookie holds may be on a lost one, or is empty.
+    def _may_exist(self, base: LedgerMetadata, is_named: bool) -> bool:
+        """True if a ledger of the backup that no bookie holds may still exist.
 
-        Otherwise it was deleted since the backup.
+        Enough bookies may be lost to have held all of its acknowledged copies, or it is empty and
+        belongs to a segment of the backup (``is_named``). Any other one was deleted since the
+        backup, such as a ledger that was created in advance.
         """
-        is_on_lost = any(bookie in self._lost for bookie in base.bookies())
-        return is_on_lost or base.last_entry_id == NO_ENTRY
+        is_empty = base.last_entry_id == NO_ENTRY
+        return len(self._lost) >= base.ack_quorum or (is_named and is_empty)
 
     def _store_ledgers(self) -> None:
         for ledger_id in self._base_ledgers:

@@ -1,8 +1,8 @@
 """A run in which the metadata store is lost and rebuilt, in the middle of the workload.
 
-The steps are those of the guide: stop everything, take the inventories, rebuild, start again. The
-record for the checker begins with the rebuilt metadata. What was acknowledged and read before must
-agree with it.
+The steps are those of the guide: stop everything, take the inventories, rebuild, start again. What
+was acknowledged and read before must agree with the rebuilt metadata. A ledger that was deleted may
+come back, since bookies keep its copies for a while and do not know that it was deleted.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from ...rebuild.fill_store import fill_store
 from ...rebuild.inventory import BookieInventory
 from ...rebuild.rebuilt_tree import RebuiltTree, rebuild_tree
 from ...rebuild.take_inventory import take_inventory
+from ..checker.run_record import LedgerVersion
 from .cluster import STORAGE, until
 from .seed_run import RunPlan, SeedRun
 from .world.metadata import ledger_id_of
@@ -39,6 +40,16 @@ class RebuildRun(SeedRun):
         self.rebuilt: RebuiltTree | None = None
         self.ledgers_before: frozenset[int] = frozenset()
         """Ids of all ledgers that existed before the loss."""
+        self._filled_ms = 0.0
+
+    def _ledger_versions(self) -> dict[int, list[LedgerVersion]]:
+        """Return the versions; if a ledger came back with the rebuilt store, only those since."""
+        versions = super()._ledger_versions()
+        for ledger_id, found in versions.items():
+            last = next((v for v in reversed(found) if v.at_ms < self._filled_ms), None)
+            if last is not None and last.metadata is None:
+                versions[ledger_id] = [v for v in found if v.at_ms >= self._filled_ms] or found
+        return versions
 
     async def _verify_end_state(self) -> None:
         self.apps.appends_max += 400
@@ -129,6 +140,7 @@ class RebuildRun(SeedRun):
             now_ms=self.cluster.app_hosts[0].clock.wall_ms(),
             new_token=new_token,
         )
+        self._filled_ms = self.world.network.loop.now * 1000
         await fill_store(
             store,
             self.rebuilt.nodes,

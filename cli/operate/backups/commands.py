@@ -26,8 +26,8 @@ from .backup_files import load_backup, load_inventories, store_backup
 
 _FINDING = record(
     {
-        "kind": text("What was found.", "ambiguous", "deleted", "gap", "lost", "other-stream",
-                     "purged", "uncounted"),
+        "kind": text("What was found.", "ambiguous", "deleted", "gap", "lost", "open-end",
+                     "other-stream", "purged", "uncounted"),
         "stream": text("The stream, with its namespace."),
         "detail": text("The finding in words."),
     }

@@ -12,17 +12,17 @@ from rhumbline.cli.reference.command_tree import all_commands
 LOCAL = {"dev", "security init", "security issue", "security token"}
 """They change files of this machine and have no settings, so they are not audited."""
 ACTS = """
-access grant, access revoke,
-archive restore, archive run, bookie clear-limbo, bookie format, bookie rebuild-index, cluster init,
-cluster join-store, group delete, group reset, metadata migrate, namespace create, namespace delete,
-namespace move, namespace set-policy, node decommission, node drain, node undrain, proxy drain,
-proxy pin, proxy release, proxy undrain, proxy unpin, quota rm, quota set, rebalance pause,
-rebalance resume, rebalance start, rebalance stop, region add, region disallow, region drain,
-region offline, region remove, region undrain, repair fix, spark archive, spark convert, spark copy,
-spark profile, spark replay, spark split,
-stream create, stream delete, stream home, stream recover, stream roll, stream seal,
-stream set-policy, stream truncate, stream unseal, stream untruncate, subscription create,
-subscription delete, subscription seek, topic create, topic delete, topic grow
+access grant, access revoke, archive restore, archive run, bookie clear-limbo, bookie format, bookie
+inventory, bookie rebuild-index, cluster init, cluster join-store, group delete, group reset,
+metadata backup, metadata migrate, metadata rebuild, metadata release, metadata restore, namespace
+create, namespace delete, namespace move, namespace set-policy, node decommission, node drain, node
+undrain, proxy drain, proxy pin, proxy release, proxy undrain, proxy unpin, quota rm, quota set,
+rebalance pause, rebalance resume, rebalance start, rebalance stop, region add, region disallow,
+region drain, region offline, region remove, region undrain, repair fix, spark archive, spark
+convert, spark copy, spark profile, spark replay, spark split, stream create, stream delete, stream
+home, stream recover, stream roll, stream seal, stream set-policy, stream truncate, stream unseal,
+stream untruncate, subscription create, subscription delete, subscription seek, topic create, topic
+delete, topic grow
 """
 
 

@@ -27,21 +27,35 @@ def holder(bookie: BookieId, last: int, lac: int = -1, *, limbo: bool = False) -
 
 def test_an_entry_that_satisfies_the_predicate_is_kept_and_one_that_does_not_is_not() -> None:
     held = [holder(A, 9), holder(B, 8), holder(C, 7)]
-    assert decided_end(OPEN, held, REGIONS, ()) == 7, "A and B are in one region"
+    assert decided_end(OPEN, held, REGIONS, ()) == (7, False), "A and B are in one region"
     held = [holder(A, 9), holder(B, 5), holder(C, 8)]
-    assert decided_end(OPEN, held, REGIONS, ()) == 8
+    assert decided_end(OPEN, held, REGIONS, ()) == (8, False)
 
 
 def test_lost_bookies_and_those_in_limbo_may_have_acknowledged() -> None:
     held = [holder(A, 9), holder(B, 5)]
-    assert decided_end(OPEN, held, REGIONS, (C,)) == 9
+    assert decided_end(OPEN, held, REGIONS, (C,)) == (9, False)
     held = [holder(A, 9), holder(B, 5), holder(C, 5, limbo=True)]
-    assert decided_end(OPEN, held, REGIONS, ()) == 9
+    assert decided_end(OPEN, held, REGIONS, ()) == (9, False)
+
+
+def test_a_lost_bookie_may_be_of_an_ensemble_that_only_it_knew() -> None:
+    held = [holder(A, 9), holder(B, 5), holder(C, 5)]
+    assert decided_end(OPEN, held, REGIONS, (D,)) == (9, False)
+
+
+def test_entries_that_only_lost_bookies_held_hide_none_and_are_reported() -> None:
+    behind = Holder(A, HeldLedger(1, (HeldRange(0, 3), HeldRange(6, 7)), -1))
+    found = find_ledger(OPEN, [behind], REGIONS, (B, C))
+    assert (found.metadata.last_entry_id, found.may_have_ended_later) == (7, True)
+    assert found.missing == (HeldRange(4, 5),)
+    empty = find_ledger(OPEN, [], REGIONS, (A, B, C))
+    assert (empty.metadata.last_entry_id, empty.may_have_ended_later) == (-1, True)
 
 
 def test_everything_up_to_the_lac_was_acknowledged() -> None:
     held = [holder(A, 3, lac=6), holder(B, -1)]
-    assert decided_end(OPEN, held, REGIONS, ()) == 6
+    assert decided_end(OPEN, held, REGIONS, ()) == (6, False)
     assert missing_ranges(held, 6) == (HeldRange(4, 6),)
 
 
