@@ -1,5 +1,6 @@
 """The caller of one call, and the observer of decisions about callers."""
 
+from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 from .grant_table import AccessDecision
@@ -14,6 +15,13 @@ class Caller(NamedTuple):
     peer: str = ""
     """Address from which the call came."""
     request_id: str = ""
+
+
+NOBODY = Caller()
+"""The caller outside of calls, and of calls whose caller need not be known."""
+
+CURRENT_CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+"""The party that made the call which is served now; it is set where callers are admitted."""
 
 
 class AccessObserver(Protocol):

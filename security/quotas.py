@@ -46,6 +46,10 @@ class Quota:
     """Number of streams of a namespace."""
     calls: int | None = None
     """Open append and read calls of a principal, at each proxy."""
+    connections: int | None = None
+    """Connections with such calls of a principal, at each proxy."""
+    stored_bytes: int | None = None
+    """Payload bytes in the closed ledgers of a namespace."""
 
 
 LIMITS = tuple(field.name for field in fields(Quota))
@@ -57,12 +61,14 @@ _LIMITS_OF = {
         "append_records_per_second",
         "read_bytes_per_second",
         "calls",
+        "connections",
     ),
     SubjectKind.NAMESPACE: (
         "append_bytes_per_second",
         "append_records_per_second",
         "read_bytes_per_second",
         "streams",
+        "stored_bytes",
     ),
     SubjectKind.STREAM: (
         "append_bytes_per_second",

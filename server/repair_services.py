@@ -69,6 +69,7 @@ class RepairServices:
             client.placement,
             self._config,
             open_namespace=open_namespace,
+            publishes_stored_bytes=True,
             lags=SubscriptionLags(
                 store.store,
                 open_namespace,

@@ -48,6 +48,8 @@ class ClientSettings:
     window: int
     tls: dict[str, Any] | None = None
     """The fields of TlsSettings; None: no TLS."""
+    token: str | None = None
+    """The token by which the clients identify themselves; None: none."""
 
     def encode(self) -> bytes:
         """Encode as JSON, without a newline."""
@@ -134,7 +136,7 @@ async def _serve(settings: ClientSettings) -> None:
     meter = ClientMeter()
     tasks = Tasks(on_failure=meter.fail)
     tls = None if settings.tls is None else TlsSettings(**settings.tls)
-    client = connect(settings.uri, namespace=settings.namespace, tls=tls)
+    client = connect(settings.uri, namespace=settings.namespace, tls=tls, token=settings.token)
     async with client:
         opening = _clients(settings, client, meter)
         while opening:

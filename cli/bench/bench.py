@@ -31,6 +31,7 @@ from ...core.protocol.errors import InvalidArgumentError
 from ..output import format_table
 from .bench_connections import connections
 from .bench_durability import durability
+from .bench_fairness import fairness
 from .bench_metadata import metadata
 from .bench_options import Command, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw, reports, say
@@ -450,5 +451,7 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-for _command in (*REGION_BENCHMARKS, placement, metadata, durability, takeover, connections):
+for _command in (
+    *REGION_BENCHMARKS, placement, metadata, durability, takeover, connections, fairness,
+):  # fmt: skip
     bench.add_command(_command)

@@ -361,6 +361,12 @@ CATALOGUE = (
         "{pause}",
         "Pauses of append calls whose principal had too much in flight beside others.",
     ),
+    Metric(
+        "proxy.quotas.full_namespaces",
+        MetricType.GAUGE,
+        "{namespace}",
+        "Namespaces that store as much as their quota allows: appends to them are refused.",
+    ),
     *_usage_of("principal", "principals"),
     *_usage_of("namespace", "namespaces"),
     Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),

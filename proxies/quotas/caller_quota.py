@@ -2,22 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
 
-from ...core.protocol.errors import QuotaExceededError
+from ...core.protocol.errors import LimitExceededError, QuotaExceededError, RhumblineError
 from ...security.audit import AuditEvent, AuditResult, AuditSink
-from ...security.principal import ANONYMOUS, Principal
+from ...security.caller import Caller
 from ...security.quota_buckets import Excess, QuotaBuckets
 from ...security.quotas import SubjectKind
 from ..write.append_item import AppendItem
 from .fair_shares import FairShares
+from .full_namespaces import FullNamespaces
 
 PAUSE_S_MAX = 0.2
 """Longest time for which a call is not read after a refusal; clients miss a proxy that is silent
 for longer."""
-
-CALLER: ContextVar[Principal] = ContextVar("caller", default=ANONYMOUS)
-"""The principal that made the current call; the gRPC server sets it."""
 
 
 class CallerQuota:
@@ -25,20 +22,33 @@ class CallerQuota:
 
     def __init__(
         self,
-        principal: str,
+        caller: Caller,
         buckets: QuotaBuckets,
         shares: FairShares,
+        full: FullNamespaces,
         audit: Callable[[], AuditSink],
     ) -> None:
-        self._principal = principal
+        self._caller = caller
+        self._principal = str(caller.principal)
         self._buckets = buckets
         self._shares = shares
+        self._full = full
         self._audit = audit
         self._loop = asyncio.get_running_loop()
         self._paused_until = 0.0
 
-    def refusal_of(self, item: AppendItem) -> QuotaExceededError | None:
+    def refusal_of(self, item: AppendItem) -> QuotaExceededError | LimitExceededError | None:
         """Count a record set as passed, or return the error that refuses it."""
+        error: QuotaExceededError | LimitExceededError | None = self._full.refusal(item.namespace)
+        if error is not None:
+            self._buckets.refused(self._principal, item.namespace)
+        else:
+            error = self._excess_of(item)
+        if error is not None:
+            self._record(item, error)
+        return error
+
+    def _excess_of(self, item: AppendItem) -> QuotaExceededError | None:
         excess = self._buckets.append(
             self._principal,
             item.namespace,
@@ -51,12 +61,20 @@ class CallerQuota:
             return None
         if excess.subject.kind is SubjectKind.PRINCIPAL:
             self._paused_until = self._loop.time() + min(excess.wait_ms / 1000, PAUSE_S_MAX)
-        error = excess_error(excess)
-        resource = f"stream:{item.namespace}/{item.stream}"
+        return excess_error(excess)
+
+    def _record(self, item: AppendItem, error: RhumblineError) -> None:
         self._audit().record(
-            AuditEvent("Append", AuditResult.REFUSED, self._principal, "", resource, error.code)
+            AuditEvent(
+                "Append",
+                AuditResult.REFUSED,
+                self._principal,
+                self._caller.peer,
+                f"stream:{item.namespace}/{item.stream}",
+                error.code,
+                self._caller.request_id,
+            )
         )
-        return error
 
     def begin(self, size: int) -> None:
         """Count a record set in flight."""

@@ -104,7 +104,7 @@ class AuditedItems:
 class CallRecord:
     """One call, until its end is recorded."""
 
-    __slots__ = ("_audit", "_context", "_method", "_request", "principal")
+    __slots__ = ("_audit", "_context", "_method", "_request", "principal", "request_id")
 
     def __init__(
         self,
@@ -115,6 +115,8 @@ class CallRecord:
     ) -> None:
         self.principal: Principal = ANONYMOUS
         """The caller, once it is known."""
+        self.request_id = audit.id_of(context)
+        """The id of the call in the audit log."""
         self._audit = audit
         self._context = context
         self._method = method
@@ -141,7 +143,7 @@ class CallRecord:
                 peer_of(self._context),
                 "" if self._request is None else resource_of(self._request),
                 error,
-                self._audit.id_of(self._context),
+                self.request_id,
             )
         )
 

@@ -22,13 +22,12 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
-from ...security.caller import Caller
+from ...security.caller import CURRENT_CALLER, Caller
 from ...tls.credentials import TlsCredentials
 from ...tls.protection import UNPROTECTED, Protection
 from ..config import ProxyConfig
 from ..permissions.guarded_calls import GuardedCalls
 from ..proxy_stores import RegionalProxyStore
-from ..quotas.caller_quota import CALLER
 from . import methods
 from .call_audit import AuditedItems, CallAudit, CallRecord, peer_of
 from .call_identity import CallIdentity
@@ -230,8 +229,9 @@ async def _admit(context: Context, identity: CallIdentity, record: CallRecord) -
     """Return the caller; end the call if its caller must be known and is not."""
     try:
         record.principal = await identity.principal(context)
-        CALLER.set(record.principal)
-        return Caller(record.principal, peer_of(context))
+        caller = Caller(record.principal, peer_of(context), record.request_id)
+        CURRENT_CALLER.set(caller)
+        return caller
     except UnauthorizedError as error:
         record.failed(error)
         await _abort(context, error, "UNAUTHENTICATED")

@@ -26,6 +26,7 @@ from ...placement.spread.spread_improvement import move_to_spread
 from ..durability.monitor import DurabilityMonitor
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
+from ..usage.stored_bytes import StoredBytes
 from .config import RepairConfig
 from .entry_ranges import EntryRange, missing_runs, settled_ranges
 from .liveness import Liveness, LivenessMonitor, Standing, by_region
@@ -74,6 +75,8 @@ class Auditor:
         config: RepairConfig,
     ) -> None:
         self.counts = AuditCounts()
+        self.stored_bytes: Mapping[str, int] = {}
+        """Payload bytes of closed ledgers by namespace, at the last audit."""
         self._durability = durability
         self._runtime = runtime
         self._client = client
@@ -107,6 +110,7 @@ class Auditor:
             lists_compared=self.counts.lists_compared,
         )
         self._durability.begin_scan()
+        stored = StoredBytes()
 
         def on_unreadable(error: CorruptionError) -> None:
             counts.unreadable += 1
@@ -114,8 +118,10 @@ class Auditor:
 
         async for metadata, version in all_ledgers(self._ledgers, on_unreadable):
             monitor.note_members(metadata.bookies(), liveness)
+            stored.note(metadata)
             await self._audit_ledger(metadata, version, liveness, counts)
         self.counts = counts
+        self.stored_bytes = stored.largest()
         self._durability.end_scan(counts.unreadable)
         await self._durability.refresh(liveness.lost)
 

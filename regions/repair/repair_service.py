@@ -30,6 +30,7 @@ from ..rebalance.round import RebalanceParts
 from ..rebalance.runner import RebalanceRunner
 from ..steered_directory import SteeredDirectory
 from ..subscriptions.lag_runner import SubscriptionLags
+from ..usage.stored_bytes import publish
 from .auditor import Auditor
 from .config import RepairConfig
 from .errors import NoCopyError, RepairStuckError, WaitingForWriterError
@@ -68,11 +69,13 @@ class RepairService:
         open_namespace: Callable[[str], Namespace] | None = None,
         on_takeover: Callable[[Takeover], None] = lambda _: None,
         lags: SubscriptionLags | None = None,
+        publishes_stored_bytes: bool = False,
     ) -> None:
         """``open_namespace`` opens namespaces for retention and for takeovers of streams.
 
         By default they have no archives. ``on_takeover`` receives each decision to take a stream
         over from a writer that is gone. ``lags`` is measured by the auditing process.
+        With ``publishes_stored_bytes`` it tells proxies what namespaces store, for quotas.
         """
         self.config = config or RepairConfig()
         self.tasks = TaskStore(store)
@@ -135,6 +138,7 @@ class RepairService:
             )
         )
         self._lags = lags
+        self._publishes_stored_bytes = publishes_stored_bytes
         self._retention = RetentionRunner(store, open_namespace, self.config)
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
@@ -255,6 +259,8 @@ class RepairService:
                     self._set_auditor(await self.tasks.try_elect(session, owner), owner)
                     if self.is_auditor:
                         await self._auditor.audit(self._liveness_monitor)
+                        if self._publishes_stored_bytes:
+                            await publish(self._store, self._auditor.stored_bytes)
                         await self._ownerless.withdraw_done()
                         self.last_error = self._auditor.counts.last_unreadable or self.last_error
                 except SessionLostError:

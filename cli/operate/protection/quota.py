@@ -24,6 +24,8 @@ _MEANINGS = {
     "read_bytes_per_second": "Bytes read per second.",
     "streams": "Streams of the namespace.",
     "calls": "Open append and read calls of the principal, at each proxy.",
+    "connections": "Connections of the principal with such calls, at each proxy.",
+    "stored_bytes": "Payload bytes in closed ledgers of the namespace, by the last audit.",
 }
 _LIMIT_SCHEMAS: dict[str, Schema] = {
     name: maybe(integer(f"{meaning} null: no limit.")) for name, meaning in _MEANINGS.items()
@@ -53,6 +55,14 @@ def quota() -> None:
 @click.option("--read-bytes", metavar="SIZE", help="Bytes read per second.")
 @click.option("--streams", type=int, help="Streams of a namespace.")
 @click.option("--calls", type=int, help="Open append and read calls of a principal, at each proxy.")
+@click.option(
+    "--connections", type=int, help="Connections of a principal with such calls, at each proxy."
+)
+@click.option(
+    "--stored-bytes",
+    metavar="SIZE",
+    help="Payload bytes that a namespace stores in closed ledgers, counted once for all copies.",
+)
 @prints(done({"subject": _SUBJECT, **_LIMIT_SCHEMAS}))
 @session_options
 @runs
@@ -64,6 +74,8 @@ async def set_(
     read_bytes: str | None,
     streams: int | None,
     calls: int | None,
+    connections: int | None,
+    stored_bytes: str | None,
 ) -> None:
     """Set the quota of SUBJECT; it replaces an earlier one.
 
@@ -76,6 +88,8 @@ async def set_(
         read_bytes_per_second=None if read_bytes is None else parse_bytes(read_bytes),
         streams=streams,
         calls=calls,
+        connections=connections,
+        stored_bytes=None if stored_bytes is None else parse_bytes(stored_bytes),
     )
     check_quota(named, wanted)
     async with session.client(moves_data=False) as client:

@@ -71,3 +71,20 @@ def test_takeovers_are_measured_and_needless_ones_counted(tmp_path: Path) -> Non
     assert starved["records"] > 0
     assert starved["needless"] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_a_flood_is_measured_with_and_without_a_quota(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    completed = rhumbline(
+        "bench", "fairness", "--seconds", "1", "--repetitions", "1", "--quota", "200000",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=120,
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr.decode()
+    rows = {row["mode"]: row for row in map(json.loads, figures.read_text().splitlines())}
+    assert list(rows) == ["alone", "flooded", "flooded, quota"]
+    assert rows["alone"]["p99_ratio"] == 1 and rows["alone"]["flood_MB_s"] == 0
+    assert rows["flooded"]["flood_MB_s"] > 0
+    for row in rows.values():
+        assert row["rec_s"] > 0 and 0 < row["p50_ms"] <= row["p99_ms"]

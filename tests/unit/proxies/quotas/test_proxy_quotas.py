@@ -6,16 +6,17 @@ import pytest
 
 from rhumbline.core.protocol.errors import LimitExceededError, QuotaExceededError
 from rhumbline.core.runtime.metadata_store import MetadataStore
-from rhumbline.proxies.quotas.caller_quota import CALLER
 from rhumbline.proxies.quotas.proxy_quotas import ProxyQuotas
 from rhumbline.proxies.quotas.quota_store import PATH, QuotaStore
+from rhumbline.regions.usage.stored_bytes import publish
+from rhumbline.security.caller import CURRENT_CALLER, Caller
 from rhumbline.security.principal import Principal
 from rhumbline.security.quotas import Quota, encode_quotas, parse_subject
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
-from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
+from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld, an_item
 
-ADA = Principal("ada")
+ADA = Caller(Principal("ada"))
 
 
 async def set_quota(store: MetadataStore, subject: str, quota: Quota) -> None:
@@ -66,14 +67,14 @@ async def test_the_last_known_quotas_apply_while_they_cannot_be_read(log: LogWor
 async def test_a_principal_has_a_limited_number_of_calls(log: LogWorld) -> None:
     world, quotas = await started(log, "one:1")
     await set_quota(log.store, "principal:ada", Quota(calls=2))
-    token = CALLER.set(ADA)
+    token = CURRENT_CALLER.set(ADA)
     quotas.begin_call()
     quotas.begin_call()
     with pytest.raises(QuotaExceededError, match="principal:ada exceeds its quota calls"):
         quotas.begin_call()
     quotas.end_call()
     quotas.begin_call()
-    CALLER.reset(token)
+    CURRENT_CALLER.reset(token)
     quotas.begin_call()  # of another principal
     assert quotas.statistics()["principals"]["ada"]["refused"] == 1
     await quotas.aclose()
@@ -89,5 +90,47 @@ async def test_a_namespace_has_a_limited_number_of_streams(log: LogWorld) -> Non
     await quotas.check_new_streams(namespace, "test", 2)
     with pytest.raises(LimitExceededError, match="namespace:test exceeds its quota streams: 3"):
         await quotas.check_new_streams(namespace, "test", 3)
+    await quotas.aclose()
+    await world.stop()
+
+
+async def test_a_principal_has_calls_from_a_limited_number_of_connections(log: LogWorld) -> None:
+    world, quotas = await started(log, "one:1")
+    await set_quota(log.store, "principal:ada", Quota(connections=2))
+
+    def begin(peer: str) -> None:
+        CURRENT_CALLER.set(ADA._replace(peer=peer))
+        quotas.begin_call()
+
+    token = CURRENT_CALLER.set(ADA)
+    for peer in ("a:1", "a:1", "a:2", "a:1"):
+        begin(peer)
+    with pytest.raises(QuotaExceededError, match="quota connections: 2 are open"):
+        begin("a:3")
+    CURRENT_CALLER.set(ADA._replace(peer="a:2"))
+    quotas.end_call()
+    begin("a:3")
+    with pytest.raises(QuotaExceededError):
+        begin("a:2")
+    CURRENT_CALLER.reset(token)
+    await quotas.aclose()
+    await world.stop()
+
+
+async def test_a_full_namespace_takes_no_appends_until_data_is_deleted(log: LogWorld) -> None:
+    world, quotas = await started(log, "one:1")
+    await publish(log.store, {"test": 1_000, "other": 5})
+    quota = quotas.begin_call()
+    assert quota.refusal_of(an_item("s", b"x")) is None, "without a quota nothing is full"
+    await set_quota(log.store, "namespace:*", Quota(stored_bytes=1_000))
+    refusal = quota.refusal_of(an_item("s", b"x"))
+    assert isinstance(refusal, LimitExceededError)
+    assert "namespace:test exceeds its quota stored_bytes: it stores 1000 bytes" in str(refusal)
+    assert quotas.statistics()["full_namespaces"] == 1
+    assert quotas.statistics()["namespaces"]["test"]["refused"] == 1
+    await publish(log.store, {"test": 999, "other": 5})
+    await asyncio.sleep(31)
+    assert quota.refusal_of(an_item("s", b"x")) is None
+    quotas.end_call()
     await quotas.aclose()
     await world.stop()

@@ -1,0 +1,1 @@
+"""Benchmarks of several principals that share proxies."""

@@ -1,0 +1,1 @@
+"""The bytes that namespaces store, measured from the metadata of ledgers."""
