@@ -36,6 +36,14 @@ def _check_endpoint(uri: str) -> None:
         raise InvalidArgumentError(f"{uri!r} is not an http:// address")
 
 
+def _check_status_host(host: str) -> None:
+    if host in ("0.0.0.0", "::", "[::]"):
+        raise InvalidArgumentError(
+            f"{host} stands for all addresses: the status server publishes its address, so it "
+            "needs one that operators can reach"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """The cluster that the process belongs to, and the region of the process."""
@@ -93,6 +101,12 @@ class ServeSettings:
         "4281.",
         low=0,
         high=65535,
+    )
+    status_host: str = setting(
+        "",
+        "Address of the status server, such as one of a network for operators. Empty: that of "
+        "`host`.",
+        check=_check_status_host,
     )
     status_port: int | None = setting(
         None,

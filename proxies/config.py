@@ -153,7 +153,7 @@ class ProxyConfig:
         low=1,
     )
     shared_bytes_max: int = setting(
-        1 << 20,
+        256 << 10,
         "Maximum size of the record sets of one principal that have no result yet, while other "
         "principals append through the proxy as well. Beyond it, the calls of that principal are "
         "not read.",

@@ -109,6 +109,7 @@ async def running_bookie(
     host: str,
     port: int,
     status_port: int | None = None,
+    status_host: str = "",
     regional_metadata: Mapping[str, str] | None = None,
     open_disk: Callable[[Path], PosixDisk] = PosixDisk,
     observe: Callable[[str, Statistics], None] | None = None,
@@ -119,7 +120,8 @@ async def running_bookie(
     ``store`` is the global metadata store, and ``regional_metadata`` has the URIs of regional ones
     by region, of which the bookie opens that of its own region.
 
-    Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``open_disk`` lets
+    Its metrics are served at ``status_port`` (0: a free port; None: not at all) of ``status_host``,
+    which is ``host`` if it is empty. ``open_disk`` lets
     callers observe writes. ``observe`` is called with the service name and the function that
     returns its statistics. Raises ForeignDataError, CorruptionError, WrongClusterError,
     DiskFullError, DiskFailedError, MetadataError, and ConfigurationError (a port in use, a wildcard
@@ -181,16 +183,17 @@ async def running_bookie(
         if observe is not None:
             observe("bookie", statistics)
         if status_port is not None:
+            at = status_host or host
             server = StatusServer(statistics, lambda: _not_ready(bookie), protection=protection)
             closing.push_async_callback(server.aclose)
             try:
-                status_port = await server.start(host, status_port)
+                status_port = await server.start(at, status_port)
             except OSError as error:
                 raise ConfigurationError(
-                    f"cannot serve metrics on {host}:{status_port}: {error.strerror or error}; "
+                    f"cannot serve metrics on {at}:{status_port}: {error.strerror or error}; "
                     "choose another status port"
                 ) from error
-            await _publish_status_address(store, bookie.bookie_id, host, status_port)
+            await _publish_status_address(store, bookie.bookie_id, at, status_port)
         await bookie.serve(host, port, security=gate)
         warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)
         yield bookie

@@ -30,12 +30,14 @@ async def running_proxy(
     port: int,
     advertised: str = "",
     status_port: int | None = None,
+    status_host: str = "",
     observe: Callable[[str, Statistics], None] | None = None,
     protection: Protection = UNPROTECTED,
 ) -> AsyncIterator["ProxyServer"]:
     """Run a proxy until the block ends; then it hands its streams over.
 
-    Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``observe`` is
+    Its metrics are served at ``status_port`` (0: a free port; None: not at all) of ``status_host``,
+    which is ``host`` if it is empty. ``observe`` is
     called with the service name and the function that returns its statistics. Raises
     ConfigurationError (a port in use, gRPC not installed, a wildcard address without an advertised
     one, an address of a network without TLS), MetadataError.
@@ -82,7 +84,8 @@ async def running_proxy(
                     statistics, server.unready_reason, service="proxy", protection=protection
                 )
                 closing.push_async_callback(status.aclose)
-                server.status_address = f"{host}:{await status.start(host, status_port)}"
+                at = status_host or host
+                server.status_address = f"{at}:{await status.start(at, status_port)}"
             await server.start(host, port, advertised=advertised)
         except OSError as error:
             raise ConfigurationError(f"{error.strerror or error}; choose another port") from error

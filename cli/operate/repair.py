@@ -27,6 +27,8 @@ from ..servers.serving import (
     announced,
     host_option,
     start_status,
+    status_host,
+    status_host_option,
     status_port,
     status_port_option,
 )
@@ -47,6 +49,7 @@ def repair() -> None:
 @setting_option("repair.worker_count", "--workers")
 @setting_option("repair.bytes_per_second", "--bytes-per-second")
 @host_option
+@status_host_option
 @status_port_option
 @prints(SERVING)
 @session_options
@@ -86,7 +89,7 @@ async def run(session: CommandSession) -> None:
                 service="repair",
                 protection=session.protection,
             )
-            host = session.settings.serve.host
+            host = status_host(session)
             port = await start_status(status, host, status_port(session, "repair"))
             log.source = f"repair@{host}:{port}"
             await services.start()

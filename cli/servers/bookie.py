@@ -31,6 +31,8 @@ from .serving import (
     port_option,
     print_serving,
     show_address,
+    status_host,
+    status_host_option,
     status_port,
     status_port_option,
 )
@@ -97,6 +99,7 @@ async def format_(
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
 @host_option
 @port_option
+@status_host_option
 @status_port_option
 @prints(SERVING)
 @session_options
@@ -126,6 +129,7 @@ async def run_(session: CommandSession, directory: Path | None) -> None:
                     host=serve.host,
                     port=port(session, "bookie"),
                     status_port=status_port(session, "bookie"),
+                    status_host=status_host(session),
                     regional_metadata=dict(session.settings.cluster.regional_metadata),
                     observe=telemetry.observe,
                     protection=session.protection,

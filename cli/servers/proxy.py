@@ -24,6 +24,8 @@ from .serving import (
     host_option,
     port,
     port_option,
+    status_host,
+    status_host_option,
     status_port,
     status_port_option,
 )
@@ -34,6 +36,7 @@ WRITE, READ = "write", "read"
 def _serving_options(command: Command) -> Command:
     for option in (
         prints(SERVING),
+        status_host_option,
         status_port_option,
         click.option("--advertise", multiple=True, metavar="[REGION=]HOST:PORT",
                      help="host:port for clients, if it differs from the listening address; "
@@ -91,6 +94,7 @@ async def _serve(session: CommandSession, roles: Sequence[str], advertise: tuple
                 port=port(session, kind),
                 advertised=advertised or config.advertised_address,
                 status_port=status_port(session, kind),
+                status_host=status_host(session),
                 observe=telemetry.observe,
                 protection=session.protection,
             ) as running,

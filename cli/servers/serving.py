@@ -28,12 +28,19 @@ SERVING: Schema = done(
 
 host_option = setting_option("serve.host", "--host")
 port_option = setting_option("serve.port", "--port")
+status_host_option = setting_option("serve.status_host", "--status-host")
 status_port_option = setting_option("serve.status_port", "--status-port")
 
 
 def port(session: CommandSession, kind: str) -> int:
     """Return the port of this server for its clients; 0 selects a free one."""
     return port_of(kind, session.settings.serve.port)
+
+
+def status_host(session: CommandSession) -> str:
+    """Return the address of this server's status server."""
+    serve = session.settings.serve
+    return serve.status_host or serve.host
 
 
 def status_port(session: CommandSession, kind: str) -> int:

@@ -21,6 +21,8 @@ from ..servers.serving import (
     announced,
     host_option,
     start_status,
+    status_host,
+    status_host_option,
     status_port,
     status_port_option,
 )
@@ -54,6 +56,7 @@ def _report(done: ArchivePass) -> None:
 @click.option("--every", default="10s", show_default=True, help="Interval between two passes.")
 @click.option("--bytes-per-second", help="Limit of reads and writes together. [default: no limit]")
 @host_option
+@status_host_option
 @status_port_option
 @prints(SERVING)
 @session_options
@@ -118,7 +121,7 @@ async def serve(
                     statistics, lambda: None, service="archive", protection=session.protection
                 )
                 closing.push_async_callback(status.aclose)
-                host = session.settings.serve.host
+                host = status_host(session)
                 port = await start_status(status, host, status_port(session, "archive"))
                 message = f"archiving namespace {namespace.name} to {store.uri}"
                 server = ServerRecord("archive", "", f"{host}:{port}", client.region or "")

@@ -84,6 +84,15 @@ class CallerQuota:
         """Stop counting a record set in flight."""
         self._shares.remove(self._principal, size)
 
+    @property
+    def is_over_share(self) -> bool:
+        """True if the principal has more than its share in flight, so that ``share`` waits."""
+        return self._shares.is_over(self._principal)
+
+    async def share(self) -> None:
+        """Wait until the principal has no more than its share in flight (rule SEC-27)."""
+        await self._shares.room(self._principal)
+
     async def room(self) -> None:
         """Wait until the principal may send more (rules SEC-26, SEC-27)."""
         pause_s = self._paused_until - self._loop.time()

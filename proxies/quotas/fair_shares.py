@@ -59,13 +59,14 @@ class FairShares:
 
     async def room(self, principal: str) -> None:
         """Wait until the principal may have more in flight."""
-        while self._is_over(principal):
+        while self.is_over(principal):
             self.waited_count += 1
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._shares[principal].waiting.append(waiter)
             await waiter
 
-    def _is_over(self, principal: str) -> bool:
+    def is_over(self, principal: str) -> bool:
+        """Return whether a principal has more than its share in flight, beside others."""
         share = self._shares.get(principal)
         if share is None or share.in_flight <= self._bytes_max or len(self._shares) < 2:
             return False

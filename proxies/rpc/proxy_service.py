@@ -476,7 +476,7 @@ async def _submit_all(
     requests: AsyncIterator[pb.AppendRequest], session: AppendSession, wake: asyncio.Event
 ) -> None:
     async for request in requests:
-        session.take(request)
+        await session.take(request)
         await session.room()
     wake.set()
 

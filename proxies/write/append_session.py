@@ -56,10 +56,11 @@ class AppendSession:
         self._is_pinged = False
         self._client_region = ""
 
-    def take(self, request: pb.AppendRequest) -> None:
+    async def take(self, request: pb.AppendRequest) -> None:
         """Submit the items of a request; an invalid item gets an error as its result.
 
-        A request without items is a ping and gets an empty response.
+        A request without items is a ping and gets an empty response. Waits before an item while
+        the principal of the call has its share in flight: a request holds many items.
         """
         if request.client_region:
             self._client_region = request.client_region
@@ -67,6 +68,8 @@ class AppendSession:
             self._is_pinged = True
             self._on_results()
         for item in request.items:
+            if self._quota is not None and self._quota.is_over_share:
+                await self._quota.share()
             try:
                 decoded = decode_item(item)
             except RhumblineError as error:

@@ -97,7 +97,7 @@ plan
 proxy assignments
 proxy balance --plan
 proxy ls
-quota set principal:ada --append-bytes 1MiB --calls 5
+quota set principal:ada --append-bytes 1MiB --calls 5 --connections 3
 quota ls
 quota usage
 quota rm principal:ada

@@ -5,9 +5,17 @@ from collections.abc import Iterator
 from ....client.settings import Settings
 from ....security.quotas import ANY, QuotaTable, SubjectKind
 from ....security.settings import GRANTED, INTERNAL
+from ....tls.protection import is_loopback
 from ..server_checks import OK, WARNING, Finding
 
-SUBJECTS = ("transport", "bookie clients", "audit log", "quotas", "idle connections")
+SUBJECTS = (
+    "transport",
+    "bookie clients",
+    "audit log",
+    "quotas",
+    "idle connections",
+    "status address",
+)
 """The items of the checklist; the check of each is ``hardening: ITEM``."""
 
 
@@ -28,6 +36,7 @@ _GOOD = (
     "administrative acts and refusals are recorded",
     "each principal has a quota",
     "bookies close idle connections",
+    "clients do not share the address of states and metrics",
 )
 
 
@@ -50,3 +59,6 @@ def _faults(settings: Settings, quotas: QuotaTable) -> Iterator[str]:
     has_default = quotas.find(SubjectKind.PRINCIPAL, ANY) is not None
     yield "" if has_default else "principals are not limited: `rhumbline quota set 'principal:*'`"
     yield "" if settings.bookie.connection_idle_ms else "they stay open: bookie.connection_idle_ms"
+    serve = settings.serve
+    is_apart = is_loopback(serve.host) or serve.status_host not in ("", serve.host)
+    yield "" if is_apart else f"it is that of clients, {serve.host}: set serve.status_host"

@@ -9,6 +9,9 @@ from rhumbline.core.protocol.errors import QuotaExceededError
 from rhumbline.proxies.quotas.caller_quota import CallerQuota
 from rhumbline.proxies.quotas.fair_shares import FairShares
 from rhumbline.proxies.quotas.full_namespaces import FullNamespaces
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.proxies.write.append_item import Appended
+from rhumbline.proxies.write.append_session import AppendSession
 from rhumbline.security.audit import AuditEvent, AuditResult
 from rhumbline.security.caller import Caller
 from rhumbline.security.principal import Principal
@@ -85,6 +88,41 @@ async def test_a_call_is_not_read_for_a_moment_after_a_refusal(log: LogWorld) ->
     await quota.room()
     assert 0.19 <= loop.time() - began <= 0.21
     await world.stop()
+
+
+async def test_a_request_with_many_sets_is_submitted_in_shares(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    shares = FairShares(3_000)
+    shares.add("bob", 1)  # he appends, too
+    quota = CallerQuota(ADA, QuotaBuckets(), shares, FullNamespaces(), Recorded)
+    most = 0
+
+    def note() -> None:
+        nonlocal most
+        most = max(most, session.outstanding_bytes)
+
+    writes = world.proxies["one:1"].writes
+    session = AppendSession(writes, note, bytes_max=1 << 20, quota=quota)
+    request = pb.AppendRequest()
+    for number in range(50):
+        record_set = an_item("s", b"x" * 1_000).record_set
+        request.items.add(id=number, namespace="test", stream="s", record_set=record_set)
+    taking = asyncio.ensure_future(session.take(request))
+    await asyncio.sleep(0)
+    assert not taking.done() and session.outstanding_bytes < 5_000
+    results = []
+    while not (taking.done() and session.outstanding_bytes == 0):
+        note()
+        results += session.take_results()
+        await asyncio.sleep(0.001)
+    results += session.take_results()
+    assert [id_ for id_, _ in results] == list(range(50))
+    assert all(isinstance(outcome, Appended) for _, outcome in results)
+    assert most < 5_000
+    await world.stop()
+    assert len(await world.contents("s")) == 50
 
 
 def test_the_check_of_a_record_set_is_cheap() -> None:

@@ -254,7 +254,7 @@ async def test_call_is_not_read_while_too_much_is_outstanding_or_results_are_not
     await asyncio.wait_for(waiting, 1)
     assert [id_ for id_, _ in session.take_results()] == [1]
     for id_ in range(RESULTS_MAX + 1):
-        session.take(
+        await session.take(
             pb.AppendRequest(items=[pb.AppendItem(id=id_)])
         )  # an item without a set is invalid
     waiting = asyncio.ensure_future(session.room())

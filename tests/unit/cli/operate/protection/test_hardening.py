@@ -2,9 +2,13 @@
 
 import re
 
+import pytest
+
 from rhumbline.cli.operate.protection.hardening import SUBJECTS, check_hardening
 from rhumbline.cli.operate.server_checks import OK, WARNING
+from rhumbline.client.settings import ServeSettings
 from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.security.quotas import NO_QUOTAS, Quota, parse_subject
 from rhumbline.settings import AuditSettings, SecuritySettings, Settings, TlsSettings
 from rhumbline.tests.support.tidy.source_tree import ROOT
@@ -23,11 +27,13 @@ def test_each_item_is_judged_by_its_setting() -> None:
         tls=TLS,
         security=SecuritySettings(bookie_clients="internal"),
         audit=AuditSettings(file="audit.jsonl"),
+        serve=ServeSettings(host="192.0.2.1", status_host="198.51.100.1"),
     )
     assert {finding.verdict for finding in check_hardening(hardened, LIMITED)} == {OK}
     weak = Settings(
         tls=TlsSettings(certificate="c", key="k", ca="a", required=False),
         bookie=BookieConfig(connection_idle_ms=0),
+        serve=ServeSettings(host="192.0.2.1"),
     )
     found = list(check_hardening(weak, NO_QUOTAS))
     assert [finding.subject for finding in found] == [f"hardening: {one}" for one in SUBJECTS]
@@ -38,3 +44,21 @@ def test_each_item_is_judged_by_its_setting() -> None:
 
 def test_without_tls_nothing_is_judged() -> None:
     assert not list(check_hardening(Settings(), NO_QUOTAS))
+
+
+def test_states_and_metrics_have_an_address_of_their_own_unless_all_is_local() -> None:
+    for host, status_host, is_good in (
+        ("127.0.0.1", "", True),
+        ("192.0.2.1", "", False),
+        ("192.0.2.1", "192.0.2.1", False),
+        ("192.0.2.1", "127.0.0.1", True),
+    ):
+        settings = Settings(tls=TLS, serve=ServeSettings(host=host, status_host=status_host))
+        *_, last = check_hardening(settings, LIMITED)
+        assert (last.verdict == OK) is is_good
+
+
+def test_a_status_address_must_be_one_that_can_be_published() -> None:
+    for host in ("0.0.0.0", "::"):
+        with pytest.raises(ConfigurationError, match="all addresses"):
+            ServeSettings(status_host=host)
