@@ -6,7 +6,7 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder
 from ..archive.catalog import ManifestListing
-from .index_keys import INDEXES, index_folder
+from .index_keys import INDEXES, PackName, index_folder, pack_key, parse_index
 from .manifest_index import IndexedNamespace, ManifestIndex
 from .merge import joined
 from .pack import PackedChain
@@ -26,6 +26,8 @@ class IndexCheck:
         self._indexes: dict[str, ManifestIndex] = {}
         self._loaded: dict[str, IndexedNamespace] = {}
         self._unusable: dict[str, Fault] = {}
+        self._headless: dict[str, set[PackName]] = {}
+        """Packs that are newer than every head: the head was lost, or is about to be written."""
 
     async def load(self) -> None:
         """Read the indexes. Raises the errors of the cold store."""
@@ -33,6 +35,7 @@ class IndexCheck:
         names = {self._namespace} if self._namespace else {key.split("/")[1] for key in keys}
         for name in sorted(names):
             self._indexes[name] = ManifestIndex(self._cold, name)
+            self._headless[name] = await self._newer_than_heads(name)
             try:
                 loaded = await self._indexes[name].load()
             except (CorruptionError, ForeignDataError) as error:
@@ -48,6 +51,13 @@ class IndexCheck:
         a note says so, now or when ``load`` was called.
         """
         found = dict(self._unusable)
+        for name, before in self._headless.items():
+            if lost := before and before & await self._newer_than_heads(name):
+                key = pack_key(name, min(lost))
+                found[index_folder(name)] = CorruptionError(
+                    f"{key}: the head of its generation was lost, or its writer crashed: the next "
+                    "pass of an archiver writes it again"
+                )
         for name, loaded in self._loaded.items():
             try:
                 now = await self._indexes[name].load()
@@ -61,6 +71,10 @@ class IndexCheck:
                     if fault is not None:
                         found[self.key_of(folder)] = fault
         return found
+
+    async def _newer_than_heads(self, namespace: str) -> set[PackName]:
+        listed = parse_index(namespace, await self._cold.list(index_folder(namespace)))
+        return {one for one in listed.packs if one.generation > max(listed.heads, default=0)}
 
     def key_of(self, folder: ArchiveFolder) -> str:
         """Return the key under which ``faults`` returns the first fault of an archive."""

@@ -1,8 +1,10 @@
 """Damages an archive at random: ``python -m rhumbline.tests.crash.archive_damages 2000``.
 
-Each damage changes, cuts, removes or exchanges one object: a part, a manifest or the tip of the
-chain. Afterwards `archive verify` must find a fault. The readers of Spark and those of streams must
-return every record, or raise an error; a short or wrong result without an error fails the run.
+Each damage changes, cuts, removes or exchanges one object: a part, a manifest, the tip of the
+chain, or the head or a pack of the index. Afterwards `archive verify` must find a fault. The
+readers of Spark, with and without the index, and those of streams must return every record, or
+raise an error; a short or wrong result without an error fails the run. Damage to the index alone
+must not even lead to an error.
 """
 
 import asyncio
@@ -17,6 +19,10 @@ import pytest
 from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.config import ArchiveConfig
+from rhumbline.coldstore.index.check_index import IndexCheck
+from rhumbline.coldstore.index.index_keys import head_key, pack_key
+from rhumbline.coldstore.index.indexer import Indexer
+from rhumbline.coldstore.index.manifest_index import ManifestIndex
 from rhumbline.coldstore.proof.verify_run import verify_all
 from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.core.protocol.segments import Segment
@@ -34,6 +40,9 @@ from rhumbline.tests.unit.spark.spark_world import Row, read_all
 Objects = dict[str, bytes]
 Entry = tuple[int, int, bytes]
 """LSSN, entry id, payload."""
+
+_OF_INDEX = ("/head/", "/pack/")
+_KINDS = (".parquet", "/manifest-", "/tip/", *_OF_INDEX)
 
 
 @dataclass(slots=True)
@@ -58,7 +67,9 @@ class DamagedArchive:
         self._segments = segments
         self._cold = DictColdStore()
         self._cold.objects = dict(objects)
-        self._rows = self._spark_rows()
+        self._used = asyncio.run(_used_by_index(self._cold))
+        self._rows = self._spark_rows("subscribe")
+        assert self._spark_rows("subscribePattern") == self._rows
         self._entries = self._stream_entries()
         assert len(self._rows) == 120
 
@@ -67,16 +78,24 @@ class DamagedArchive:
         """Archive four segments with several parts and row groups each."""
         cold = DictColdStore()
         found: list[Segment] = []
+        stages: list[Objects] = []
 
         async def make(world: LogWorld) -> None:
             await fill_stream(world)
-            await archive_segments(
-                world, cold, config=ArchiveConfig(part_bytes=4000, row_group_bytes=40)
-            )
+            small = ArchiveConfig(part_bytes=4000, row_group_bytes=40)
+            for upto in (3, 4, 5):
+                await archive_segments(world, cold, upto=upto, config=small)
+                stages.append(dict(cold.objects))
             found.extend(await world.segments("s"))
 
         world = LogWorld.create()
         world.run(make(world))
+        cold.objects = {}
+        for stage in stages[:2]:
+            cold.objects |= stage
+            asyncio.run(Indexer(cold, "test").run_once())
+        index = {key: data for key, data in cold.objects.items() if key.startswith(".index/")}
+        cold.objects = index | stages[2]  # there is a note of the last segment
         archive = cls.__new__(cls)
         for module in (planner, split_reader):
             patch.setattr(module, "open_cold_store", lambda _: archive._cold)
@@ -94,14 +113,20 @@ class DamagedArchive:
             if not self._verify_finds_it():
                 outcome.missed.append(name)
             readers: dict[str, tuple[Callable[[], object], object]] = {
-                "spark": (self._spark_rows, self._rows),
+                "spark": (lambda: self._spark_rows("subscribe"), self._rows),
+                "spark with the index": (
+                    lambda: self._spark_rows("subscribePattern"),
+                    self._rows,
+                ),
                 "stream": (self._stream_entries, self._entries),
             }
             for reader, (read, expected) in readers.items():
                 try:
                     found = read()
-                except RhumblineError:
+                except RhumblineError as error:
                     outcome.reads[f"{reader}: refused"] += 1
+                    if name.startswith(("head", "pack")):
+                        outcome.wrong.append(f"{reader}: {name}: {error}")
                     continue
                 outcome.reads[f"{reader}: whole"] += 1
                 if found != expected:
@@ -111,8 +136,10 @@ class DamagedArchive:
     def _damage(self, random: Random) -> str:
         """Damage one object and return the kind of the damage and its key."""
         self._cold.objects = objects = dict(self._intact)
-        kind = random.choice([".parquet", "/manifest-", "/tip/"])
+        kind = random.choice(_KINDS)
         keys = sorted(key for key in objects if kind in key)
+        if kind in _OF_INDEX:
+            keys = [key for key in keys if key in self._used]
         key = random.choice(keys)
         data, other = objects[key], objects[random.choice(keys)]
         at, length = random.randrange(len(data)), random.randrange(1, 40)
@@ -137,14 +164,17 @@ class DamagedArchive:
 
     def _verify_finds_it(self) -> bool:
         async def faults() -> int:
+            check = IndexCheck(self._cold)
+            await check.load()
             listing = await scan_manifests(self._cold)
             results = await verify_all(self._cold, listing)
-            return len(listing.faults) + sum(len(one.faults) for one in results)
+            found = len(listing.faults) + len(await check.faults(listing))
+            return found + sum(len(one.faults) for one in results)
 
         return asyncio.run(faults()) > 0
 
-    def _spark_rows(self) -> list[Row]:
-        given = {"archive": "file:///cold", "namespace": "test", "subscribe": "s"}
+    def _spark_rows(self, option: str) -> list[Row]:
+        given = {"archive": "file:///cold", "namespace": "test", option: "s"}
         return read_all(RhumblineBatchReader(parse_options(given, is_streaming=False)))
 
     def _stream_entries(self) -> list[Entry]:
@@ -161,6 +191,15 @@ class DamagedArchive:
                     next_id = entry.entry_id + 1
             await ledger.aclose()
         return found
+
+
+async def _used_by_index(cold: DictColdStore) -> set[str]:
+    """Return the keys of the newest head and of the packs that it names."""
+    indexed = await ManifestIndex(cold, "test").load()
+    assert indexed is not None
+    assert indexed.changes
+    packs = {pack_key("test", one.name) for one in indexed.head.packs}
+    return {head_key("test", indexed.head.generation), *packs}
 
 
 def main(given: list[str]) -> int:

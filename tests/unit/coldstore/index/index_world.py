@@ -34,8 +34,8 @@ class MemoryStore(CountingStore):
 class IndexWorld:
     """Chains of streams, an indexer and a reader."""
 
-    def __init__(self) -> None:
-        self.cold = MemoryStore(parallel=8)
+    def __init__(self, cold: MemoryStore | None = None) -> None:
+        self.cold = cold or MemoryStore(parallel=8)
         self.chains: dict[ArchiveFolder, list[Manifest]] = {}
         self.indexer = Indexer(self.cold, NAMESPACE, pause_ms=1)
         self.reader = NamespaceIndex(self.cold, NAMESPACE)
@@ -70,11 +70,10 @@ class IndexWorld:
         self.cold.add(new.key, new.encode())
         return new
 
-    async def read(self, reader: NamespaceIndex | None = None) -> dict[str, list[int]]:
+    async def read(self) -> dict[str, list[int]]:
         """Return the segments of each stream as a query sees them."""
-        reader = reader or self.reader
-        streams = await reader.refresh_matching(lambda _: True)
-        return {name: list(reader.index(name).manifests) for name in streams}
+        streams = await self.reader.refresh_matching(lambda _: True)
+        return {name: list(self.reader.index(name).manifests) for name in streams}
 
     async def listed(self) -> dict[str, dict[int, Manifest]]:
         """Return the manifests of each stream according to listings alone."""

@@ -71,6 +71,23 @@ def test_a_segment_that_is_archived_during_the_check_is_no_fault(index_world: In
     index_world.run(check())
 
 
+def test_a_lost_head(index_world: IndexWorld) -> None:
+    async def check() -> None:
+        await index_world.append("a")
+        await index_world.indexer.run_once()
+        (head,) = index_world.cold.keys("/head/")
+        kept = index_world.cold.objects.pop(head)
+        (fault,) = await faults(index_world)
+        assert "the head of its generation was lost" in fault
+        await index_world.check()
+        writing = IndexCheck(index_world.cold)
+        await writing.load()
+        index_world.cold.objects[head] = kept
+        assert await writing.faults(await scan_manifests(index_world.cold)) == {}
+
+    index_world.run(check())
+
+
 def test_an_index_that_says_something_else_than_the_archive(index_world: IndexWorld) -> None:
     async def check() -> None:
         folder = await index_world.append("a", 2)

@@ -1,6 +1,7 @@
 """The index says of every stream what its archive says, at any time and after any crash."""
 
 import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
@@ -14,7 +15,20 @@ from rhumbline.coldstore.index.manifest_index import ManifestIndex
 from rhumbline.coldstore.proof.chain_tip import read_tip
 from rhumbline.core.protocol.errors import UnavailableError
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
-from rhumbline.tests.unit.coldstore.index.index_world import NAMESPACE, IndexWorld
+from rhumbline.tests.unit.coldstore.index.index_world import NAMESPACE, IndexWorld, MemoryStore
+
+
+class JitteryStore(MemoryStore):
+    """A store whose calls take a random number of turns of the event loop."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(parallel=8)
+        self._random = random
+
+    async def _call(self, kind: str) -> None:
+        await super()._call(kind)
+        for _ in range(self._random.randrange(6)):
+            await asyncio.sleep(0)
 
 
 def test_a_pass_adds_what_was_archived_since(index_world: IndexWorld) -> None:
@@ -66,6 +80,43 @@ def test_a_reader_finds_every_segment_before_the_index_has_it(index_world: Index
         assert await faults.faults(await scan_manifests(world.cold, NAMESPACE)) == {}
 
     for seed in range(6):
+        asyncio.run(check(seed))
+
+
+def test_a_reader_sees_what_was_archived_before_it_began() -> None:
+    """Archivers, two indexers and a reader work at the same time, in random order."""
+
+    async def check(seed: int) -> None:
+        world = IndexWorld(JitteryStore(Random(seed)))
+        indexers = [Indexer(world.cold, NAMESPACE) for _ in range(2)]
+        archived: Counter[str] = Counter()
+        is_done = asyncio.Event()
+
+        async def archive(stream: str) -> None:
+            for _ in range(8):
+                await world.append(stream)
+                archived[stream] += 1
+                await asyncio.sleep(0)
+
+        async def index(indexer: Indexer) -> None:
+            while not is_done.is_set():
+                await indexer.run_once()
+                await asyncio.sleep(0)
+
+        async def read() -> None:
+            while not is_done.is_set():
+                before = archived.copy()
+                found = await world.read()
+                assert all(len(found.get(one, ())) >= held for one, held in before.items())
+
+        working = [asyncio.ensure_future(one) for one in (*map(index, indexers), read())]
+        await asyncio.gather(*(archive(f"s{number}") for number in range(5)))
+        is_done.set()
+        await asyncio.gather(*working)
+        await world.check()
+        assert sum(archived.values()) == 40
+
+    for seed in range(8):
         asyncio.run(check(seed))
 
 
