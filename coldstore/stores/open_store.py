@@ -5,7 +5,8 @@
 | ``file:///path`` | a local directory |
 | ``s3://bucket/prefix?endpoint=http://host:port&region=name`` | S3, or a compatible store |
 | ``s3a://bucket/prefix`` | the same, as Hadoop writes it |
-| ``webhdfs://host:port/root?user=name`` | HDFS |
+| ``webhdfs://host:port/root?user=name`` | HDFS, at the HTTP port of the NameNode |
+| ``hdfs://host:port/root?user=name&http-port=9870`` | the same, as Hadoop writes it |
 
 Packages add further schemes by entry points in the group ``rhumbline.cold_stores`` (see
 ``core/runtime/plugins.py``).
@@ -14,13 +15,16 @@ Packages add further schemes by entry points in the group ``rhumbline.cold_store
 import os
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from ...core.protocol.errors import ConfigurationError
 from ...core.protocol.installation import needs_extra
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.plugins import COLD_STORES, OpenerTable
 from .local import LocalColdStore
+
+_NAMENODE_HTTP_PORT = 9870
+"""Hadoop's default."""
 
 ColdStoreOpener = Callable[[str], ColdStore]
 """Opens a store by its URI, without contacting it; a plug-in provides one."""
@@ -83,6 +87,19 @@ def _open_hdfs(uri: str) -> ColdStore:
     )
 
 
+def _open_hadoop_uri(uri: str) -> ColdStore:
+    """Open ``hdfs://``, whose port is that of Hadoop's own protocol, through WebHDFS."""
+    parts, options = _split(uri, ("user", "http-port"))
+    port = options.pop("http-port", str(_NAMENODE_HTTP_PORT))
+    if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise ConfigurationError(f"{uri!r}: http-port {port!r} is not between 1 and 65535")
+    if not parts.hostname:
+        raise ConfigurationError(f"{uri!r} names no host: write hdfs://host:port/root")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    web = parts._replace(scheme="webhdfs", netloc=f"{host}:{port}", query=urlencode(options))
+    return _open_hdfs(web.geturl())
+
+
 def _split(uri: str, known: tuple[str, ...]) -> tuple[SplitResult, dict[str, str]]:
     """Return the parts and the options of a URI. Raises ConfigurationError."""
     parts = urlsplit(uri)
@@ -95,5 +112,11 @@ def _split(uri: str, known: tuple[str, ...]) -> tuple[SplitResult, dict[str, str
 _OPENERS: OpenerTable[ColdStoreOpener] = OpenerTable(
     "cold store",
     COLD_STORES,
-    {"file": _open_local, "s3": _open_s3, "s3a": _open_s3, "webhdfs": _open_hdfs},
+    {
+        "file": _open_local,
+        "s3": _open_s3,
+        "s3a": _open_s3,
+        "webhdfs": _open_hdfs,
+        "hdfs": _open_hadoop_uri,
+    },
 )

@@ -17,6 +17,33 @@ def open_nothing(uri): return None
 """
 
 
+@pytest.mark.parametrize(
+    ("given", "opened"),
+    [
+        ("hdfs://head/cold", "webhdfs://head:9870/cold"),
+        ("hdfs://head:8020/cold?user=me", "webhdfs://head:9870/cold"),
+        ("hdfs://[::1]:8020/cold?http-port=50070", "webhdfs://[::1]:50070/cold"),
+    ],
+)
+async def test_hadoop_names_of_hdfs_are_opened_at_the_http_port(given: str, opened: str) -> None:
+    store = open_cold_store(given)
+    assert store.uri == opened
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("hdfs:///cold", "names no host"),
+        ("hdfs://head/cold?http-port=x", "http-port 'x' is not between 1 and 65535"),
+        ("hdfs://head/cold?port=1", "unknown option port"),
+    ],
+)
+def test_wrong_hadoop_names_are_refused(given: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        open_cold_store(given)
+
+
 async def test_a_store_of_a_package_is_opened_by_its_scheme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,5 +56,5 @@ async def test_a_store_of_a_package_is_opened_by_its_scheme(
     await store.close()
     with pytest.raises(PluginError, match=r"unit_cold 1\.0 opened a NoneType without .*delete"):
         open_cold_store("unit-nothing:")
-    with pytest.raises(ConfigurationError, match="file, s3, s3a, webhdfs, unit-copy, unit-noth"):
+    with pytest.raises(ConfigurationError, match="s3a, webhdfs, hdfs, unit-copy, unit-noth"):
         open_cold_store("paper://notes")
