@@ -38,6 +38,12 @@ class ArchiveConfig:
         low=1,
     )
 
+    tables_snapshots_kept_ms: int = setting(
+        5 * 24 * 3600 * 1000,
+        "How long snapshots of tables are kept, except the current one and those that branches or "
+        "tags name. Older ones are removed in groups when a segment is registered.",
+        low=1,
+    )
     index_interval_ms: int = setting(
         10_000,
         "Pause between two passes in which archive serve writes changes to the index of the "

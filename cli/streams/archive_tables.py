@@ -51,8 +51,16 @@ def table_registrar(
     """Return the registrar of a namespace, which reports each pass that changed something."""
     from ...coldstore.iceberg.registrar import TableRegistrar
 
-    pause_ms = session.settings.archive.tables_interval_ms
-    return TableRegistrar(store, namespace, tables, clock, pause_ms=pause_ms, on_pass=report_tables)
+    settings = session.settings.archive
+    return TableRegistrar(
+        store,
+        namespace,
+        tables,
+        clock,
+        pause_ms=settings.tables_interval_ms,
+        snapshots_kept_ms=settings.tables_snapshots_kept_ms,
+        on_pass=report_tables,
+    )
 
 
 def report_tables(done: "TablePass") -> None:

@@ -5,7 +5,7 @@ The properties that say which segments the table has change in the same commit, 
 table either as it was or with the whole segment, and a repeat finds out which (rule ARC-41).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
@@ -68,6 +69,9 @@ _HEADERS = MapType(13, StringType(), 14, BinaryType(), value_required=True)
 
 _FIRST, _LAST, _LINK = "rhumbline.first-lssn", "rhumbline.last-lssn", "rhumbline.last-link"
 _IDENTITY = "rhumbline.stream-identity"
+
+EXPIRED_MIN = 20
+"""Snapshots are removed in groups of at least this size."""
 
 
 class PartFooter(NamedTuple):
@@ -135,6 +139,14 @@ class IcebergTables:
     async def remove(self, folder: ArchiveFolder, below: int, state: TableState) -> TableChange:
         """Remove the records of the segments before ``below`` from a table in ``state``."""
         return await self._calls.write(lambda: _mapped(lambda: self._remove(folder, below, state)))
+
+    async def expire_snapshots(self, folder: ArchiveFolder, before_ms: int) -> int:
+        """Remove the snapshots that were made before ``before_ms``, and return their number.
+
+        The current snapshot, and those that branches and tags name, are kept. Nothing is removed
+        until there are ``EXPIRED_MIN`` such snapshots, because each removal is a commit.
+        """
+        return await self._calls.write(lambda: _mapped(lambda: self._expire(folder, before_ms)))
 
     async def summaries(self, namespace: str) -> list[TableSummary]:
         """Return the tables of a namespace's archives, sorted by name."""
@@ -253,6 +265,29 @@ class IcebergTables:
                 delete.delete_by_predicate(parse(f"lssn < {below}"))
         return TableChange(_state_of(table), was_made=True)
 
+    def _expire(self, folder: ArchiveFolder, before_ms: int) -> int:
+        table = self._find(folder)
+        if table is None:
+            return 0
+        named = {one.snapshot_id for one in table.metadata.refs.values()}
+        expired = [
+            one
+            for one in table.snapshots()
+            if one.timestamp_ms < before_ms and one.snapshot_id not in named
+        ]
+        if len(expired) < EXPIRED_MIN:
+            return 0
+        table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in expired]).commit()
+        kept = _next_to_removed(expired, table.refresh().snapshots(), named)
+        needed = {one.manifest_path for near in kept for one in near.manifests(table.io)}
+        for snapshot in expired:
+            for manifest in snapshot.manifests(table.io):
+                if manifest.manifest_path not in needed:
+                    needed.add(manifest.manifest_path)  # deleted once
+                    table.io.delete(manifest.manifest_path)
+            table.io.delete(snapshot.manifest_list)
+        return len(expired)
+
     def _data_file(self, table: Table, part: PartFooter) -> DataFile:
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=part.footer,
@@ -324,6 +359,25 @@ def _summary_of(table: Table) -> TableSummary:
         files=int(totals.get("total-data-files", "0") or 0),
         metadata_location=table.metadata_location,
     )
+
+
+def _next_to_removed(
+    expired: Sequence[Snapshot], kept: Sequence[Snapshot], named: Container[int]
+) -> list[Snapshot]:
+    """Return kept snapshots which together name every manifest of ``expired`` that is needed.
+
+    The snapshots that name a manifest are connected by parents. So one of them is named by a branch
+    or a tag, or is the parent of a removed snapshot, or has a removed parent.
+    """
+    parents = {one.parent_snapshot_id for one in expired}
+    known = {one.snapshot_id for one in kept}
+    return [
+        one
+        for one in kept
+        if one.snapshot_id in named
+        or one.snapshot_id in parents
+        or one.parent_snapshot_id not in known
+    ]
 
 
 def _schema() -> Schema:

@@ -37,6 +37,8 @@ class TablePass:
     """Number of segments that were added to tables."""
     removed: int = 0
     """Number of commits that removed segments whose archives were deleted."""
+    expired: int = 0
+    """Number of snapshots that were removed because they were too old."""
     waiting: dict[ArchiveFolder, int] = field(default_factory=dict)
     """Archived segments that a table does not have, by archive; archives without any are absent."""
     faults: dict[ArchiveFolder, str] = field(default_factory=dict)
@@ -50,6 +52,7 @@ class TableCounts:
     passes: int = 0
     registered: int = 0
     removed: int = 0
+    expired: int = 0
     failures: int = 0
     """Tables for which a pass failed, and passes that failed as a whole."""
 
@@ -65,6 +68,7 @@ class TableRegistrar:
         clock: Clock,
         *,
         pause_ms: int = 10_000,
+        snapshots_kept_ms: int | None = None,
         on_pass: Callable[[TablePass], None] | None = None,
     ) -> None:
         self.counts = TableCounts()
@@ -73,6 +77,7 @@ class TableRegistrar:
         self._tables = tables
         self._clock = clock
         self._pause_s = pause_ms / 1000
+        self._snapshots_kept_ms = snapshots_kept_ms
         self._on_pass = on_pass
         self._log_limit = LogLimit()
         self._states: dict[ArchiveFolder, TableState | None] = {}
@@ -135,6 +140,7 @@ class TableRegistrar:
             done = await self.run_once()
             total.registered += done.registered
             total.removed += done.removed
+            total.expired += done.expired
             total.waiting, total.faults = done.waiting, done.faults
             if not done.registered and not done.removed:
                 return total
@@ -162,7 +168,7 @@ class TableRegistrar:
     async def _follow(self, folder: ArchiveFolder, archived: list[int], result: TablePass) -> None:
         if folder not in self._states:
             self._states[folder] = await self._tables.state(folder)
-        state = self._states[folder]
+        state, is_changed = self._states[folder], False
         for _ in range(STEPS_PER_PASS_MAX):
             waiting = waiting_segments(state, archived)
             if waiting:
@@ -171,8 +177,12 @@ class TableRegistrar:
                 result.waiting.pop(folder, None)
             step = next_step(state, archived)
             if step is None:
-                return
+                break
             state = self._states[folder] = await self._take(step, folder, state, result)
+            is_changed = True
+        if is_changed and self._snapshots_kept_ms is not None:
+            before_ms = self._clock.wall_ms() - self._snapshots_kept_ms
+            result.expired += await self._tables.expire_snapshots(folder, before_ms)
 
     async def _take(
         self, step: Register | Remove, folder: ArchiveFolder, state: TableState | None,
@@ -223,6 +233,7 @@ class TableRegistrar:
         self.counts.passes += 1
         self.counts.registered += result.registered
         self.counts.removed += result.removed
+        self.counts.expired += result.expired
         self.counts.failures += len(result.faults)
 
     def _warn(self, stream: str, error: str) -> None:

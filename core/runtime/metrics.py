@@ -979,6 +979,12 @@ CATALOGUE = (
         "Commits that removed segments from tables because their archives were deleted.",
     ),
     Metric(
+        "archive.tables.expired",
+        MetricType.COUNTER,
+        "{snapshot}",
+        "Snapshots that were removed from tables because they were too old.",
+    ),
+    Metric(
         "archive.tables.failures",
         MetricType.COUNTER,
         "{failure}",

@@ -24,12 +24,17 @@ class TableWorld:
         self.clock = ManualClock()
 
     def registrar(
-        self, namespace: str = "test", *, on_pass: Callable[[TablePass], None] | None = None
+        self,
+        namespace: str = "test",
+        *,
+        on_pass: Callable[[TablePass], None] | None = None,
+        snapshots_kept_ms: int | None = None,
     ) -> TableRegistrar:
         """Return a registrar with no memory of earlier ones."""
         return TableRegistrar(
-            self.cold, namespace, self.tables, self.clock, pause_ms=10, on_pass=on_pass
-        )
+            self.cold, namespace, self.tables, self.clock, pause_ms=10, on_pass=on_pass,
+            snapshots_kept_ms=snapshots_kept_ms,
+        )  # fmt: skip
 
     def catalog(self) -> Catalog:
         """Return another connection to the catalogue."""

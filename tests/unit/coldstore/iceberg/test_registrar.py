@@ -16,6 +16,7 @@ from rhumbline.coldstore.archive.catalog import archived_segments
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.manifest import CHAIN_START, Manifest
 from rhumbline.coldstore.iceberg import iceberg_tables
+from rhumbline.coldstore.iceberg import registrar as registrar_module
 from rhumbline.coldstore.iceberg.registrar import TablePass
 from rhumbline.coldstore.proof.chain_tip import empty_tip
 from rhumbline.core.protocol.errors import UnavailableError
@@ -301,5 +302,69 @@ def test_a_listing_that_fails_is_the_callers_error(tmp_path: Path) -> None:
             with pytest.raises(UnavailableError):
                 await world.registrar().run_once()
             assert await world.tables.state(ArchiveFolder("test", "s", "none")) is None
+
+    asyncio.run(check())
+
+
+def files(root: Path, pattern: str) -> set[Path]:
+    return set(root.glob(f"cold/test/{pattern}"))
+
+
+def test_old_snapshots_are_removed_and_the_table_keeps_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts are never deleted, and neither is a snapshot that a tag names (rule ARC-48)."""
+    rows = on_disk(tmp_path)
+    parts = files(tmp_path, "s/*/*.parquet")
+
+    async def check() -> None:
+        async with opened(tmp_path) as world:
+            world.clock.now_ms = 2**42
+            with monkeypatch.context() as patch:
+                patch.setattr(registrar_module, "STEPS_PER_PASS_MAX", 3)
+                assert (await world.registrar(snapshots_kept_ms=1).run_once()).expired == 0
+            world.table().manage_snapshots().create_tag(
+                world.table().snapshots()[1].snapshot_id, "kept"
+            ).commit()
+            manifests = files(tmp_path, "s/_iceberg/*/*.avro")
+            monkeypatch.setattr(iceberg_tables, "EXPIRED_MIN", 2)
+            last = await world.registrar(snapshots_kept_ms=1).run_once()
+            assert (last.registered, last.expired) == (1, 2)
+            assert world.snapshots() == [ALL[1], ALL[3]]
+            assert world.table().scan().to_arrow().num_rows == len(rows)
+            (tagged, _) = world.table().snapshots()
+            held = [row for row in rows if int(row[0].split(":")[0]) <= 2]
+            assert world.table().scan(snapshot_id=tagged.snapshot_id).count() == len(held)
+            assert not manifests <= files(tmp_path, "s/_iceberg/*/*.avro")
+            assert (await world.registrar(snapshots_kept_ms=1).run_once()).expired == 0
+        assert files(tmp_path, "s/*/*.parquet") == parts
+
+    asyncio.run(check())
+
+
+def test_a_branch_does_not_hide_who_needs_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit to a branch lies between the removed snapshots and those that need their files."""
+    rows = on_disk(tmp_path)
+    monkeypatch.setattr(iceberg_tables, "EXPIRED_MIN", 2)
+
+    async def check() -> None:
+        async with opened(tmp_path) as world:
+            world.clock.now_ms = 2**42
+            with monkeypatch.context() as patch:
+                patch.setattr(registrar_module, "STEPS_PER_PASS_MAX", 3)
+                await world.registrar(snapshots_kept_ms=2**42).run_once()
+            table = world.table()
+            begin = table.snapshots()[0].snapshot_id
+            table.manage_snapshots().create_branch(begin, "side").commit()
+            one = table.scan(snapshot_id=begin).to_arrow().slice(0, 1)
+            table.append(one, branch="side")
+            last = await world.registrar(snapshots_kept_ms=1).run_once()
+            assert (last.registered, last.expired) == (1, 3)
+            assert world.table().scan().to_arrow().num_rows == len(rows)
+            side = world.table().scan().use_ref("side").to_arrow()
+            held = [row for row in rows if row[0].startswith("1:")]
+            assert side.num_rows == len(held) + 1
 
     asyncio.run(check())
