@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom \
 	packages proto lock clean
 
 help: ## list the targets
@@ -126,6 +126,13 @@ sim-before: $(SELF) ## replay a seed on an older commit: make sim-before COMMIT=
 sim-many: PLAN = everything
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20 SHARES=races=3,damage=0
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES) $(if $(SHARES),--shares $(SHARES))
+
+explore: $(SELF) ## try every order of events in small scopes: make explore SCOPE=fence MINUTES=5
+	$(BIN)/python -m rhumbline.chaos.exploration $(SCOPE) --seconds $$(($(MINUTES) * 60)) $(if $(SAVE),--save $(SAVE))
+
+scopes: $(SELF) ## exhaust all scopes, plant bugs in copies of the code, and write the page of results
+	$(BIN)/python -m rhumbline.chaos.exploration --page docs/reference/scopes.md
+	$(BIN)/python -m rhumbline.chaos.exploration --bugs --seconds 120 --page docs/reference/scopes.md
 
 planted-bugs: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
 	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/planted-bugs.md

@@ -40,6 +40,8 @@ class PlantedBug:
     edits: tuple[Edit, ...]
     counts: tuple[str, ...] = ()
     """The invariants whose violation counts as finding the bug; empty: any invariant."""
+    scope: str = ""
+    """The scope of ``chaos/exploration`` that finds the bug; empty if none is known."""
 
 
 def load(name: str) -> PlantedBug:
@@ -49,7 +51,8 @@ def load(name: str) -> PlantedBug:
         raise PatchError(f"unknown planted bug {name!r}; known: {', '.join(names())}")
     data = tomllib.loads(path.read_text())
     edits = tuple(Edit(**edit) for edit in data["edit"])
-    return PlantedBug(name, data["title"], data["plan"], edits, tuple(data.get("counts", ())))
+    counts = tuple(data.get("counts", ()))
+    return PlantedBug(name, data["title"], data["plan"], edits, counts, data.get("scope", ""))
 
 
 def names() -> list[str]:

@@ -214,7 +214,7 @@ class SimLoop(asyncio.BaseEventLoop):
             ended: dict[asyncio.Task[Any], None] = {}
             while waiting := [task for task in asyncio.all_tasks(self) if task not in ended]:
                 for task in waiting:  # ending them may start more
-                    _end_quietly(task)
+                    end_quietly(task)
                     ended[task] = None
         finally:
             events._set_running_loop(None)
@@ -338,7 +338,7 @@ def _create_task(
     return task
 
 
-def _end_quietly(task: "asyncio.Task[Any]") -> None:
+def end_quietly(task: "asyncio.Task[Any]") -> None:
     """Close a task's coroutine, even if its ``finally`` blocks await something."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     work = task.get_coro()

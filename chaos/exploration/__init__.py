@@ -1,0 +1,1 @@
+"""Exhaustive exploration of small scopes: every order of events over the production classes."""

@@ -1,0 +1,118 @@
+"""Runs scopes and prints what they prove: for the command line, for CI and for planted bugs."""
+
+import gc
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..planted_bugs.patch import PlantedBug, copy_with
+from .explorer import Explorer, SearchResult
+from .scopes import Scope
+from .story import story_of
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOutcome:
+    """The outcome of one scope. ``found`` is the violation, empty if there is none."""
+
+    scope: str
+    states: int
+    transitions: int
+    schedules: int
+    finals: int
+    local_states: int
+    seconds: float
+    is_complete: bool
+    found: str = ""
+    story: tuple[str, ...] = ()
+
+    @property
+    def invariant(self) -> str:
+        """The id of the violated invariant."""
+        return self.found.partition(":")[0]
+
+    def line(self) -> str:
+        """Return the outcome in one line."""
+        rate = self.states / max(self.seconds, 0.001)
+        end = (
+            f"VIOLATED {self.invariant}"
+            if self.found
+            else ("exhausted" if self.is_complete else "not exhausted")
+        )
+        return (
+            f"{self.scope:<18} {self.states:>9} states {self.schedules:>9} schedules "
+            f"{self.finals:>5} final states {self.local_states:>6} local states "
+            f"{self.seconds:>7.1f} s {rate:>7.0f} states/s  {end}"
+        )
+
+
+def run_scope(scope: Scope, seconds_max: float, saved: Path | None = None) -> ScopeOutcome:
+    """Explore a scope for a time. ``saved`` is a file to continue from, and to write if the time
+    does not suffice."""
+    logging.disable(logging.CRITICAL)
+    gc.disable()  # whole searches create no garbage in cycles but processes, which are ended
+    try:
+        explorer = scope.explorer()
+        if saved is not None and saved.exists():
+            explorer.resume(saved)
+        result = explorer.run(seconds_max)
+        if saved is not None and not result.is_complete and not result.violations:
+            explorer.save(saved)
+        return _outcome(scope, explorer, result)
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+
+
+def _outcome(scope: Scope, explorer: Explorer, result: SearchResult) -> ScopeOutcome:
+    violation = result.violations[0] if result.violations else None
+    outcome = ScopeOutcome(
+        scope.name,
+        result.states,
+        result.transitions,
+        result.schedules,
+        result.finals,
+        result.local_states,
+        result.seconds,
+        result.is_complete,
+        violation.text if violation else "",
+        tuple(story_of(explorer, violation)) if violation else (),
+    )
+    explorer.states.close()
+    return outcome
+
+
+def run_with_bug(bug: PlantedBug | None, scope: str, seconds_max: float) -> ScopeOutcome:
+    """Explore a scope in a copy of the package with a planted bug, without its assertions.
+
+    Raises PatchError if the patch does not apply, RuntimeError if the search itself failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="rhumbline-scope-") as folder:
+        copy_with(bug, Path(folder))
+        command = [sys.executable, "-O", "-m", "rhumbline.chaos.exploration", scope]
+        command += ["--seconds", str(seconds_max), "--json"]
+        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds_max + 120,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        if not lines:
+            raise RuntimeError(done.stderr[-2000:])
+        found = json.loads(lines[-1])
+        return ScopeOutcome(**{**found, "story": tuple(found["story"])})
+
+
+def as_json(outcome: ScopeOutcome) -> str:
+    """Return the outcome as one line of JSON."""
+    return json.dumps(asdict(outcome))

@@ -1,0 +1,366 @@
+"""Scopes: the processes, entries and faults of one exhaustive exploration."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...core.protocol.bookie_id import BookieId, Region, mint_bookie_id
+from ...core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
+from ...core.protocol.quorum import Quorum
+from ...core.wire.entry import EntryDigest, encode_entry
+from .explorer import Explorer
+from .global_state import Transitions
+from .invariants import ScopeInvariants
+from .local_states import LocalStates
+from .processes.process import (
+    DESTROYED,
+    LOSE_CONNECTION,
+    POWER_LOSS,
+    REFUSAL,
+    STORE,
+    UNKNOWN_OUTCOME,
+    ExploredProcess,
+    Facts,
+)
+from .processes.programs import SteppedReader, SteppedRecovery, SteppedWriter, payload_of
+from .processes.servers import SteppedBookie, StoreProcess
+
+LEDGER = 7
+
+Maker = Callable[[], ExploredProcess]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One scope. Bookies are named b0, b1, ... in the order of ``layout``."""
+
+    name: str
+    title: str
+    """The behaviour of which every order is explored."""
+    layout: str
+    """The region of each bookie, one letter each; the first E bookies are the ensemble."""
+    quorum: Quorum
+    entries: int = 1
+    recoveries: int = 1
+    recovery_r: int = 0
+    """R of the recoveries if it is not that of the ledger (0)."""
+    reader_rounds: int = 0
+    copies: tuple[int, ...] = ()
+    """The number of entries that each bookie holds from a writer that is gone."""
+    acked: int = 0
+    """The number of entries that it had acknowledged."""
+    other_r: int = 0
+    """R that the writer changes to at any time (0: it does not)."""
+    closes: bool = False
+    """True if the writer closes the ledger at any time."""
+    syncs_at_once: bool = True
+    """False if the sync of a bookie's log is an event of its own."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """(process, fault): each may happen once, at any time."""
+    time_steps: int = 2
+    """The number of times that time may pass in each client."""
+
+    def bookies(self) -> list[BookieId]:
+        """Return the ids of the bookies."""
+        return [mint_bookie_id(f"b{index}", index) for index in range(len(self.layout))]
+
+    def regions(self) -> dict[BookieId, Region]:
+        """Return the region of each bookie."""
+        return dict(zip(self.bookies(), map(Region, self.layout), strict=True))
+
+    def metadata(self) -> LedgerMetadata:
+        """Return the metadata of the ledger at the start."""
+        quorum = self.quorum
+        metadata = LedgerMetadata(
+            ledger_id=LEDGER,
+            ensemble_size=quorum.ensemble_size,
+            write_quorum=quorum.write_quorum,
+            ack_quorum=quorum.ack_quorum,
+            fragments=(Fragment(0, tuple(self.bookies()[: quorum.ensemble_size])),),
+            creation_token=1,
+        )
+        return metadata.with_r(0, quorum.min_regions) if quorum.min_regions > 1 else metadata
+
+    def faults_of(self, name: str) -> tuple[str, ...]:
+        """Return the faults of one process, which is named as in ``faults``."""
+        return tuple(fault for process, fault in self.faults if process == name)
+
+    def entries_of(self, index: int) -> tuple[bytes, ...]:
+        """Return the entries that a bookie holds at the start."""
+        count = self.copies[index] if index < len(self.copies) else 0
+        digest = EntryDigest(DigestType.CRC32C, b"")
+        found = []
+        length = 0
+        for entry_id in range(count):
+            payload = payload_of(entry_id)
+            length += len(payload)
+            lac = min(entry_id, self.acked) - 1
+            found.append(encode_entry(digest, LEDGER, entry_id, lac, length, payload))
+        return tuple(found)
+
+    def makers(self) -> dict[str, Maker]:
+        """Return a function for each process that creates it."""
+        regions, metadata = self.regions(), self.metadata()
+        makers: dict[str, Maker] = {STORE: partial(StoreProcess, metadata)}
+        for index, bookie in enumerate(self.bookies()):
+            makers[bookie] = partial(
+                SteppedBookie,
+                bookie,
+                introduced=metadata if index < self.quorum.ensemble_size else None,
+                syncs_at_once=self.syncs_at_once,
+                entries=self.entries_of(index),
+                faults=self.faults_of(f"b{index}"),
+            )
+        if self.entries:
+            makers["writer"] = partial(
+                SteppedWriter,
+                "writer",
+                regions,
+                metadata,
+                entries=self.entries,
+                other_r=self.other_r,
+                closes=self.closes,
+                faults=self.faults_of("writer"),
+                time_steps=self.time_steps,
+            )
+        for number in range(1, self.recoveries + 1):
+            name = f"recovery-{number}"
+            makers[name] = partial(
+                SteppedRecovery,
+                name,
+                regions,
+                LEDGER,
+                min_regions=self.recovery_r,
+                faults=self.faults_of(name),
+                time_steps=self.time_steps,
+            )
+        if self.reader_rounds:
+            makers["reader"] = partial(
+                SteppedReader,
+                "reader",
+                regions,
+                LEDGER,
+                rounds=self.reader_rounds,
+                faults=self.faults_of("reader"),
+                time_steps=self.time_steps,
+            )
+        return makers
+
+    def explorer(
+        self,
+        *,
+        finals: Callable[[dict[str, Facts]], None] | None = None,
+        is_reduced: bool = True,
+        is_merging: bool = True,
+    ) -> Explorer:
+        """Return a new search of this scope, with both ways to reduce it unless told otherwise."""
+        states = LocalStates(self.makers(), is_merging=is_merging)
+        bookies = frozenset(states.index[bookie] for bookie in self.bookies())
+        transitions = Transitions(states, bookies)
+        invariants = ScopeInvariants(LEDGER, self.regions(), self.acked)
+        return Explorer(states, transitions, invariants, finals=finals, is_reduced=is_reduced)
+
+
+def lost_connection(process: str, bookie: int) -> tuple[str, str]:
+    """Return the fault that a client loses its connection to a bookie."""
+    return process, f"{LOSE_CONNECTION}{mint_bookie_id(f'b{bookie}', bookie)}"
+
+
+_R2 = Quorum(3, 3, 2, 2)
+_TWO = Quorum(2, 2, 2, 2)
+
+SCOPES: tuple[Scope, ...] = (
+    Scope("write", "a writer adds two entries", "abc", _R2, entries=2, recoveries=0),
+    Scope(
+        "write-change",
+        "a writer adds two entries; a bookie is destroyed, and another one takes its place",
+        "abcc",
+        _R2,
+        entries=2,
+        recoveries=0,
+        faults=(("b2", DESTROYED),),
+    ),
+    Scope(
+        "write-unknown",
+        "a bookie is destroyed, and the writer cannot tell at first whether its change was stored",
+        "abcc",
+        _R2,
+        entries=2,
+        recoveries=0,
+        faults=(("b2", DESTROYED), ("writer", UNKNOWN_OUTCOME)),
+    ),
+    Scope(
+        "write-two",
+        "a writer adds an entry; two bookies are destroyed, one after the other or together",
+        "abcab",
+        _R2,
+        entries=1,
+        recoveries=0,
+        faults=(("b1", DESTROYED), ("b2", DESTROYED)),
+    ),
+    Scope(
+        "write-near",
+        "a writer adds two entries; two of three bookies lie in one region",
+        "aab",
+        _R2,
+        entries=2,
+        recoveries=0,
+    ),
+    Scope(
+        "lower-r",
+        "a writer adds two entries, and lowers R from 2 to 1",
+        "aab",
+        _R2,
+        entries=2,
+        recoveries=0,
+        other_r=1,
+    ),
+    Scope(
+        "raise-r",
+        "a writer adds two entries, and raises R from 1 to 2, which needs another bookie",
+        "aab",
+        Quorum(2, 2, 2),
+        entries=2,
+        recoveries=0,
+        other_r=2,
+    ),
+    Scope(
+        "fence",
+        "a recovery fences the writer of one entry",
+        "abc",
+        _R2,
+    ),
+    Scope(
+        "fence-two",
+        "a recovery fences the writer of two entries",
+        "ab",
+        _TWO,
+        entries=2,
+    ),
+    Scope(
+        "fence-read",
+        "a recovery fences the writer of one entry, which a reader follows",
+        "ab",
+        _TWO,
+        reader_rounds=1,
+    ),
+    Scope(
+        "fence-close",
+        "a writer closes the ledger while a recovery does",
+        "ab",
+        _TWO,
+        closes=True,
+    ),
+    Scope(
+        "fence-change",
+        "a bookie is destroyed: the writer changes the ensemble while a recovery fences it",
+        "abb",
+        _TWO,
+        faults=(("b1", DESTROYED),),
+    ),
+    Scope(
+        "fence-raise-r",
+        "a writer raises R, with another ensemble, while a recovery fences it",
+        "aab",
+        Quorum(2, 2, 2),
+        other_r=2,
+    ),
+    Scope(
+        "fence-policy-r",
+        "a recovery writes with R = 2, and judges the writer by its R = 1",
+        "aab",
+        Quorum(3, 3, 2),
+        recovery_r=2,
+    ),
+    Scope(
+        "fence-power",
+        "a bookie loses power, and what its log had not synced, while a recovery fences the writer",
+        "ab",
+        _TWO,
+        syncs_at_once=False,
+        faults=(("b0", POWER_LOSS),),
+    ),
+    Scope(
+        "recover",
+        "a recovery copies the tail of a writer that is gone",
+        "abc",
+        _R2,
+        entries=0,
+        copies=(2, 1, 0),
+    ),
+    Scope(
+        "recover-lost",
+        "a bookie is destroyed while a recovery copies the tail, so that the recovery replaces it",
+        "abcc",
+        _R2,
+        entries=0,
+        copies=(1, 1, 0),
+        acked=1,
+        faults=(("b2", DESTROYED),),
+    ),
+    Scope(
+        "recover-lower-r",
+        "a recovery writes the tail again with R = 1, because the only bookie of a region is gone",
+        "aab",
+        _R2,
+        entries=0,
+        copies=(1, 1, 0),
+        recovery_r=1,
+        faults=(("b2", DESTROYED),),
+    ),
+    Scope(
+        "recover-cut",
+        "a recovery loses its connections to both bookies, and begins again",
+        "ab",
+        _TWO,
+        entries=0,
+        copies=(1, 1),
+        acked=1,
+        faults=(lost_connection("recovery-1", 0), lost_connection("recovery-1", 1)),
+        time_steps=3,
+    ),
+    Scope(
+        "recover-refusal",
+        "a bookie refuses an add of a recovery, and confirms another one after it was replaced",
+        "abb",
+        _TWO,
+        entries=0,
+        copies=(2, 0),
+        faults=(("b1", REFUSAL),),
+    ),
+    Scope(
+        "recover-connection",
+        "a recovery loses a connection: requests that it had sent may arrive late",
+        "abcc",
+        _R2,
+        entries=0,
+        copies=(1, 1, 0),
+        acked=1,
+        faults=(lost_connection("recovery-1", 1),),
+    ),
+    Scope(
+        "recover-two",
+        "two recoveries of the same ledger agree on its end",
+        "ab",
+        _TWO,
+        entries=0,
+        copies=(1, 0),
+        recoveries=2,
+    ),
+    Scope(
+        "recover-two-lost",
+        "two recoveries, and a bookie is destroyed meanwhile, so that both replace it",
+        "abb",
+        _TWO,
+        entries=0,
+        copies=(1, 1),
+        acked=1,
+        recoveries=2,
+        faults=(("b1", DESTROYED),),
+    ),
+)
+
+
+def scope_of(name: str) -> Scope:
+    """Return the scope with this name. Raises KeyError."""
+    return {scope.name: scope for scope in SCOPES}[name]

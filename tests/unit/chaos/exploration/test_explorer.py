@@ -1,0 +1,62 @@
+"""The search reaches every outcome of a scope, with and without its reductions."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rhumbline.chaos.exploration.explorer import SearchResult
+from rhumbline.chaos.exploration.processes.process import Facts
+from rhumbline.chaos.exploration.scopes import Scope, scope_of
+
+ONE_ENTRY = replace(scope_of("write"), entries=1)
+RACE = replace(scope_of("fence-close"), recoveries=0)
+Outcomes = set[tuple[tuple[str, tuple[object, ...]], ...]]
+
+
+def outcomes_of(
+    scope: Scope, *, is_reduced: bool, is_merging: bool
+) -> tuple[SearchResult, Outcomes]:
+    """Explore a scope and return the facts of its final states."""
+    found: Outcomes = set()
+
+    def keep(facts: dict[str, Facts]) -> None:
+        found.add(tuple((name, of.key()) for name, of in facts.items()))
+
+    explorer = scope.explorer(finals=keep, is_reduced=is_reduced, is_merging=is_merging)
+    result = explorer.run(60)
+    explorer.states.close()
+    assert result.is_complete
+    return result, found
+
+
+@pytest.mark.parametrize("name", ["write", "write-near"])
+def test_smallest_scopes_are_exhausted_without_a_violation(name: str) -> None:
+    explorer = scope_of(name).explorer()
+    result = explorer.run(60)
+    explorer.states.close()
+    assert result.is_complete and not result.violations
+    assert result.finals and result.states > result.finals
+
+
+@pytest.mark.parametrize("scope", [ONE_ENTRY, RACE], ids=["write", "close"])
+def test_reductions_lose_no_outcome(scope: Scope) -> None:
+    full, expected = outcomes_of(scope, is_reduced=False, is_merging=False)
+    reduced, found = outcomes_of(scope, is_reduced=True, is_merging=True)
+    assert found == expected
+    assert reduced.states < full.states
+
+
+def test_an_interrupted_search_continues_where_it_stopped(tmp_path: Path) -> None:
+    expected, _ = outcomes_of(ONE_ENTRY, is_reduced=True, is_merging=True)
+    saved = tmp_path / "write.json"
+    first, second = ONE_ENTRY.explorer(), ONE_ENTRY.explorer()
+    assert not first.run(60, states_max=10).is_complete
+    first.save(saved)
+    second.resume(saved)
+    result = second.run(60)
+    for explorer in (first, second):
+        explorer.states.close()
+    assert result.is_complete
+    assert (result.states, result.finals) == (expected.states, expected.finals)
+    assert result.transitions == expected.transitions
