@@ -157,7 +157,9 @@ async def _query_cost(root: Path, columns: str, filters: list[Filter]) -> tuple[
         for split in splits:
             assert isinstance(split, ArchiveSplit)
             names = stored_columns(options.columns)
-            async for table in read_row_groups(cold, split.key, split.part, split.selection, names):
+            async for table in read_row_groups(
+                cold, split.key, split.lssn, split.part, split.selection, names
+            ):
                 row_groups, rows = row_groups + 1, rows + table.num_rows
     finally:
         await cold.close()

@@ -8,16 +8,26 @@ different times lie side by side::
     <namespace>/<stream>/<stream id>/segment-<lssn>-<number>-<attempt>.parquet
     <namespace>/<stream>/_chain/<stream id>/manifest-<lssn>.json
     <namespace>/<stream>/_chain/<stream id>/tip/<last lssn>-<first lssn>.json
+
+Compaction adds files that hold the records of several segments, and the relocations that say so. It
+writes each file to a folder of its own first, where no tool sees it beside the parts that it
+replaces::
+
+    <namespace>/<stream>/_staged/<stream id>/staged-<first lssn>-<last lssn>-<attempt>.parquet
+    <namespace>/<stream>/<stream id>/merged-<first lssn>-<last lssn>-<attempt>.parquet
+    <namespace>/<stream>/_chain/<stream id>/moved/<number>.json
 """
 
 import re
 from typing import NamedTuple
 
-_CHAIN = "_chain"
-"""Begins with ``_``: tools that open a folder ignore such names. No stream id does."""
+_CHAIN, _STAGED = "_chain", "_staged"
+"""They begin with ``_``: tools that open a folder ignore such names. No stream id does."""
 _PART = re.compile(r"segment-(\d{19})-\d{5}-[0-9a-f]{16}\.parquet")
 _MANIFEST = re.compile(r"manifest-(\d{19})\.json")
 _TIP = re.compile(r"(\d{19})-(\d{19})\.json")
+_MERGED = re.compile(r"(staged|merged)-(\d{19})-(\d{19})-([0-9a-f]{11})([0-9a-f]{5})\.parquet")
+_RELOCATION = re.compile(r"moved/(\d{19})\.json")
 
 
 class TipName(NamedTuple):
@@ -34,6 +44,32 @@ class TipName(NamedTuple):
         """Return the numbers, or None if it is not the name of a tip."""
         match = _TIP.fullmatch(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
+
+
+class MergedName(NamedTuple):
+    """The name of a file with the records of several segments."""
+
+    is_staged: bool
+    """True if the file lies outside of the folder that tools open."""
+    first_lssn: int
+    last_lssn: int
+    created_ms: int
+    """When the name was given; with ``random``, no two files have the same name."""
+    random: int
+
+    def __str__(self) -> str:
+        kind = "staged" if self.is_staged else "merged"
+        attempt = f"{self.created_ms:011x}{self.random:05x}"
+        return f"{kind}-{self.first_lssn:019d}-{self.last_lssn:019d}-{attempt}.parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> "MergedName | None":
+        """Return the parts of a name, or None if it is not the name of such a file."""
+        match = _MERGED.fullmatch(name)
+        if match is None:
+            return None
+        numbers = int(match[2]), int(match[3]), int(match[4], 16), int(match[5], 16)
+        return cls(match[1] == "staged", *numbers)
 
 
 class ArchiveFolder(NamedTuple):
@@ -63,9 +99,25 @@ class ArchiveFolder(NamedTuple):
         """Return the key of a tip."""
         return f"{self.tips}/{name}"
 
+    @property
+    def staged(self) -> str:
+        """The folder of files that compaction has written and that tools do not see yet."""
+        return f"{self.namespace}/{self.stream}/{_STAGED}/{self.stream_id}"
+
+    @property
+    def relocations(self) -> str:
+        """The folder of the relocations."""
+        return f"{self.chain}/moved"
+
     def part(self, name: str) -> str:
-        """Return the key of a part."""
-        return f"{self.records}/{name}"
+        """Return the key of a part, or of a file with the parts of several segments."""
+        merged = MergedName.parse(name)
+        folder = self.staged if merged is not None and merged.is_staged else self.records
+        return f"{folder}/{name}"
+
+    def relocation(self, number: int) -> str:
+        """Return the key of a relocation."""
+        return f"{self.relocations}/{number:019d}.json"
 
     def manifest(self, lssn: int) -> str:
         """Return the key of a segment's manifest."""
@@ -89,6 +141,12 @@ class ChainKey(NamedTuple):
     def tip(self) -> TipName | None:
         """The numbers of the tip that it is, or None if the name is not that of a tip."""
         return TipName.parse(self.name[4:]) if self.name.startswith("tip/") else None
+
+    @property
+    def relocation(self) -> int | None:
+        """The number of the relocation that it is, or None if it is none."""
+        match = _RELOCATION.fullmatch(self.name)
+        return None if match is None else int(match[1])
 
 
 def chains_of(namespace: str, stream: str) -> str:

@@ -8,8 +8,16 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObj
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import for_each
 from ..proof.chain_tip import ChainTip, lost_tip_error, read_tip
-from .archive_folder import ArchiveFolder, TipName, chains_of, lssn_of_part, parse_chain_key
+from .archive_folder import (
+    ArchiveFolder,
+    MergedName,
+    TipName,
+    chains_of,
+    lssn_of_part,
+    parse_chain_key,
+)
 from .manifest import MANIFEST_BYTES_MAX, Manifest
+from .relocation import Relocations, read_relocations
 
 CHAINS_AT_A_TIME = 32
 """Number of streams whose manifests are read at a time."""
@@ -44,6 +52,8 @@ class ListedChain(NamedTuple):
     """Manifests that need not be read, because the index has them; None without an index."""
     tip: ChainTip | None = None
     """The tip of the chain, if it need not be read either."""
+    relocations: tuple[int, ...] = ()
+    """The numbers of its relocations, ascending."""
 
 
 def missing_manifest_error(folder: ArchiveFolder, lssn: int) -> CorruptionError:
@@ -117,12 +127,13 @@ async def scan_manifests(
             faults[folder.tips] = error
         else:
             tips[folder] = tip
+        relocations = await _relocations(cold, folder, chains[folder], faults)
         covered = tips[folder].covered if folder in tips else range(0)
         for lssn in sorted({*chain.lssns, *covered}):
             try:
                 manifest = held.get(lssn) or await read_manifest(cold, folder, lssn)
                 if manifest is not None:
-                    found.append(manifest)
+                    found.append(relocations.apply(manifest))
                 elif lssn in covered:
                     raise missing_manifest_error(folder, lssn)
             except (CorruptionError, ForeignDataError) as error:
@@ -131,6 +142,20 @@ async def scan_manifests(
     await for_each(list(chains), scan, CHAINS_AT_A_TIME)
     ordered = sorted(found, key=lambda m: (m.folder, m.lssn))
     return ManifestListing(tuple(ordered), tips, dict(sorted(faults.items())), frozenset(chains))
+
+
+async def _relocations(
+    cold: ColdStore,
+    folder: ArchiveFolder,
+    chain: ListedChain,
+    faults: dict[str, CorruptionError | ForeignDataError],
+) -> Relocations:
+    """Return the relocations of a chain; if one cannot be used, add a fault and return none."""
+    try:
+        return await read_relocations(cold, folder, chain.relocations)
+    except (CorruptionError, ForeignDataError) as error:
+        faults[folder.relocations] = error
+        return Relocations()
 
 
 async def listed_chains(
@@ -165,6 +190,9 @@ async def _listed_chains(
             chain.lssns.append(parsed.lssn)
         elif parsed.tip is not None:
             chain.tips.append(parsed.tip)
+        elif parsed.relocation is not None:
+            numbers = (*chain.relocations, parsed.relocation)
+            found[parsed.folder] = chain._replace(relocations=numbers)
         else:
             others.append(key)
     return found, others
@@ -198,6 +226,13 @@ async def stored_parts(cold: ColdStore, folder: ArchiveFolder) -> dict[int, list
         if (lssn := lssn_of_part(name)) is not None:
             found.setdefault(lssn, []).append(name)
     return found
+
+
+async def stored_merged(cold: ColdStore, folder: ArchiveFolder) -> list[MergedName]:
+    """Return the names of the stored files that hold several segments, staged ones too."""
+    keys = [*await cold.list(folder.records), *await cold.list(folder.staged)]
+    names = (MergedName.parse(key.rpartition("/")[2]) for key in keys)
+    return sorted(name for name in names if name is not None)
 
 
 async def archived_streams(cold: ColdStore, namespace: str) -> list[str]:

@@ -1,15 +1,18 @@
 """Opens, checks and deletes the archives of a namespace's segments for ``core/log``."""
 
+from collections.abc import Sequence
+
 from ...core.log.ledger_interface import ReadableLedger
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
 from ..proof.chain_tip import raise_first, read_tip
-from .archive_folder import ArchiveFolder
+from .archive_folder import ArchiveFolder, MergedName
 from .archived_ledger import ArchivedLedger
-from .catalog import archived_lssns, read_manifest, stored_parts
+from .catalog import archived_lssns, read_manifest, stored_merged, stored_parts
 from .manifest import Manifest
+from .relocation import manifest_now
 
 EXPIRED_PER_CALL_MAX = 1000
 
@@ -26,7 +29,13 @@ class ColdArchives:
         manifest = await self._manifest(stream, segment)
         if manifest is None:
             raise NoSuchLedgerError(f"stream {stream}: segment {segment.lssn} has no archive")
-        return await ArchivedLedger(self._cold, manifest, segment.ledger_id).open()
+        try:
+            return await ArchivedLedger(self._cold, manifest, segment.ledger_id).open()
+        except NoSuchLedgerError:
+            now = await manifest_now(self._cold, manifest)
+            if now == manifest:
+                raise
+            return await ArchivedLedger(self._cold, now, segment.ledger_id).open()
 
     async def check(self, stream: str, segment: Segment) -> None:
         """See Archives."""
@@ -35,6 +44,7 @@ class ColdArchives:
             raise CorruptionError(
                 f"stream {stream}: the archive of segment {segment.lssn} is missing"
             )
+        manifest = await manifest_now(self._cold, manifest)
         for part in manifest.parts:
             key = manifest.part_key(part)
             try:
@@ -52,11 +62,14 @@ class ColdArchives:
     ) -> list[int]:
         """See Archives. The listing may lack an archive, which a later call then deletes.
 
+        The segments of a merged file expire together, when the last of them may.
+
         The chain's recorded beginning moves first, so no reader takes the deletion for damage.
         """
         expired: list[int] = []
         folder = ArchiveFolder(self._namespace, stream, identity[:STREAM_ID_CHARACTERS])
         parts = await stored_parts(self._cold, folder)
+        merged = await stored_merged(self._cold, folder)
         for lssn in sorted({*parts, *await archived_lssns(self._cold, folder)}):
             if lssn >= below or len(expired) == EXPIRED_PER_CALL_MAX:
                 break
@@ -64,6 +77,7 @@ class ColdArchives:
             if manifest is not None and manifest.completed_ms > completed_by_ms:
                 break
             expired.append(lssn)
+        expired = _whole_files(expired, merged)
         tip = await read_tip(self._cold, folder) if expired else None
         if tip is not None:
             await raise_first(self._cold, tip, expired[-1] + 1)
@@ -71,6 +85,9 @@ class ColdArchives:
             await self._cold.delete(folder.manifest(lssn))  # parts without it are no archive
             for name in parts.get(lssn, ()):
                 await self._cold.delete(folder.part(name))
+        for one in merged:
+            if expired and one.last_lssn <= expired[-1]:
+                await self._cold.delete(folder.part(str(one)))
         return expired
 
     async def _manifest(self, stream: str, segment: Segment) -> Manifest | None:
@@ -91,3 +108,11 @@ class ColdArchives:
                 f"last entry, records and start are {found}, those in the metadata are {known}"
             )
         return manifest
+
+
+def _whole_files(expired: list[int], merged: Sequence[MergedName]) -> list[int]:
+    """Return the segments, which are ascending, without those that share a file with later ones."""
+    for one in sorted(merged, key=lambda name: name.first_lssn, reverse=True):
+        if expired and one.first_lssn <= expired[-1] < one.last_lssn:
+            expired = [lssn for lssn in expired if lssn < one.first_lssn]
+    return expired

@@ -46,6 +46,17 @@ class Part:
     footer_sha256: str
     chunk_crcs: str = ""
     """CRC-32 of each column chunk, 8 hex digits each, row group after row group."""
+    first_group: int = 0
+    """First row group of the part in its file, which may hold the parts of other segments too."""
+    group_count: int = 0
+    """Number of its row groups; 0: the part is the whole file."""
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the members of the part in a manifest or a relocation."""
+        fields = asdict(self)
+        if not self.group_count:
+            del fields["first_group"], fields["group_count"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +151,8 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Return the content of the manifest file: sealed JSON with one field a line."""
-        fields = {**asdict(self), "link": self.link}
+        parts = [part.encoded() for part in self.parts]
+        fields = {**asdict(self), "parts": parts, "link": self.link}
         if not self.doubt:
             del fields["doubt"]
         if self.policy is None:

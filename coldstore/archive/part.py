@@ -220,12 +220,13 @@ def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
                 f"{SCHEMA.names} with their types"
             )
         for group in range(file.num_row_groups):
-            yield from _sets_of(file.read_row_group(group), lssn)
+            yield from sets_of(file.read_row_group(group), lssn)
     except (pa.ArrowException, OSError) as error:
         raise CorruptionError(f"archive of segment {lssn}: {error}") from error
 
 
-def _sets_of(table: "pa.Table", lssn: int) -> Iterator[ArchivedSet]:
+def sets_of(table: "pa.Table", lssn: int) -> Iterator[ArchivedSet]:
+    """Yield the record sets of a row group. Raises CorruptionError for rows of other segments."""
     found = pc.unique(table.column("lssn")).to_pylist()
     if table.num_rows and found != [lssn]:
         raise CorruptionError(f"archive of segment {lssn}: a part has rows of segments {found}")

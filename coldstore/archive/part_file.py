@@ -50,7 +50,7 @@ class RowGroup(NamedTuple):
 
 
 class PartFile:
-    """An open part file. Calls may run concurrently."""
+    """An open part: a file, or some row groups of one. Calls may run concurrently."""
 
     def __init__(self, cold: ColdStore, key: str, part: Part, footer: Any) -> None:  # noqa: ANN401 - pyarrow has no types
         self._cold = cold
@@ -60,7 +60,10 @@ class PartFile:
         """The verified metadata of the file, as pyarrow has them."""
         self._chunk_crcs = part.chunk_crcs
         self.bytes_read = 0
-        self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
+        count = part.group_count or footer.num_row_groups
+        self._groups = range(part.first_group, part.first_group + count)
+        """The row groups of the part among those of the file."""
+        self.row_groups = tuple(_row_group(footer, n, key) for n in self._groups)
 
     @classmethod
     async def open(cls, cold: ColdStore, key: str, part: Part) -> "PartFile":
@@ -77,9 +80,11 @@ class PartFile:
             raise CorruptionError(
                 f"{key}: the columns are {footer.schema.names}, not {SCHEMA.names} with their types"
             )
+        if part.first_group + part.group_count > footer.num_row_groups:
+            raise CorruptionError(f"{key}: has only {footer.num_row_groups} row groups")
         file = cls(cold, key, part, footer)
         file.bytes_read = fetched
-        crcs = footer.num_row_groups * footer.num_columns
+        crcs = len(file.row_groups) * footer.num_columns
         if len(part.chunk_crcs) != crcs * _CRC_CHARACTERS:
             raise CorruptionError(f"{key}: the manifest does not have the CRC of {crcs} chunks")
         rows = sum(group.record_count for group in file.row_groups)
@@ -121,7 +126,9 @@ class PartFile:
             file: Any = pq.ParquetFile(
                 source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False
             )
-            table: pa.Table = file.read_row_group(group, columns=list(columns), use_threads=False)
+            table: pa.Table = file.read_row_group(
+                self._groups[group], columns=list(columns), use_threads=False
+            )
         except (pa.ArrowException, OSError) as error:
             raise CorruptionError(f"{self._key}: {error}") from error
         if table.num_rows != self.row_groups[group].record_count:
@@ -133,7 +140,7 @@ class PartFile:
 
     def _chunks(self, group: int, columns: Sequence[str]) -> dict[tuple[int, int], int]:
         """Return the CRC of each chunk of ``columns``, by the range of its bytes."""
-        found = self.footer.row_group(group)
+        found = self.footer.row_group(self._groups[group])
         chunks: dict[tuple[int, int], int] = {}
         for number in range(found.num_columns):
             leaf = found.column(number)

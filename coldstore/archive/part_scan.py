@@ -2,15 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.protocol.errors import NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
+from .archive_folder import ArchiveFolder
+from .catalog import read_manifest
 from .manifest import Part
 from .part_file import ANY_TIME, PartFile, RowGroup
+from .relocation import manifest_now
 
 _ANY = (0, 2**63 - 1)
 
@@ -33,6 +38,15 @@ class RowSelection(NamedTuple):
     created_us: tuple[int, int] = ANY_TIME
     event_us: tuple[int, int] = ANY_TIME
     """With any limit, records without an event time are not selected."""
+
+    def between(self, first_entry_id: int, end_entry_id: int) -> "RowSelection":
+        """Return what this selects of the entries [``first_entry_id``, ``end_entry_id``)."""
+        selection = self
+        if first_entry_id > self.first_entry_id:
+            selection = selection._replace(first_entry_id=first_entry_id, first_slot=0)
+        if end_entry_id <= self.end_entry_id:
+            selection = selection._replace(end_entry_id=end_entry_id, end_slot=0)
+        return selection
 
     def may_match(self, group: RowGroup) -> bool:
         """True if a row group can hold a selected row."""
@@ -69,13 +83,47 @@ class RowSelection(NamedTuple):
 
 
 async def read_row_groups(
-    cold: ColdStore, key: str, part: Part, selection: RowSelection, columns: Sequence[str]
+    cold: ColdStore,
+    key: str,
+    lssn: int,
+    part: Part,
+    selection: RowSelection,
+    columns: Sequence[str],
 ) -> AsyncGenerator["pa.Table", None]:
     """Yield the selected rows of a part, one row group at a time, with at least ``columns``.
 
-    The next row group is fetched while the caller processes the previous one. Raises
-    NoSuchObjectError and CorruptionError.
+    The next row group is fetched while the caller processes the previous one. If the file was
+    deleted because the records of segment ``lssn`` lie in another one now, they are read there
+    (rule ARC-61). Raises NoSuchObjectError and CorruptionError.
     """
+    next_entry_id = part.first_entry_id
+    try:
+        async with aclosing(_groups_of(cold, key, part, selection, columns)) as groups:
+            async for group, table in groups:
+                yield table
+                next_entry_id = group.last_entry_id + 1
+    except NoSuchObjectError:
+        rest = selection.between(next_entry_id, part.last_entry_id + 1)
+        moved = await _moved_parts(cold, key, lssn, part)
+        for other_key, other in moved:
+            async with aclosing(_groups_of(cold, other_key, other, rest, columns)) as groups:
+                async for _, table in groups:
+                    yield table
+
+
+async def _moved_parts(cold: ColdStore, key: str, lssn: int, part: Part) -> list[tuple[str, Part]]:
+    """Return the parts of a segment by key. Raises NoSuchObjectError if ``part`` is among them."""
+    namespace, stream, *_, stream_id, _ = key.split("/")
+    manifest = await read_manifest(cold, ArchiveFolder(namespace, stream, stream_id), lssn)
+    now = None if manifest is None else await manifest_now(cold, manifest)
+    if now is None or part in now.parts:
+        raise NoSuchObjectError(f"no object {key}")
+    return [(now.part_key(one), one) for one in now.parts]
+
+
+async def _groups_of(
+    cold: ColdStore, key: str, part: Part, selection: RowSelection, columns: Sequence[str]
+) -> AsyncGenerator[tuple[RowGroup, "pa.Table"], None]:
     file = await PartFile.open(cold, key, part)
     groups = [n for n, group in enumerate(file.row_groups) if selection.may_match(group)]
     prefetch: asyncio.Task[pa.Table] | None = None
@@ -87,8 +135,9 @@ async def read_row_groups(
             if index + 1 < len(groups):
                 prefetch = _start_read(file, selection, groups[index + 1], columns)
                 await asyncio.sleep(0)  # lets the task start its reads, which run in threads
-            is_whole = selection.contains_all(file.row_groups[number])
-            yield table if is_whole else selection.select_rows(table)
+            group = file.row_groups[number]
+            is_whole = selection.contains_all(group)
+            yield group, table if is_whole else selection.select_rows(table)
     finally:
         if prefetch is not None:
             prefetch.cancel()

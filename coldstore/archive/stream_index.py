@@ -5,7 +5,8 @@ The index also finds positions by row count and by time, for which it reads sing
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,8 @@ from ..proof.chain_tip import ChainTip, check_in_chain, lost_tip_error, read_tip
 from .archive_folder import ArchiveFolder, TipName
 from .catalog import ListedChain, listed_chains, read_manifest
 from .manifest import Manifest, Part
-from .part_file import PartFile
+from .part_scan import RowSelection, read_row_groups
+from .relocation import Relocations, read_relocations
 from .schema import MICROSECONDS_PER_MS, TIMESTAMP
 
 _MANIFESTS_AT_A_TIME = 16
@@ -64,8 +66,8 @@ class StreamIndex:
         self._stream = stream
         self._folder: ArchiveFolder | None = None
         self._tips: dict[ArchiveFolder, tuple[list[TipName], ChainTip]] = {}
-        self._state: tuple[ChainTip, list[int]] | None = None
-        """The tip and the listed segments from which ``manifests`` were made."""
+        self._state: tuple[ChainTip, list[int], tuple[int, ...]] | None = None
+        """The tip, the listed segments and the relocations from which ``manifests`` were made."""
         self.is_read = False
         """True after the first refresh."""
         self.manifests = ArchivedSegments()
@@ -90,9 +92,11 @@ class StreamIndex:
             tip = await self._tip(folder, chains)
             chain = chains.get(folder, ListedChain([], []))
             is_indexed = chain.manifests is not None
-            if is_indexed or (tip, chain.lssns) != self._state or not self.manifests.is_complete:
-                self.manifests = await self._read(folder, tip, chain)
-                self._state = (tip, chain.lssns)
+            state = tip, chain.lssns, chain.relocations
+            if is_indexed or state != self._state or not self.manifests.is_complete:
+                relocations = await read_relocations(self._cold, folder, chain.relocations)
+                self.manifests = await self._read(folder, tip, chain, relocations)
+                self._state = state
         self.is_read = True
 
     async def _chosen(
@@ -124,7 +128,7 @@ class StreamIndex:
         return known[1]
 
     async def _read(
-        self, folder: ArchiveFolder, tip: ChainTip, chain: ListedChain
+        self, folder: ArchiveFolder, tip: ChainTip, chain: ListedChain, relocations: Relocations
     ) -> ArchivedSegments:
         known = self.manifests if chain.manifests is None else chain.manifests
         found = ArchivedSegments()
@@ -140,7 +144,7 @@ class StreamIndex:
                     raise manifest
                 if manifest is not None:
                     check_in_chain(manifest, found.get(lssn - 1), tip)
-                    found[lssn] = manifest
+                    found[lssn] = relocations.apply(manifest)
             except (CorruptionError, ForeignDataError) as error:
                 found.faults[lssn] = error
         last = max((tip.last_lssn, *found, *found.faults))
@@ -211,10 +215,11 @@ class StreamIndex:
         manifest = self.manifests[lssn]
         time = pa.scalar(ms * MICROSECONDS_PER_MS, TIMESTAMP)
         for part in manifest.parts:
-            async for table in self._tables(manifest, part, ["entry_id", "created"]):
-                row = pc.index(pc.greater_equal(table.column("created"), time), True).as_py()
-                if row >= 0:
-                    return Dlsn(lssn, table.column("entry_id")[row].as_py(), 0)
+            async with aclosing(self._tables(manifest, part, ["entry_id", "created"])) as tables:
+                async for table in tables:
+                    row = pc.index(pc.greater_equal(table.column("created"), time), True).as_py()
+                    if row >= 0:
+                        return Dlsn(lssn, table.column("entry_id")[row].as_py(), 0)
         return None
 
     async def _sequence_of(self, position: Dlsn) -> int:
@@ -246,7 +251,10 @@ class StreamIndex:
 
     async def _tables(
         self, manifest: Manifest, part: Part, columns: list[str]
-    ) -> AsyncIterator["pa.Table"]:
-        file = await PartFile.open(self._cold, manifest.part_key(part), part)
-        for group in range(len(file.row_groups)):
-            yield await file.read(group, columns)
+    ) -> AsyncGenerator["pa.Table", None]:
+        everything = RowSelection(part.first_entry_id, part.last_entry_id + 1)
+        key = manifest.part_key(part)
+        tables = read_row_groups(self._cold, key, manifest.lssn, part, everything, columns)
+        async with aclosing(tables):
+            async for table in tables:
+                yield table

@@ -68,7 +68,7 @@ _TYPES: dict[str, IcebergType] = {
 _HEADERS = MapType(13, StringType(), 14, BinaryType(), value_required=True)
 
 _FIRST, _LAST, _LINK = "rhumbline.first-lssn", "rhumbline.last-lssn", "rhumbline.last-link"
-_IDENTITY = "rhumbline.stream-identity"
+_IDENTITY, _RELOCATION = "rhumbline.stream-identity", "rhumbline.last-relocation"
 
 EXPIRED_MIN = 20
 """Snapshots are removed in groups of at least this size."""
@@ -129,11 +129,32 @@ class IcebergTables:
         return await self._calls.read(lambda: _mapped(lambda: self._state(folder)))
 
     async def register(
-        self, manifest: Manifest, parts: Sequence[PartFooter], state: TableState | None
+        self, manifests: Sequence[Manifest], parts: Sequence[PartFooter], state: TableState | None
     ) -> TableChange:
-        """Add the records of a segment to a table in ``state``; None: create it first."""
+        """Add the records of a segment to a table in ``state``; None: create it first.
+
+        If the segment shares a file with others, ``manifests`` are those of all of them, and files
+        that the table has of them are replaced.
+        """
         return await self._calls.write(
-            lambda: _mapped(lambda: self._register(manifest, parts, state))
+            lambda: _mapped(lambda: self._register(manifests, parts, state))
+        )
+
+    async def file_keys(self, folder: ArchiveFolder) -> set[str]:
+        """Return the keys of the files that the table of an archive has."""
+        return await self._calls.read(lambda: _mapped(lambda: self._file_keys(folder)))
+
+    async def replace(
+        self,
+        folder: ArchiveFolder,
+        removed: set[str],
+        parts: Sequence[PartFooter],
+        relocation: int,
+        state: TableState,
+    ) -> TableChange:
+        """Replace files of a table in ``state`` by those to which the same records were moved."""
+        return await self._calls.write(
+            lambda: _mapped(lambda: self._replace(folder, removed, parts, relocation, state))
         )
 
     async def remove(self, folder: ArchiveFolder, below: int, state: TableState) -> TableChange:
@@ -218,35 +239,86 @@ class IcebergTables:
         return f"{self._location}/{folder.namespace}/{folder.stream}/_iceberg/{folder.stream_id}"
 
     def _register(
-        self, manifest: Manifest, parts: Sequence[PartFooter], state: TableState | None
+        self, manifests: Sequence[Manifest], parts: Sequence[PartFooter], state: TableState | None
     ) -> TableChange:
-        table = self._find(manifest.folder)
+        first, last = manifests[0], manifests[-1]
+        table = self._find(first.folder)
         if table is None and state is None:
-            table = self._create(manifest)
+            table = self._create(first)
             state = _state_of(table)
         if table is None:
-            raise CorruptionError(f"the table of {'/'.join(manifest.folder)} was dropped")
+            raise CorruptionError(f"the table of {'/'.join(first.folder)} was dropped")
         if (found := _state_of(table)) != state:
             return TableChange(found, was_made=False)
         has_records = state.first_lssn <= state.last_lssn
-        lssn = str(manifest.lssn)
         changed = {
-            _FIRST: str(state.first_lssn) if has_records else lssn,
-            _LAST: lssn,
-            _LINK: manifest.link,
+            _FIRST: str(state.first_lssn if has_records else first.lssn),
+            _LAST: str(last.lssn),
+            _LINK: last.link,
         }
         summary = {
-            _FIRST: lssn,
-            _LAST: lssn,
-            "rhumbline.content-digest": manifest.content_digest,
-            "rhumbline.manifest": manifest.key,
+            _FIRST: str(first.lssn),
+            _LAST: str(last.lssn),
+            "rhumbline.content-digest": last.content_digest,
+            "rhumbline.manifest": last.key,
         }
-        files = [self._data_file(table, part) for part in parts]
+        held = self._files_of(table, first.lssn) if first.lssn <= state.last_lssn else []
+        self._change_files(table, held, parts, changed, summary)
+        return TableChange(_state_of(table), was_made=True)
+
+    def _files_of(self, table: Table, first_lssn: int) -> list[DataFile]:
+        """Return the files of segments from ``first_lssn`` on."""
+        return [one.file for one in table.scan(f"lssn >= {first_lssn}").plan_files()]
+
+    def _change_files(
+        self,
+        table: Table,
+        removed: Sequence[DataFile],
+        added: Sequence[PartFooter],
+        properties: dict[str, str],
+        summary: dict[str, str],
+    ) -> None:
+        """Remove and add files and set properties in one commit."""
+        files = [self._data_file(table, part) for part in added]
         with table.transaction() as transaction:
-            transaction.set_properties(changed)
-            with transaction.update_snapshot(summary).merge_append() as append:
+            transaction.set_properties(properties)
+            update = transaction.update_snapshot(summary)
+            with update.overwrite() if removed else update.merge_append() as change:
+                for file in removed:
+                    change.delete_data_file(file)
                 for file in files:
-                    append.append_data_file(file)
+                    change.append_data_file(file)
+
+    def _file_keys(self, folder: ArchiveFolder) -> set[str]:
+        table = self._find(folder)
+        if table is None:
+            raise CorruptionError(f"the table of {'/'.join(folder)} was dropped")
+        return {self._key_of(one.file) for one in table.scan().plan_files()}
+
+    def _key_of(self, file: DataFile) -> str:
+        return file.file_path.removeprefix(f"{self._location}/")
+
+    def _replace(
+        self,
+        folder: ArchiveFolder,
+        removed: set[str],
+        parts: Sequence[PartFooter],
+        relocation: int,
+        state: TableState,
+    ) -> TableChange:
+        table = self._find(folder)
+        if table is None:
+            raise CorruptionError(f"the table of {'/'.join(folder)} was dropped")
+        if (found := _state_of(table)) != state:
+            return TableChange(found, was_made=False)
+        changed = {_RELOCATION: str(relocation)}
+        if removed or parts:
+            files = [one.file for one in table.scan().plan_files()]
+            old = [file for file in files if self._key_of(file) in removed]
+            self._change_files(table, old, parts, changed, changed)
+        else:
+            with table.transaction() as transaction:
+                transaction.set_properties(changed)
         return TableChange(_state_of(table), was_made=True)
 
     def _remove(self, folder: ArchiveFolder, below: int, state: TableState) -> TableChange:
@@ -337,7 +409,8 @@ def _names_of(folder: ArchiveFolder) -> tuple[str, str]:
 def _state_of(table: Table) -> TableState:
     found = table.properties
     try:
-        return TableState(int(found[_FIRST]), int(found[_LAST]), found[_LINK])
+        relocation = int(found.get(_RELOCATION, "0"))
+        return TableState(int(found[_FIRST]), int(found[_LAST]), found[_LINK], relocation)
     except (KeyError, ValueError) as error:
         raise CorruptionError(
             f"table {'.'.join(table.name())}: the properties {_FIRST}, {_LAST} and {_LINK} do "

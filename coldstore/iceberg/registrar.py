@@ -7,7 +7,7 @@ the next pass continues where the table says that it is (rules ARC-40 to ARC-43)
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,13 +15,14 @@ from ...core.protocol.errors import CorruptionError, RhumblineError
 from ...core.runtime.clock import Clock
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.event_log import EventLog, LogLimit
-from ..archive.archive_folder import ArchiveFolder, TipName, parse_chain_key
+from ..archive.archive_folder import ArchiveFolder, MergedName, TipName, parse_chain_key
 from ..archive.catalog import read_manifest
 from ..archive.manifest import Manifest
 from ..archive.part_file import PartFile
+from ..archive.relocation import Relocations, read_relocations
 from ..proof.chain_tip import lost_tip_error
 from .iceberg_tables import IcebergTables, PartFooter
-from .registration import Register, Remove, TableState, next_step, waiting_segments
+from .registration import Remove, Replace, Step, TableState, next_step, waiting_segments
 
 _LOG = EventLog(__name__)
 
@@ -39,6 +40,8 @@ class TablePass:
     """Number of commits that removed segments whose archives were deleted."""
     expired: int = 0
     """Number of snapshots that were removed because they were too old."""
+    replaced: int = 0
+    """Number of commits that replaced files of segments that were moved."""
     waiting: dict[ArchiveFolder, int] = field(default_factory=dict)
     """Archived segments that a table does not have, by archive; archives without any are absent."""
     faults: dict[ArchiveFolder, str] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class TableRegistrar:
         self._on_pass = on_pass
         self._log_limit = LogLimit()
         self._states: dict[ArchiveFolder, TableState | None] = {}
+        self._relocations: dict[ArchiveFolder, list[int]] = {}
+        """The numbers of the relocations that the newest listing has."""
         self._last = TablePass()
         self._behind_since_ms: dict[ArchiveFolder, int] = {}
 
@@ -141,8 +146,9 @@ class TableRegistrar:
             total.registered += done.registered
             total.removed += done.removed
             total.expired += done.expired
+            total.replaced += done.replaced
             total.waiting, total.faults = done.waiting, done.faults
-            if not done.registered and not done.removed:
+            if not done.registered and not done.removed and not done.replaced:
                 return total
 
     async def archived(self) -> dict[ArchiveFolder, list[int] | None]:
@@ -153,11 +159,15 @@ class TableRegistrar:
         """
         lssns: dict[ArchiveFolder, set[int]] = defaultdict(set)
         tips: dict[ArchiveFolder, list[TipName]] = defaultdict(list)
+        moved: dict[ArchiveFolder, list[int]] = defaultdict(list)
         for key in map(parse_chain_key, await self._cold.list(self._namespace)):
             if key is not None and key.lssn is not None:
                 lssns[key.folder].add(key.lssn)
             elif key is not None and key.tip is not None:
                 tips[key.folder].append(key.tip)
+            elif key is not None and key.relocation is not None:
+                moved[key.folder].append(key.relocation)
+        self._relocations = moved
         for folder, names in tips.items():
             first = max(name.first_lssn for name in names)
             lssns[folder].update(range(first, max(name.last_lssn for name in names) + 1))
@@ -175,7 +185,8 @@ class TableRegistrar:
                 result.waiting[folder] = waiting
             else:
                 result.waiting.pop(folder, None)
-            step = next_step(state, archived)
+            relocation = max(self._relocations.get(folder, ()), default=0)
+            step = next_step(state, archived, relocation)
             if step is None:
                 break
             state = self._states[folder] = await self._take(step, folder, state, result)
@@ -185,23 +196,62 @@ class TableRegistrar:
             result.expired += await self._tables.expire_snapshots(folder, before_ms)
 
     async def _take(
-        self, step: Register | Remove, folder: ArchiveFolder, state: TableState | None,
-        result: TablePass,
-    ) -> TableState:  # fmt: skip
+        self, step: Step, folder: ArchiveFolder, state: TableState | None, result: TablePass
+    ) -> TableState:
         if isinstance(step, Remove):
             assert state is not None
             removal = await self._tables.remove(folder, step.below, state)
             result.removed += removal.was_made
             return removal.state
-        manifest = await self._manifest(folder, step.lssn, state)
-        change = await self._tables.register(manifest, await self._footers(manifest), state)
+        numbers = self._relocations.get(folder, [])
+        relocations = await read_relocations(self._cold, folder, numbers)
+        if isinstance(step, Replace):
+            assert state is not None
+            return await self._replace(folder, relocations, state, result)
+        manifests = await self._sharing_a_file(folder, step.lssn, state, relocations)
+        change = await self._tables.register(manifests, await self._footers(manifests), state)
         if change.was_made:
-            result.registered += 1
+            result.registered += sum(1 for one in manifests if one.lssn >= step.lssn)
             _LOG.info(
                 "segment registered", namespace=folder.namespace, stream=folder.stream,
-                segment=step.lssn,
+                segment=manifests[-1].lssn,
             )  # fmt: skip
         return change.state
+
+    async def _replace(
+        self, folder: ArchiveFolder, relocations: Relocations, state: TableState, result: TablePass
+    ) -> TableState:
+        """Replace the files of moved segments by those that hold their records now."""
+        keys: dict[str, Manifest] = {}
+        for lssn in range(state.first_lssn, state.last_lssn + 1):
+            manifest = await read_manifest(self._cold, folder, lssn)
+            if manifest is not None:
+                now = relocations.apply(manifest)
+                keys.update((now.part_key(part), now) for part in now.parts)
+        held = await self._tables.file_keys(folder)
+        new = [keys[key] for key in sorted(keys.keys() - held)]
+        footers = [one for one in await self._footers(new) if one.key not in held]
+        change = await self._tables.replace(
+            folder, held - keys.keys(), footers, relocations.last_number, state
+        )
+        result.replaced += change.was_made
+        return change.state
+
+    async def _sharing_a_file(
+        self, folder: ArchiveFolder, lssn: int, state: TableState | None, relocations: Relocations
+    ) -> list[Manifest]:
+        """Return the manifests of a segment and of those that share its file, in order."""
+        manifest = relocations.apply(await self._manifest(folder, lssn, state))
+        name = MergedName.parse(manifest.parts[0].name) if manifest.parts else None
+        if name is None:
+            return [manifest]
+        found: list[Manifest] = []
+        for other in range(name.first_lssn, name.last_lssn + 1):
+            one = await self._manifest(folder, other, state if other == lssn else None)
+            if found and not one.follows(found[-1]):
+                raise CorruptionError(f"{one.key} does not follow segment {other - 1}")
+            found.append(relocations.apply(one))
+        return found
 
     async def _manifest(
         self, folder: ArchiveFolder, lssn: int, state: TableState | None
@@ -217,13 +267,16 @@ class TableRegistrar:
             )
         return manifest
 
-    async def _footers(self, manifest: Manifest) -> list[PartFooter]:
-        found = []
-        for part in manifest.parts:
-            key = manifest.part_key(part)
-            file = await PartFile.open(self._cold, key, part)
-            found.append(PartFooter(key, part.size_bytes, file.footer))
-        return found
+    async def _footers(self, manifests: Sequence[Manifest]) -> list[PartFooter]:
+        """Return each file of the segments once."""
+        found: dict[str, PartFooter] = {}
+        for manifest in manifests:
+            for part in manifest.parts:
+                key = manifest.part_key(part)
+                if key not in found:
+                    file = await PartFile.open(self._cold, key, part)
+                    found[key] = PartFooter(key, part.size_bytes, file.footer)
+        return list(found.values())
 
     def _count(self, result: TablePass) -> None:
         self._last = result

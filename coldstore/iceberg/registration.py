@@ -17,6 +17,8 @@ class TableState:
     """The newest segment that was registered; ``first_lssn`` - 1 if there is none."""
     last_link: str
     """The link that the next segment must name; empty if no segment was registered."""
+    relocation: int = 0
+    """The newest relocation whose files the table has."""
 
     @property
     def next_lssn(self) -> int:
@@ -36,14 +38,23 @@ class Remove(NamedTuple):
     below: int
 
 
-Step = Register | Remove
+class Replace(NamedTuple):
+    """Replace the files of segments that were moved, up to this relocation."""
+
+    relocation: int
 
 
-def next_step(state: TableState | None, archived: Sequence[int]) -> Step | None:
+Step = Register | Remove | Replace
+
+
+def next_step(
+    state: TableState | None, archived: Sequence[int], relocation: int = 0
+) -> Step | None:
     """Return the next change of a table; None if it equals the archive.
 
-    ``archived`` are the LSSNs of the archived segments, ascending. Without a ``state`` there is no
-    table yet. Raises CorruptionError if the segment to register next is missing from the archive.
+    ``archived`` are the LSSNs of the archived segments, ascending, and ``relocation`` is the number
+    of the newest relocation. Without a ``state`` there is no table yet. Raises CorruptionError if
+    the segment to register next is missing from the archive.
     """
     if state is None:
         return Register(archived[0]) if archived else None
@@ -58,6 +69,8 @@ def next_step(state: TableState | None, archived: Sequence[int]) -> Step | None:
         raise CorruptionError(
             f"segment {state.next_lssn} is missing from the archive, which has later ones"
         )
+    if relocation > state.relocation:
+        return Replace(relocation)
     return None
 
 

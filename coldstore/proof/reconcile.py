@@ -12,7 +12,7 @@ from ...core.protocol.errors import CorruptionError, NoSuchStreamError
 from ...core.protocol.segments import Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder
-from ..archive.catalog import ManifestListing, scan_manifests, stored_parts
+from ..archive.catalog import ManifestListing, scan_manifests, stored_merged, stored_parts
 from ..archive.manifest import Manifest
 from ..index.check_index import IndexCheck
 from .repair_tip import repair_tip
@@ -32,7 +32,7 @@ class ReconciledArchive:
     oldest_waiting_ms: int | None = None
     """When the oldest of them was completed; None if there is none."""
     orphans: int = 0
-    """Number of parts that no manifest names."""
+    """Number of files that no segment uses, those included that compaction has replaced."""
     has_new_tip: bool = False
     """True if the tip of the chain was written again."""
     faults: list[str] = field(default_factory=list)
@@ -122,7 +122,9 @@ async def _compared(
             result.oldest_waiting_ms = min(oldest_ms, segment.completed_ms)
     named = {part.name for one in manifests.values() for part in one.parts}
     stored = await stored_parts(cold, folder)
-    result.orphans = sum(name not in named for names in stored.values() for name in names)
+    names = [name for found in stored.values() for name in found]
+    names += [str(name) for name in await stored_merged(cold, folder)]
+    result.orphans = sum(name not in named for name in names)
     return result
 
 

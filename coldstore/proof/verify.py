@@ -9,8 +9,8 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ..archive.content_digest import ContentDigest, raw_crc_of
 from ..archive.manifest import CHAIN_START, Manifest, Part
-from ..archive.part import ArchivedSet, read_part
-from ..archive.part_file import chunk_crcs_of, footer_of
+from ..archive.part import ArchivedSet, read_part, sets_of
+from ..archive.part_file import PartFile, chunk_crcs_of, footer_of
 from .chain_tip import ChainTip, check_in_chain
 
 
@@ -24,17 +24,12 @@ async def verify_segment(
             await rate_limiter.acquire(part.size_bytes)
         key = manifest.part_key(part)
         try:
-            data = await cold.get(key)
+            verify = _verify_groups if part.group_count else _verify_file
+            await verify(cold, manifest, part, digest)
         except NoSuchObjectError as error:
             raise CorruptionError(f"{key}: the part is missing") from error
-        if hashlib.sha256(data).hexdigest() != part.sha256:
-            raise CorruptionError(f"{key}: the SHA-256 differs from that in the manifest")
-        try:
-            found = _described(part.name, data, read_part(data, manifest.lssn), digest)
         except CorruptionError as error:
-            raise CorruptionError(f"{key}: {error}") from error
-        if not _describes(part, found):
-            raise CorruptionError(f"{key}: the manifest describes {part}, the file is {found}")
+            raise CorruptionError(f"{key}: {str(error).removeprefix(f'{key}: ')}") from error
     if digest.hex() != manifest.content_digest:
         raise CorruptionError(
             f"{manifest.key}: the records do not match the content digest in the manifest"
@@ -42,8 +37,58 @@ async def verify_segment(
     _check_totals(manifest)
 
 
-def _described(name: str, data: bytes, sets: Iterable[ArchivedSet], digest: ContentDigest) -> Part:
-    """Return the description of a part that its bytes and records give."""
+async def _verify_file(
+    cold: ColdStore, manifest: Manifest, part: Part, digest: ContentDigest
+) -> None:
+    """Verify a part that is a whole file, and add its record sets to the digest."""
+    data = await cold.get(manifest.part_key(part))
+    if hashlib.sha256(data).hexdigest() != part.sha256:
+        raise CorruptionError("the SHA-256 differs from that in the manifest")
+    totals = _described(read_part(data, manifest.lssn), digest)
+    found = replace(
+        totals,
+        name=part.name,
+        size_bytes=len(data),
+        sha256=part.sha256,
+        footer_sha256=hashlib.sha256(footer_of(data)).hexdigest(),
+        chunk_crcs=chunk_crcs_of(data),
+    )
+    if not _describes(part, found):
+        raise CorruptionError(f"the manifest describes {part}, the file is {found}")
+
+
+async def _verify_groups(
+    cold: ColdStore, manifest: Manifest, part: Part, digest: ContentDigest
+) -> None:
+    """Verify a part that is some row groups of a file, and add its record sets to the digest.
+
+    The bytes outside of column chunks, such as indexes, are verified with the first part of a file.
+    """
+    key = manifest.part_key(part)
+    if part.first_group == 0:
+        data = await cold.get(key)
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise CorruptionError("the SHA-256 differs from that in the manifest")
+    file = await PartFile.open(cold, key, part)
+    sets: list[ArchivedSet] = []
+    for group in range(len(file.row_groups)):
+        sets += sets_of(await file.read(group), manifest.lssn)
+    totals = _described(sets, digest)
+    found = replace(
+        part,
+        first_entry_id=totals.first_entry_id,
+        last_entry_id=totals.last_entry_id,
+        first_txid=totals.first_txid,
+        last_txid=totals.last_txid,
+        record_count=totals.record_count,
+        payload_bytes=totals.payload_bytes,
+    )
+    if not _describes(part, found):
+        raise CorruptionError(f"the manifest describes {part}, the file holds {found}")
+
+
+def _described(sets: Iterable[ArchivedSet], digest: ContentDigest) -> Part:
+    """Return bounds and totals of record sets as a part; the members about files are empty."""
     first = last = None
     records = payload_bytes = 0
     for one in sets:
@@ -53,19 +98,8 @@ def _described(name: str, data: bytes, sets: Iterable[ArchivedSet], digest: Cont
         payload_bytes += sum(map(len, one.payloads))
     if first is None or last is None:
         raise CorruptionError("the part holds no records")
-    return Part(
-        name,
-        first.entry_id,
-        last.entry_id,
-        first.txids[0],
-        last.txids[-1],
-        records,
-        payload_bytes,
-        len(data),
-        hashlib.sha256(data).hexdigest(),
-        hashlib.sha256(footer_of(data)).hexdigest(),
-        chunk_crcs_of(data),
-    )
+    bounds = (first.entry_id, last.entry_id, first.txids[0], last.txids[-1])
+    return Part("", *bounds, records, payload_bytes, 0, "", "")
 
 
 def _describes(part: Part, found: Part) -> bool:

@@ -33,6 +33,7 @@ async def copy_archive(
         known = prefix + identity[len(prefix) :]
     identity = known
     copies: list[Manifest] = []
+    copied: set[str] = set()
     for manifest in manifests:
         copy = replace(
             manifest,
@@ -41,6 +42,9 @@ async def copy_archive(
             previous_link=copies[-1].link if copies else CHAIN_START,
         )
         for part in manifest.parts:
+            if part.first_group and part.name in copied:
+                continue
+            copied.add(part.name)
             await _copy_part(cold, manifest.part_key(part), copy.part_key(part), part)
         if not copies:
             await advance_tip(cold, empty_tip(copy))

@@ -46,9 +46,8 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
     assert options.archive is not None
     with asyncio.Runner() as runner:
         cold = open_cold_store(options.archive)
-        tables = read_row_groups(
-            cold, split.key, split.part, split.selection, stored_columns(options.columns)
-        )
+        columns = stored_columns(options.columns)
+        tables = read_row_groups(cold, split.key, split.lssn, split.part, split.selection, columns)
         try:
             while (table := runner.run(_next_of(tables))) is not None:
                 yield from arrow_batches(table, split.stream, options.columns)

@@ -1,5 +1,7 @@
 """A table reaches its archive step by step, whatever was registered or deleted before."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,8 @@ from hypothesis import strategies as st
 from rhumbline.coldstore.iceberg.registration import (
     Register,
     Remove,
+    Replace,
+    Step,
     TableState,
     next_step,
     waiting_segments,
@@ -14,11 +18,14 @@ from rhumbline.coldstore.iceberg.registration import (
 from rhumbline.core.protocol.errors import CorruptionError
 
 
-def after(state: TableState | None, step: Register | Remove) -> TableState:
+def after(state: TableState | None, step: Step) -> TableState:
     """Return the state of a table after a step, as the tables themselves compute it."""
     if isinstance(step, Remove):
         assert state is not None
         return TableState(step.below, state.last_lssn, state.last_link)
+    if isinstance(step, Replace):
+        assert state is not None
+        return replace(state, relocation=step.relocation)
     if state is None or state.first_lssn > state.last_lssn:
         return TableState(step.lssn, step.lssn, "d")
     return TableState(state.first_lssn, step.lssn, "d")
@@ -61,3 +68,10 @@ def test_what_was_deleted_before_it_was_registered_is_passed_over() -> None:
     state = TableState(1, 2, "d")
     assert next_step(state, [5, 6]) == Remove(3)
     assert next_step(TableState(3, 2, "d"), [5, 6]) == Register(5)
+
+
+def test_files_are_replaced_when_all_segments_are_registered() -> None:
+    state = TableState(1, 2, "d", relocation=1)
+    assert next_step(state, [1, 2, 3], 2) == Register(3)
+    assert next_step(state, [1, 2], 2) == Replace(2)
+    assert next_step(state, [1, 2], 1) is None

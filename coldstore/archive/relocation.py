@@ -1,0 +1,157 @@
+"""Relocations: they say in which files the records of segments lie now (rule ARC-60).
+
+A manifest names the files that the archiver wrote, and never changes. Compaction writes the records
+of several segments to one file, and then publishes a relocation with the new parts of all of them.
+One object is created, so all of these segments move at the same moment. Relocations are numbered;
+the newest one that names a segment counts. They hold nothing that readers believe without the
+manifest: the manifest says which records the parts must hold.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
+from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObjectError
+from ...core.runtime.cold_store import ColdStore
+from ..proof.sealed_json import decode_sealed, encode_sealed
+from .archive_folder import ArchiveFolder, parse_chain_key
+from .manifest import MANIFEST_BYTES_MAX, Manifest, Part
+
+FORMAT = 1
+SEGMENTS_MAX = 1000
+"""Maximum number of segments of one relocation, which keeps it below ``MANIFEST_BYTES_MAX``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedSegment:
+    """A segment and its parts after a relocation; ``link`` is that of its manifest."""
+
+    lssn: int
+    link: str
+    parts: tuple[Part, ...]
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the members of the object in a relocation."""
+        parts = [part.encoded() for part in self.parts]
+        return {"lssn": self.lssn, "link": self.link, "parts": parts}
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """The new parts of some segments of a stream."""
+
+    namespace: str
+    stream: str
+    stream_identity: str
+    number: int
+    created_ms: int
+    """When it was published: the files that it replaces are deleted a grace period later."""
+    segments: tuple[MovedSegment, ...]
+
+    @property
+    def folder(self) -> ArchiveFolder:
+        """The place of the archive."""
+        stream_id = self.stream_identity[:STREAM_ID_CHARACTERS]
+        return ArchiveFolder(self.namespace, self.stream, stream_id)
+
+    @property
+    def key(self) -> str:
+        """The key of the relocation."""
+        return self.folder.relocation(self.number)
+
+    def encode(self) -> bytes:
+        """Return the content of the object."""
+        fields = {
+            "namespace": self.namespace,
+            "stream": self.stream,
+            "stream_identity": self.stream_identity,
+            "number": self.number,
+            "created_ms": self.created_ms,
+            "segments": [segment.encoded() for segment in self.segments],
+        }
+        return encode_sealed(FORMAT, fields)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Relocation":
+        """Decode a relocation. Raises CorruptionError; ForeignDataError for another format."""
+        fields = decode_sealed("archive relocation", FORMAT, data)
+        try:
+            segments = tuple(
+                MovedSegment(one["lssn"], one["link"], tuple(Part(**part) for part in one["parts"]))
+                for one in fields.pop("segments")
+            )
+            return cls(**fields, segments=segments)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise CorruptionError(f"not an archive relocation: {error}") from error
+
+
+class Relocations:
+    """All relocations of a stream."""
+
+    def __init__(self, relocations: Iterable[Relocation] = ()) -> None:
+        """They are in ascending order."""
+        self.known = tuple(relocations)
+        self._newest = {
+            segment.lssn: (one, segment) for one in self.known for segment in one.segments
+        }
+
+    @property
+    def last_number(self) -> int:
+        """The number of the newest relocation; 0 if there is none."""
+        return self.known[-1].number if self.known else 0
+
+    def apply(self, manifest: Manifest) -> Manifest:
+        """Return the manifest with the parts that the segment has now.
+
+        Raises CorruptionError if the relocation is of another segment, or if its parts do not hold
+        as many records as the manifest lists.
+        """
+        if manifest.lssn not in self._newest:
+            return manifest
+        relocation, segment = self._newest[manifest.lssn]
+        if segment.link != manifest.link:
+            raise CorruptionError(
+                f"{relocation.key}: segment {segment.lssn} has the link {segment.link}, its "
+                f"manifest {manifest.link}"
+            )
+        return replace(manifest, parts=segment.parts)
+
+
+async def listed_relocations(cold: ColdStore, folder: ArchiveFolder) -> list[int]:
+    """Return the numbers of the relocations of a stream, ascending, from a listing alone."""
+    parsed = map(parse_chain_key, await cold.list(folder.relocations))
+    return sorted(key.relocation for key in parsed if key and key.relocation is not None)
+
+
+async def read_relocations(
+    cold: ColdStore, folder: ArchiveFolder, numbers: Sequence[int]
+) -> Relocations:
+    """Return relocations by number; those that were deleted meanwhile are left out.
+
+    Raises CorruptionError and ForeignDataError, which name the object.
+    """
+    found: list[Relocation] = []
+    for number in sorted(numbers):
+        key = folder.relocation(number)
+        try:
+            data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
+        except NoSuchObjectError:
+            continue  # newer ones name all of its segments
+        try:
+            relocation = Relocation.decode(data)
+        except (CorruptionError, ForeignDataError) as error:
+            raise type(error)(f"{key}: {error}") from error
+        if (relocation.folder, relocation.number) != (folder, number):
+            raise CorruptionError(f"{key}: the relocation is {relocation.key}")
+        found.append(relocation)
+    return Relocations(found)
+
+
+async def manifest_now(cold: ColdStore, manifest: Manifest) -> Manifest:
+    """Return the manifest with the parts that the segment has now. Lists the relocations.
+
+    Raises CorruptionError and ForeignDataError.
+    """
+    numbers = await listed_relocations(cold, manifest.folder)
+    return (await read_relocations(cold, manifest.folder, numbers)).apply(manifest)

@@ -1,0 +1,184 @@
+"""Moves the records of small segments to large files, in steps that may end anywhere.
+
+1. A group of segments is written to a *staged* file, which tools that open a folder do not see.
+2. A relocation moves the segments to it: our readers use it, the folder still has the old parts.
+3. A grace period later the file is copied to the folder as a *merged* file, a second relocation
+   names it, and the old parts are deleted.
+4. Another grace period later the staged file is deleted.
+
+A relocation is one object, which is created once: a crash leaves the archive before or after each
+step, and the next run continues. Two compactors of one stream cannot both publish the relocation
+with the next number.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ...core.protocol.errors import CorruptionError, UnavailableError
+from ...core.runtime.cold_store import ColdStore
+from ..archive.archive_folder import ArchiveFolder, MergedName
+from ..archive.catalog import ManifestListing, stored_merged, stored_parts
+from ..archive.manifest import Manifest, Part
+from ..archive.relocation import (
+    SEGMENTS_MAX,
+    MovedSegment,
+    Relocation,
+    Relocations,
+    listed_relocations,
+    read_relocations,
+)
+from ..stores.known_outcome import put_object
+from .grouping import plan_groups
+from .merged_file import write_merged
+from .unused_files import ArchiveFiles, superseded, unused_files
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionConfig:
+    """Settings of a compaction; pickled for executors."""
+
+    file_bytes: int = 128 * MIB
+    """Largest sum of the parts that one file replaces."""
+    row_group_bytes: int = 16 * MIB
+    grace_ms: int = 3_600_000
+    """Time for which replaced files are kept, because running readers may use them."""
+
+
+@dataclass(slots=True)
+class SettledFiles:
+    """The result of settling earlier compactions of a stream."""
+
+    merged: int = 0
+    """Number of files that were copied to the folder which tools open."""
+    deleted: int = 0
+    """Number of files that no longer were needed."""
+
+
+class ArchiveCompactor:
+    """Compacts the archives of one cold store."""
+
+    def __init__(
+        self, cold: ColdStore, config: CompactionConfig, *, wall_ms: Callable[[], int]
+    ) -> None:
+        self._cold = cold
+        self._config = config
+        self._wall_ms = wall_ms
+
+    def groups(self, listing: ManifestListing, folder: ArchiveFolder) -> list[tuple[Manifest, ...]]:
+        """Return the groups of segments that ``write`` may move; none of a damaged archive."""
+        if listing.faults_of(folder):
+            return []
+        tip = listing.tips[folder]
+        manifests = [one for one in listing.manifests if one.folder == folder]
+        return plan_groups(
+            [one for one in manifests if tip.covers(one.lssn)], self._config.file_bytes
+        )
+
+    async def write(self, group: Sequence[Manifest], random: int) -> tuple[MovedSegment, ...]:
+        """Write the staged file of a group. Groups may be written concurrently.
+
+        Raises the errors of ``write_merged``.
+        """
+        lssns = group[0].lssn, group[-1].lssn
+        name = MergedName(True, *lssns, self._wall_ms(), random)
+        return await write_merged(self._cold, group, name, self._config.row_group_bytes)
+
+    async def commit(
+        self, manifest: Manifest, groups: Sequence[Sequence[MovedSegment]]
+    ) -> list[Relocation]:
+        """Publish that groups of segments have moved; ``manifest`` is any one of the stream.
+
+        The segments of a group move at the same moment. Raises UnavailableError if another
+        compactor published a relocation at the same time.
+        """
+        done: list[Relocation] = []
+        number = max(await listed_relocations(self._cold, manifest.folder), default=0)
+        for segments in _batches(groups):
+            number += 1
+            names = (manifest.namespace, manifest.stream, manifest.stream_identity)
+            relocation = Relocation(*names, number, self._wall_ms(), segments)
+            if not await put_object(self._cold, relocation.key, relocation.encode()):
+                raise UnavailableError(f"{relocation.key}: published by another compaction")
+            done.append(relocation)
+        return done
+
+    # --- earlier compactions --------------------------------------------------------------------
+
+    async def settle(self, listing: ManifestListing, folder: ArchiveFolder) -> SettledFiles:
+        """Finish the earlier compactions of a stream whose grace period is over. Safe to repeat.
+
+        Nothing is deleted from an archive with a damaged or missing object. Raises CorruptionError
+        if a staged file is damaged, UnavailableError as ``commit``, and the errors of the store.
+        """
+        result = SettledFiles()
+        manifests = {one.lssn: one for one in listing.manifests if one.folder == folder}
+        if listing.faults_of(folder) or not manifests:
+            return result
+        numbers = await listed_relocations(self._cold, folder)
+        relocations = (await read_relocations(self._cold, folder, numbers)).known
+        moved = await self._merge_staged(list(manifests.values()), relocations)
+        result.merged = len(moved)
+        if moved:
+            relocations += tuple(await self.commit(next(iter(manifests.values())), moved))
+        known = Relocations(relocations)
+        manifests = {lssn: known.apply(one) for lssn, one in manifests.items()}
+        files = ArchiveFiles(
+            manifests,
+            relocations,
+            listing.tips[folder].covered,
+            await stored_parts(self._cold, folder),
+            await stored_merged(self._cold, folder),
+        )
+        times = self._wall_ms(), self._config.grace_ms
+        for name in unused_files(files, *times):
+            await self._cold.delete(folder.part(name))
+            result.deleted += 1
+        for one in superseded(relocations, *times):
+            await self._cold.delete(one.key)
+        return result
+
+    async def _merge_staged(
+        self, manifests: Sequence[Manifest], relocations: Sequence[Relocation]
+    ) -> list[list[MovedSegment]]:
+        """Copy staged files whose grace period is over; return where their segments lie then."""
+        newest = {one.lssn: relocation for relocation in relocations for one in relocation.segments}
+        moved: dict[str, list[MovedSegment]] = {}
+        for manifest in manifests:
+            staged = [MergedName.parse(part.name) for part in manifest.parts]
+            name = staged[0] if staged else None
+            if name is None or not name.is_staged:
+                continue
+            relocation = newest.get(manifest.lssn)
+            since_ms = name.created_ms if relocation is None else relocation.created_ms
+            if since_ms > self._wall_ms() - self._config.grace_ms:
+                continue
+            merged = str(name._replace(is_staged=False))
+            part = manifest.parts[0]
+            if merged not in moved:
+                await self._copy(manifest, part, merged)
+            parts = (replace(part, name=merged),)
+            moved.setdefault(merged, []).append(MovedSegment(manifest.lssn, manifest.link, parts))
+        return list(moved.values())
+
+    async def _copy(self, manifest: Manifest, part: Part, name: str) -> None:
+        source, target = manifest.part_key(part), manifest.folder.part(name)
+        data = await self._cold.get(source)
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise CorruptionError(f"{source}: the SHA-256 differs from that in the manifest")
+        if not await put_object(self._cold, target, data) and await self._cold.get(target) != data:
+            raise CorruptionError(f"{target}: exists with other content")
+
+
+def _batches(groups: Sequence[Sequence[MovedSegment]]) -> Iterator[tuple[MovedSegment, ...]]:
+    """Yield the segments of whole groups, as many as one relocation may have."""
+    batch: list[MovedSegment] = []
+    for group in groups:
+        if batch and len(batch) + len(group) > SEGMENTS_MAX:
+            yield tuple(batch)
+            batch = []
+        batch += group
+    if batch:
+        yield tuple(batch)

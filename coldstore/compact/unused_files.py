@@ -1,0 +1,85 @@
+"""Decides which files of an archive nobody needs any more. Pure (rule ARC-63)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..archive.archive_folder import MergedName
+from ..archive.manifest import Manifest
+from ..archive.relocation import Relocation
+
+ORPHAN_AGE_MS = 24 * 3_600_000
+"""Age at which a staged file that no relocation names counts as left behind by a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFiles:
+    """The files of a stream's archive, and what names them. The archive has no damaged object."""
+
+    manifests: Mapping[int, Manifest]
+    """Manifests by LSSN, with the parts that the segments have now."""
+    relocations: Sequence[Relocation]
+    covered: range
+    """The segments that the archive must hold."""
+    parts: Mapping[int, Sequence[str]]
+    """Stored files of single segments, by LSSN."""
+    merged: Sequence[MergedName]
+    """Stored files of several segments."""
+
+
+def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
+    """Return the names of files whose records were moved at least ``grace_ms`` ago.
+
+    The parts of a segment stay until its records lie in a merged file, because tools that open the
+    folder do not see staged files.
+    """
+    live = {part.name for one in files.manifests.values() for part in one.parts}
+    moved_ms: dict[int, list[int]] = {}
+    named: set[str] = set()
+    for relocation in files.relocations:
+        for segment in relocation.segments:
+            moved_ms.setdefault(segment.lssn, []).append(relocation.created_ms)
+            named.update(part.name for part in segment.parts)
+    unused = [
+        name
+        for lssn, names in files.parts.items()
+        if lssn in moved_ms
+        and lssn in files.manifests
+        and min(moved_ms[lssn]) <= now_ms - grace_ms
+        and not is_staged(files.manifests[lssn])
+        for name in names
+        if name not in live
+    ]
+    for one in files.merged:
+        lssns = range(one.first_lssn, one.last_lssn + 1)
+        newest_ms = max((ms for lssn in lssns for ms in moved_ms.get(lssn, [])), default=0)
+        if str(one) in named:
+            may_go = newest_ms <= now_ms - grace_ms
+        else:
+            may_go = one.is_staged and one.created_ms <= now_ms - ORPHAN_AGE_MS
+        is_expired = one.last_lssn < files.covered.start
+        is_known = one.last_lssn < files.covered.stop
+        if str(one) not in live and is_known and (may_go or is_expired):
+            unused.append(str(one))
+    return unused
+
+
+def superseded(relocations: Sequence[Relocation], now_ms: int, grace_ms: int) -> list[Relocation]:
+    """Return relocations all of whose segments moved again at least ``grace_ms`` ago.
+
+    The newest one is never among them, so numbers never fall.
+    """
+    found: list[Relocation] = []
+    later: set[int] = set()
+    for relocation in reversed(relocations):
+        lssns = {one.lssn for one in relocation.segments}
+        if relocation is not relocations[-1] and lssns <= later:
+            found.append(relocation)
+        if relocation.created_ms <= now_ms - grace_ms:
+            later |= lssns
+    return found
+
+
+def is_staged(manifest: Manifest) -> bool:
+    """True if the records of a segment lie in a staged file now."""
+    names = (MergedName.parse(part.name) for part in manifest.parts)
+    return any(name is not None and name.is_staged for name in names)
