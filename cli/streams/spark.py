@@ -93,12 +93,33 @@ def verify(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa:
     _run(session, "verify", given["cold"], given["master"], *([prefix] if prefix else []))
 
 
+def _incremental(command: Command) -> Command:
+    chosen: list[Callable[[Command], Command]] = [
+        click.option(
+            "--checkpoint", required=True,
+            help="Path or URI of a folder with the state of the job, the same in each run.",
+        ),
+        click.option(
+            "--starting", default="earliest", show_default=True,
+            help="First position, as in the option startingOffsets.",
+        ),
+    ]  # fmt: skip
+    for option in chosen:
+        command = option(command)
+    return command
+
+
+def _state(given: dict[str, Any]) -> list[str]:
+    return ["--checkpoint", given["checkpoint"], "--starting", given["starting"]]
+
+
 @spark.command()
 @click.argument("source")
 @click.argument("target")
 @click.option(
     "--new-txids", is_flag=True, help="Assign new txids instead of keeping the archived ones."
 )
+@_incremental
 @_job_options
 @prints(_OUTCOME)
 @session_options
@@ -114,13 +135,15 @@ def replay(
     Running it again appends only records that were archived since.
     """
     more = ["--new-txids"] if new_txids else []
-    _run(session, "replay", given["cold"], given["master"], source, target, *more)
+    arguments = (source, target, *_state(given), *more)
+    _run(session, "replay", given["cold"], given["master"], *arguments)
 
 
 @spark.command()
 @click.argument("source")
 @click.option("--stream", required=True, help="SQL expression for the name of the target stream.")
 @click.option("--key", default="key", show_default=True, help="SQL expression for the new key.")
+@_incremental
 @_job_options
 @prints(_OUTCOME)
 @session_options
@@ -135,7 +158,7 @@ def split(
 
     The expressions use the columns txid, created, payload, key, headers and event_time.
     """
-    more = [source, "--stream", stream, "--key", key]
+    more = [source, "--stream", stream, "--key", key, *_state(given)]
     _run(session, "split", given["cold"], given["master"], *more)
 
 
@@ -149,6 +172,69 @@ def copy(session: CommandSession, prefix: str, to: str, **given: Any) -> None:  
     """Copy the archives below PREFIX (NAMESPACE or NAMESPACE/STREAM) to another cold store."""
     more = [prefix] if prefix else []
     _run(session, "copy", given["cold"], given["master"], *more, "--to", to)
+
+
+@spark.command()
+@click.argument("prefix", required=False, default="")
+@click.option(
+    "--file-mib",
+    type=click.IntRange(1, 192),
+    default=128,
+    show_default=True,
+    help="Largest sum of the files that one replaces, in MiB.",
+)
+@click.option(
+    "--grace-minutes",
+    type=click.IntRange(0),
+    default=60,
+    show_default=True,
+    help="Time for which replaced files are kept for running readers.",
+)
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def compact(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa: ANN401
+    """Move small archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM) to large files.
+
+    Run it regularly: each run also deletes the files that earlier ones have replaced.
+    """
+    more = [prefix] if prefix else []
+    more += ["--file-mib", str(given["file_mib"])]
+    more += ["--grace-minutes", str(given["grace_minutes"])]
+    _run(session, "compact", given["cold"], given["master"], *more)
+
+
+@spark.command()
+@click.argument("prefix")
+@click.option("--keep-days", type=click.IntRange(0), help="Keep segments completed since then.")
+@click.option(
+    "--keep-mib", type=click.IntRange(0), help="Keep so much of the payloads of each stream."
+)
+@click.option(
+    "--without-cluster",
+    is_flag=True,
+    help="Delete segments that a stream of the cluster still has: for copies of archives.",
+)
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def retain(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa: ANN401
+    """Delete old archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM).
+
+    Whole segments are deleted, the oldest first, and never the newest one. Segments that a stream
+    of the cluster has are kept: the policy of the stream decides about them.
+    """
+    if given["keep_days"] is None and given["keep_mib"] is None:
+        raise ConfigurationError("no limit: give --keep-days, --keep-mib, or both")
+    more = [prefix]
+    for name in ("keep_days", "keep_mib"):
+        if given[name] is not None:
+            more += [f"--{name.replace('_', '-')}", str(given[name])]
+    if not given["without_cluster"]:
+        more += ["--metadata", session.metadata_uri()]
+        if session.settings.cluster.region:
+            more += ["--region", session.settings.cluster.region]
+    _run(session, "retain", given["cold"], given["master"], *more)
 
 
 @spark.command()

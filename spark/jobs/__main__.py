@@ -5,8 +5,10 @@ import asyncio
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -18,6 +20,9 @@ from ...typed import SchemaHistory
 from ..hadoop_settings import s3_environment
 from ..session import open_session
 from .outcome import JobOutcome
+
+if TYPE_CHECKING:
+    from .incremental import AppendTarget, ArchivedSource
 
 Job = Callable[[SparkSession, argparse.Namespace], JobOutcome]
 
@@ -31,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
         "replay": "append archived records to a stream, exactly once",
         "split": "append archived records to several streams, with new keys, exactly once",
         "copy": "copy archives to another cold store",
+        "compact": "move the records of small archived segments to few large files",
+        "retain": "delete old archived segments",
         "profile": "describe archived streams by hour, as a table and a page with plots",
         "convert": "decode archived payloads into a typed table, partitioned by date",
     }
@@ -41,14 +48,19 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--cold", required=True, help="URI of the cold store")
         command.add_argument("--master", help="Spark's master, unless spark-submit sets it")
     commands["archive"].add_argument("streams", nargs="*", help="streams (default: all)")
-    for name in ("verify", "copy"):
+    for name in ("verify", "copy", "compact"):
         commands[name].add_argument(
             "prefix", nargs="?", default="", help="NAMESPACE or NAMESPACE/STREAM"
         )
     commands["copy"].add_argument("--to", required=True, help="URI of the other cold store")
     for name in ("replay", "split", "convert"):
         commands[name].add_argument("source", help="NAMESPACE/STREAM in the archive")
-    _add_replay(commands["replay"])
+    for name in ("replay", "split"):
+        _add_incremental(commands[name])
+    commands["replay"].add_argument("target", help="stream to append to")
+    commands["replay"].add_argument(
+        "--new-txids", action="store_true", help="assign new txids instead of keeping them"
+    )
     splitting, profiling, converting = (commands[n] for n in ("split", "profile", "convert"))
     splitting.add_argument("--stream", required=True, help="SQL expression for the target stream")
     splitting.add_argument("--key", default="key", help="SQL expression for the new key")
@@ -65,22 +77,37 @@ def _parser() -> argparse.ArgumentParser:
         commands[name].add_argument("--metadata", required=True, help="URI of the cluster")
         commands[name].add_argument("--namespace", default="default", help="namespace of streams")
         commands[name].add_argument("--region", help="region of the executors")
-    for name in ("archive", "verify", "copy"):
+    _add_compaction(commands["compact"])
+    _add_retention(commands["retain"])
+    for name in ("archive", "verify", "copy", "compact"):
         commands[name].add_argument("--tasks", type=int, help="number of parallel tasks")
     return parser
 
 
-def _add_replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("target", help="stream to append to")
+def _add_incremental(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--new-txids", action="store_true", help="assign new txids instead of keeping them"
+        "--checkpoint", required=True, help="folder with the state of the job, for its next run"
     )
     command.add_argument(
         "--starting", default="earliest", help="first position, as in option startingOffsets"
     )
+
+
+def _add_compaction(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--ending", default="latest", help="end position, as in option endingOffsets"
+        "--file-mib", type=int, default=128, help="largest sum of the files that one replaces"
     )
+    command.add_argument(
+        "--grace-minutes", type=int, default=60, help="time for which replaced files are kept"
+    )
+
+
+def _add_retention(command: argparse.ArgumentParser) -> None:
+    command.add_argument("prefix", help="NAMESPACE or NAMESPACE/STREAM")
+    command.add_argument("--keep-days", type=int, help="keep what was completed since")
+    command.add_argument("--keep-mib", type=int, help="keep so much of each stream's payloads")
+    command.add_argument("--metadata", help="URI of the cluster, whose segments are kept")
+    command.add_argument("--region", help="region of the driver")
 
 
 def _archive(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
@@ -114,29 +141,66 @@ def _copy(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     return JobOutcome([*faults, line], faults, {"segments": len(done.copied), "records": records})
 
 
+def _compact(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from ...coldstore.compact.compactor import MIB, CompactionConfig
+    from .compact import compact
+
+    grace_ms = options.grace_minutes * 60_000
+    config = CompactionConfig(file_bytes=options.file_mib * MIB, grace_ms=grace_ms)
+    done = compact(spark, options.cold, options.prefix, config, tasks=options.tasks)
+    faults = [f"{name}: {text}" for name, text in sorted(done.faults.items())]
+    line = (
+        f"moved {show_count(done.segments, 'segment')} to {show_count(done.files, 'file')}, merged "
+        f"{show_count(done.merged, 'file')}, deleted {show_count(done.deleted, 'file')}"
+    )
+    return JobOutcome([*faults, line], faults, {"segments": done.segments})
+
+
+def _retain(_: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from ...coldstore.archive.retention import RetentionLimits
+    from .retain import retain_archives
+
+    days, mib = options.keep_days, options.keep_mib
+    limits = RetentionLimits(
+        None if days is None else time.time_ns() // 1_000_000 - days * 86_400_000,
+        None if mib is None else mib << 20,
+    )
+    namespace, _, stream = options.prefix.partition("/")
+    done = retain_archives(
+        options.cold, namespace, limits, stream=stream, metadata=options.metadata,
+        region=options.region,
+    )  # fmt: skip
+    faults = [f"{name}: {text}" for name, text in sorted(done.faults.items())]
+    segments = sum(len(lssns) for lssns in done.deleted.values())
+    line = f"deleted {show_count(segments, 'segment')} of {show_count(len(done.deleted), 'stream')}"
+    return JobOutcome([*faults, line], faults, {"segments": segments})
+
+
+def _source_and_target(options: argparse.Namespace) -> "tuple[ArchivedSource, AppendTarget]":
+    from .incremental import AppendTarget, ArchivedSource
+
+    namespace, _, stream = options.source.partition("/")
+    source = ArchivedSource(options.cold, namespace, stream, options.starting)
+    target = (options.metadata, options.namespace, options.region, options.checkpoint)
+    return source, AppendTarget(*target)
+
+
 def _replay(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     from .replay import ReplayJob, replay
 
-    namespace, _, stream = options.source.partition("/")
-    job = ReplayJob(
-        options.cold, namespace, stream, options.metadata, options.namespace, options.region,
-        options.target, not options.new_txids, options.starting, options.ending,
-    )  # fmt: skip
-    replay(spark, job)
-    line = f"replayed {options.source} into {options.namespace}/{options.target}"
-    return JobOutcome([line], [], {})
+    job = ReplayJob(*_source_and_target(options), options.target, not options.new_txids)
+    records = replay(spark, job)
+    target = f"{options.namespace}/{options.target}"
+    line = f"replayed {show_count(records, 'record')} of {options.source} into {target}"
+    return JobOutcome([line], [], {"records": records})
 
 
 def _split(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     from .split import SplitJob, split
 
-    namespace, _, stream = options.source.partition("/")
-    job = SplitJob(
-        options.cold, namespace, stream, options.metadata, options.namespace, options.region,
-        options.stream, options.key,
-    )  # fmt: skip
-    split(spark, job)
-    return JobOutcome([f"split {options.source} by {options.stream}"], [], {})
+    records = split(spark, SplitJob(*_source_and_target(options), options.stream, options.key))
+    line = f"split {show_count(records, 'record')} of {options.source} by {options.stream}"
+    return JobOutcome([line], [], {"records": records})
 
 
 def _profile(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
@@ -177,6 +241,8 @@ _JOBS: dict[str, Job] = {
     "replay": _replay,
     "split": _split,
     "copy": _copy,
+    "compact": _compact,
+    "retain": _retain,
     "profile": _profile,
     "convert": _convert,
 }

@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ...core.protocol.errors import ConfigurationError
 from ...typed import SchemaHistory
+from .incremental import ArchivedSource, input_rows, read_new
 from .stored_schema import StoredSchemaDecoder
 
 Decode = Callable[[bytes], Mapping[str, Any]]
@@ -57,15 +58,8 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
         raise ConfigurationError(
             f"convert: the columns {', '.join(sorted(taken))} are the job's own"
         )
-    rows = (
-        spark.readStream.format("rhumbline")
-        .option("archive", job.cold)
-        .option("namespace", job.namespace)
-        .option("subscribe", job.stream)
-        .option("startingOffsets", "earliest")
-        .option("columns", ",".join((*_POSITION, "payload")))
-        .load()
-    )
+    source = ArchivedSource(job.cold, job.namespace, job.stream)
+    rows = read_new(spark, source, (*_POSITION, "payload"))
     query = (
         _typed(rows, job, shape, decode)
         .writeStream.format("parquet")
@@ -76,7 +70,7 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
         .start()
     )
     query.awaitTermination()
-    return sum(progress["numInputRows"] for progress in query.recentProgress)
+    return input_rows(query)
 
 
 def _decoding(spark: SparkSession, job: ConvertJob) -> tuple[StructType, Decode | None]:

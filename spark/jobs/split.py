@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
+from .incremental import AppendTarget, ArchivedSource, append_new, read_new
+
 
 @dataclass(frozen=True, slots=True)
 class SplitJob:
@@ -14,32 +16,23 @@ class SplitJob:
     ``event_time`` of a record.
     """
 
-    cold: str
-    source_namespace: str
-    source: str
-    metadata: str
-    namespace: str
-    region: str | None
+    source: ArchivedSource
+    target: AppendTarget
     stream: str
     """SQL expression for the name of the target stream; null leaves the record out."""
     key: str = "key"
     """SQL expression for the new key."""
 
 
-def split(spark: SparkSession, job: SplitJob) -> None:
+def split(spark: SparkSession, job: SplitJob) -> int:
     """Append each archived record to the stream that the expression names, in order, in one task.
 
-    The streams must exist. A repeat with the same expressions writes nothing twice, and appends
-    what was archived since. Records get new positions and txids. Raises the errors of Spark.
+    The streams must exist. Return the number of records that were read. A repeat appends what was
+    archived since the last run, whatever was deleted from the archive meanwhile. Records get new
+    positions and txids. Raises the errors of Spark.
     """
-    rows = (
-        spark.read.format("rhumbline")
-        .option("archive", job.cold)
-        .option("namespace", job.source_namespace)
-        .option("subscribe", job.source)
-        .option("columns", "txid,created,payload,key,headers,event_time")
-        .load()
-    )
+    columns = ("txid", "created", "payload", "key", "headers", "event_time")
+    rows = read_new(spark, job.source, columns)
     routed = rows.select(
         sql.expr(job.stream).cast("string").alias("stream"),
         "payload",
@@ -47,14 +40,4 @@ def split(spark: SparkSession, job: SplitJob) -> None:
         "headers",
         "event_time",
     ).where("stream IS NOT NULL")
-    source = f"{job.cold} {job.source_namespace}/{job.source}"
-    writing = (
-        routed.coalesce(1)  # one task reads the splits in order
-        .write.format("rhumbline")
-        .option("metadata", job.metadata)
-        .option("namespace", job.namespace)
-        .option("writeId", f"split {source} {job.stream} {job.key}")
-    )
-    if job.region is not None:
-        writing = writing.option("region", job.region)
-    writing.mode("append").save()
+    return append_new(routed, job.target)

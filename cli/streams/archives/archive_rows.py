@@ -9,7 +9,7 @@ ARCHIVED = {
     "segment": integer("Number of the segment."),
     "records": integer("Records."),
     "payload_bytes": integer("Their payload."),
-    "files": integer("Files in the cold store."),
+    "files": integer("Files in the cold store; one with several segments counts for the first."),
     "stored_bytes": integer("Their size."),
     "digest": text("First digits of the content's digest."),
 }
@@ -17,14 +17,15 @@ ARCHIVED = {
 
 
 def archive_row(manifest: Manifest) -> dict[str, object]:
-    """Return the row of a segment."""
+    """Return the row of a segment. A file with several segments counts for the first of them."""
+    files = [part for part in manifest.parts if not part.first_group]
     return {
         "stream": f"{manifest.namespace}/{manifest.stream}",
         "stream_id": manifest.stream_id,
         "segment": manifest.lssn,
         "records": manifest.record_count,
         "payload_bytes": manifest.payload_bytes,
-        "files": len(manifest.parts),
-        "stored_bytes": sum(part.size_bytes for part in manifest.parts),
+        "files": len(files),
+        "stored_bytes": sum(part.size_bytes for part in files),
         "digest": manifest.content_digest[:16],
     }

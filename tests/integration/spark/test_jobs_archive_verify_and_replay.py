@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.stores.open_store import open_cold_store
 from rhumbline.core.protocol.errors import InvalidArgumentError
 from rhumbline.spark import submit
 from rhumbline.spark.jobs.archive import ArchiveJob, archive
+from rhumbline.spark.jobs.incremental import AppendTarget, ArchivedSource
 from rhumbline.spark.jobs.replay import ReplayJob, replay
 from rhumbline.spark.jobs.verify import verify
 from rhumbline.spark.session import QUICK_START
@@ -41,6 +44,21 @@ def submit_job(*arguments: str) -> str:
     return done.stdout
 
 
+def expire_first(cluster: BackgroundCluster) -> None:
+    """Delete the archive of the first segment, as retention does."""
+    identity = cluster.run(cluster.client.namespace().describe(STREAM)).identity
+
+    async def expire() -> list[int]:
+        cold = open_cold_store(cluster.cold_uri)
+        try:
+            archives = ColdArchives(cold, "test")
+            return await archives.expire(STREAM, identity, below=2, completed_by_ms=2**60)
+        finally:
+            await cold.close()
+
+    assert cluster.run(expire()) == [1]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(500)
 def test_completed_segments_are_archived_and_replayed_once(
@@ -61,10 +79,11 @@ def test_completed_segments_are_archived_and_replayed_once(
 
     cluster.create("again")
     replay_job = ReplayJob(
-        cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None, "again"
+        ArchivedSource(cluster.cold_uri, "test", STREAM),
+        AppendTarget(cluster.metadata_uri, "test", None, str(tmp_path / "checkpoint")),
+        "again",
     )
-    for _ in range(2):
-        replay(spark, replay_job)
+    assert [replay(spark, replay_job) for _ in range(2)] == [len(written), 0]
     first = cluster.records_of(STREAM)
     assert [(one.txid, one.payload) for one in cluster.records_of("again")] == [
         (one.txid, one.payload) for one in first
@@ -77,7 +96,8 @@ def test_completed_segments_are_archived_and_replayed_once(
         "--namespace", "test",
     )  # fmt: skip
     assert "archived" in output
-    replay(spark, replay_job)
+    expire_first(cluster)  # the records that are left keep their positions
+    assert replay(spark, replay_job) == len(more) - len(written)
     assert [one.payload for one in cluster.records_of("again")] == more
 
     part = min((tmp_path / "cold/test" / STREAM).glob("*/segment-*.parquet"))
@@ -89,6 +109,6 @@ def test_completed_segments_are_archived_and_replayed_once(
     damaged = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
               if texts}  # fmt: skip
     assert damaged == {
-        f"test/{STREAM}/{part.parent.name}/1",
+        f"test/{STREAM}/{part.parent.name}/2",
         str(manifest.relative_to(tmp_path / "cold")),
     }

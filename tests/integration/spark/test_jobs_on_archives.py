@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rhumbline.coldstore.compact.compactor import CompactionConfig
 from rhumbline.core.log.metadata.stream_schema import SchemaHistory
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.spark.jobs.archive import ArchiveJob, archive
+from rhumbline.spark.jobs.compact import compact
 from rhumbline.spark.jobs.convert import ConvertJob, convert
 from rhumbline.spark.jobs.copying import copy_archives
+from rhumbline.spark.jobs.incremental import AppendTarget, ArchivedSource
 from rhumbline.spark.jobs.profile import ProfileJob, profile
 from rhumbline.spark.jobs.split import SplitJob, split
 from rhumbline.spark.jobs.verify import verify
@@ -109,6 +112,37 @@ def test_archives_are_copied_and_a_damaged_stream_stops_no_other(
             assert (target / path.relative_to(source)).read_bytes() == path.read_bytes()
 
 
+def test_small_segments_move_to_large_files_and_a_damaged_stream_stops_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cold = (tmp_path / "cold").as_uri()
+    records = write_archive(tmp_path / "cold", 6)
+    write_archive(tmp_path / "cold", 2, stream="bad")
+    part = min((tmp_path / "cold/test/bad").glob("*/*.parquet"))
+    part.write_bytes(part.read_bytes()[:-50] + bytes(50))
+    source = {"archive": cold, "namespace": "test", "subscribe": "orders"}
+    frame = spark.read.format("rhumbline").options(**source).load()
+    before = frame.orderBy("lssn", "entry_id", "slot").collect()
+    assert len(before) == records
+    config = CompactionConfig(grace_ms=0)
+    done = [compact(spark, cold, "test", config, tasks=2) for _ in range(3)]
+    assert [(one.segments, one.files, one.merged, one.deleted) for one in done] == [
+        (6, 1, 0, 0), (0, 0, 1, 7), (0, 0, 0, 0),
+    ]  # fmt: skip
+    assert all("SHA-256" in text for one in done for text in one.faults.values())
+    assert all([*one.faults] == [f"test/bad/{part.parent.name}"] for one in done)
+    folder = next(
+        path for path in (tmp_path / "cold/test/orders").iterdir() if "_" not in path.name
+    )
+    assert len(list((tmp_path / "cold/test/orders").rglob("*.parquet"))) == 1
+    assert spark.read.parquet(str(folder)).count() == records
+    assert frame.orderBy("lssn", "entry_id", "slot").collect() == before, "planned before"
+    assert not any(texts for texts in verify(spark, cold, "test/orders").values())
+    target = (tmp_path / "target").as_uri()
+    assert len(copy_archives(spark, cold, target, "test/orders").copied) == 6
+    assert not any(texts for texts in verify(spark, target).values())
+
+
 @pytest.mark.long
 def test_an_archive_is_profiled_by_hour(spark: SparkSession, tmp_path: Path) -> None:
     records = write_archive(tmp_path / "cold", 4)
@@ -171,7 +205,7 @@ def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
 
 @pytest.mark.long
 def test_records_are_split_by_an_expression_once(
-    spark: SparkSession, cluster: BackgroundCluster
+    spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
 ) -> None:
     written = cluster.write_segments(2)
     for name in ("even", "odd"):
@@ -185,11 +219,11 @@ def test_records_are_split_by_an_expression_once(
     ).load().count()  # fmt: skip
     number = "CAST(substr(CAST(payload AS STRING), 1, 8) AS INT)"
     job = SplitJob(
-        cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None,
+        ArchivedSource(cluster.cold_uri, "test", STREAM),
+        AppendTarget(cluster.metadata_uri, "test", None, str(tmp_path / "checkpoint")),
         f"if({number} % 2 = 0, 'even', 'odd')", f"CAST({number} AS STRING)",
     )  # fmt: skip
-    for _ in range(2):
-        split(spark, job)
+    assert [split(spark, job) for _ in range(2)] == [archived, 0]
     for name, rest in (("even", 0), ("odd", 1)):
         found = cluster.records_of(name)
         numbers = [n for n in range(archived) if n % 2 == rest]

@@ -1,0 +1,153 @@
+"""The job ``compact``: moves the records of small archived segments to few large files."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from random import SystemRandom
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from ...coldstore.archive.archive_folder import ArchiveFolder
+from ...coldstore.archive.catalog import scan_manifests
+from ...coldstore.archive.manifest import Manifest
+from ...coldstore.archive.relocation import MovedSegment
+from ...coldstore.compact.compactor import ArchiveCompactor, CompactionConfig
+from ...coldstore.stores.open_store import open_cold_store
+from ...core.protocol.errors import RhumblineError
+
+WrittenGroup = tuple[bytes, tuple[MovedSegment, ...], str]
+"""An encoded manifest of a group, where its segments lie now, and why it was not written, or ""."""
+
+
+class CompactOutcome(NamedTuple):
+    """The result of a compaction."""
+
+    segments: int
+    """Number of segments whose records moved."""
+    files: int
+    """Number of files that hold them."""
+    merged: int
+    """Number of files of earlier runs that were copied to the folders which tools open."""
+    deleted: int
+    """Number of files that were deleted, because they were replaced long enough ago."""
+    faults: dict[str, str]
+    """Error by stream, and by key for damaged objects."""
+
+
+class _Plan(NamedTuple):
+    groups: list[list[bytes]]
+    """The encoded manifests of each group."""
+    merged: int
+    deleted: int
+    faults: dict[str, str]
+
+
+def compact(
+    spark: SparkSession,
+    cold: str,
+    prefix: str = "",
+    config: CompactionConfig | None = None,
+    *,
+    tasks: int | None = None,
+) -> CompactOutcome:
+    """Compact all archives below ``prefix`` (NAMESPACE or NAMESPACE/STREAM). Contacts no cluster.
+
+    Executors write files, and the driver publishes where segments lie. Files that earlier runs have
+    replaced are deleted when the grace period is over. A run that is killed is continued by the
+    next one. An archive that is damaged is not changed, and does not affect others. Raises the
+    errors of the cold store if it cannot be listed.
+    """
+    config = config or CompactionConfig()
+    plan = asyncio.run(_plan(cold, prefix, config))
+    written: list[WrittenGroup] = []
+    if plan.groups:
+        parallel = min(len(plan.groups), tasks or 4 * spark.sparkContext.defaultParallelism)
+        written = (
+            spark.sparkContext.parallelize(plan.groups, parallel)
+            .mapPartitions(lambda partition: _write(cold, config, partition))
+            .collect()
+        )
+    done, faults = asyncio.run(_commit(cold, config, written)) if written else ([], {})
+    segments = sum(len(group) for group in done)
+    return CompactOutcome(segments, len(done), plan.merged, plan.deleted, {**plan.faults, **faults})
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _plan(cold: str, prefix: str, config: CompactionConfig) -> _Plan:
+    """Settle earlier compactions, and choose the groups of segments to move."""
+    store = open_cold_store(cold)
+    compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+    groups: list[list[bytes]] = []
+    merged = deleted = 0
+    try:
+        listing = await scan_manifests(store, prefix)
+        faults = {key: str(error) for key, error in listing.faults.items()}
+        for folder in sorted(listing.folders):
+            try:
+                settled = await compactor.settle(listing, folder)
+            except RhumblineError as error:
+                faults["/".join(folder)] = str(error)
+                continue
+            merged, deleted = merged + settled.merged, deleted + settled.deleted
+            for group in compactor.groups(listing, folder):
+                groups.append([manifest.encode() for manifest in group])
+    finally:
+        await store.close()
+    return _Plan(groups, merged, deleted, faults)
+
+
+def _write(
+    cold: str, config: CompactionConfig, groups: Iterable[list[bytes]]
+) -> Iterator[WrittenGroup]:
+    """Write the files of groups. Runs on an executor."""
+
+    async def work() -> list[WrittenGroup]:
+        store = open_cold_store(cold)
+        compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+        done: list[WrittenGroup] = []
+        try:
+            for encoded in groups:
+                group = [Manifest.decode(data) for data in encoded]
+                try:
+                    moved = await compactor.write(group, SystemRandom().getrandbits(20))
+                except RhumblineError as error:
+                    done.append((encoded[0], (), str(error)))
+                else:
+                    done.append((encoded[0], moved, ""))
+        finally:
+            await store.close()
+        return done
+
+    return iter(asyncio.run(work()))
+
+
+async def _commit(
+    cold: str, config: CompactionConfig, written: list[WrittenGroup]
+) -> tuple[list[tuple[MovedSegment, ...]], dict[str, str]]:
+    """Publish where the segments of each stream lie. Return the groups that moved, and faults."""
+    streams: dict[ArchiveFolder, tuple[Manifest, list[tuple[MovedSegment, ...]]]] = {}
+    faults: dict[str, str] = {}
+    for encoded, moved, fault in written:
+        manifest = Manifest.decode(encoded)
+        if fault:
+            faults["/".join(manifest.folder)] = fault
+        else:
+            streams.setdefault(manifest.folder, (manifest, []))[1].append(moved)
+    store = open_cold_store(cold)
+    compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+    done: list[tuple[MovedSegment, ...]] = []
+    try:
+        for folder, (manifest, groups) in streams.items():
+            try:
+                await compactor.commit(manifest, groups)
+            except RhumblineError as error:
+                faults["/".join(folder)] = str(error)
+            else:
+                done += groups
+    finally:
+        await store.close()
+    return done, faults
