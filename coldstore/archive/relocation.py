@@ -148,10 +148,14 @@ async def read_relocations(
     return Relocations(found)
 
 
+async def stored_relocations(cold: ColdStore, folder: ArchiveFolder) -> Relocations:
+    """Return all relocations of a stream. Raises CorruptionError and ForeignDataError."""
+    return await read_relocations(cold, folder, await listed_relocations(cold, folder))
+
+
 async def manifest_now(cold: ColdStore, manifest: Manifest) -> Manifest:
     """Return the manifest with the parts that the segment has now. Lists the relocations.
 
     Raises CorruptionError and ForeignDataError.
     """
-    numbers = await listed_relocations(cold, manifest.folder)
-    return (await read_relocations(cold, manifest.folder, numbers)).apply(manifest)
+    return (await stored_relocations(cold, manifest.folder)).apply(manifest)

@@ -26,8 +26,10 @@ from ..archive.relocation import (
     Relocation,
     Relocations,
     listed_relocations,
-    read_relocations,
+    stored_relocations,
 )
+from ..index.changes import note_rewrite
+from ..proof.chain_tip import read_tip
 from ..stores.known_outcome import put_object
 from .grouping import plan_groups
 from .merged_file import write_merged
@@ -91,10 +93,12 @@ class ArchiveCompactor:
     ) -> list[Relocation]:
         """Publish that groups of segments have moved; ``manifest`` is any one of the stream.
 
-        The segments of a group move at the same moment. Raises UnavailableError if another
-        compactor published a relocation at the same time.
+        The segments of a group move at the same moment. The change is noted for the index before
+        and afterwards, so that a crash between the two leaves a note. Raises UnavailableError if
+        another compactor published a relocation at the same time.
         """
         done: list[Relocation] = []
+        await self._note(manifest.folder)
         number = max(await listed_relocations(self._cold, manifest.folder), default=0)
         for segments in _batches(groups):
             number += 1
@@ -103,7 +107,14 @@ class ArchiveCompactor:
             if not await put_object(self._cold, relocation.key, relocation.encode()):
                 raise UnavailableError(f"{relocation.key}: published by another compaction")
             done.append(relocation)
+        await self._note(manifest.folder)
         return done
+
+    async def _note(self, folder: ArchiveFolder) -> None:
+        """Make readers of the index read the manifests of a stream again (rule ARC-45)."""
+        tip = await read_tip(self._cold, folder)
+        if tip is not None:
+            await note_rewrite(self._cold, folder, tip.name)
 
     # --- earlier compactions --------------------------------------------------------------------
 
@@ -117,8 +128,7 @@ class ArchiveCompactor:
         manifests = {one.lssn: one for one in listing.manifests if one.folder == folder}
         if listing.faults_of(folder) or not manifests:
             return result
-        numbers = await listed_relocations(self._cold, folder)
-        relocations = (await read_relocations(self._cold, folder, numbers)).known
+        relocations = (await stored_relocations(self._cold, folder)).known
         moved = await self._merge_staged(list(manifests.values()), relocations)
         result.merged = len(moved)
         if moved:
@@ -133,10 +143,13 @@ class ArchiveCompactor:
             await stored_merged(self._cold, folder),
         )
         times = self._wall_ms(), self._config.grace_ms
-        for name in unused_files(files, *times):
+        unused, replaced = unused_files(files, *times), superseded(relocations, *times)
+        if unused or replaced:
+            await self._note(folder)  # a crash after the relocation may have prevented it
+        for name in unused:
             await self._cold.delete(folder.part(name))
             result.deleted += 1
-        for one in superseded(relocations, *times):
+        for one in replaced:
             await self._cold.delete(one.key)
         return result
 

@@ -22,6 +22,7 @@ from ..archive.catalog import (
     listed_namespace,
     read_manifest,
 )
+from ..archive.relocation import Relocations, stored_relocations
 from ..proof.chain_tip import read_tip
 from ..stores.known_outcome import put_object
 from .index_head import IndexHead, PackEntry
@@ -40,6 +41,7 @@ from .pack import ChainRecord, PackedChain, encode_pack, pack_record
 
 _LOG = EventLog(__name__)
 
+_NONE_MOVED = Relocations()
 COMPARED_EVERY = 360
 """Number of passes after which the index is compared with a listing of the whole namespace."""
 
@@ -161,7 +163,7 @@ class Indexer:
     async def _record(
         self, base: IndexedNamespace | None, folder: ArchiveFolder, tips: list[TipName]
     ) -> ChainRecord | None:
-        """Return what the index lacks of a chain; None if its tip cannot be used."""
+        """Return what the index lacks of a chain; None if its tip or relocations are unusable."""
         notes = () if base is None else base.changes.get(folder, ())
         records = () if base is None else base.chains.get(folder, ())
         try:
@@ -173,15 +175,19 @@ class Indexer:
             return ChainRecord(folder, None, {}, True) if is_deleted else None
         is_whole = not records or any(one.token for one in notes)
         held = set() if is_whole else lssns_in(records)
+        try:  # a segment that the index lacks has moved only if a note says so
+            relocations = await stored_relocations(self._cold, folder) if is_whole else _NONE_MOVED
+        except (CorruptionError, ForeignDataError):
+            return None
         manifests = {}
         for lssn in tip.covered:
             if lssn not in held:
                 try:
                     manifest = await read_manifest(self._cold, folder, lssn)
+                    if manifest is not None:
+                        manifests[lssn] = relocations.apply(manifest)
                 except (CorruptionError, ForeignDataError):
                     continue  # readers read it, and report the damage
-                if manifest is not None:
-                    manifests[lssn] = manifest
         return ChainRecord(folder, tip, manifests, is_whole)
 
     # --- a generation ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.relocation import MovedSegment
 from ...coldstore.compact.compactor import ArchiveCompactor, CompactionConfig
+from ...coldstore.index.indexer import Indexer
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.errors import RhumblineError
 
@@ -41,6 +42,7 @@ class _Plan(NamedTuple):
     merged: int
     deleted: int
     faults: dict[str, str]
+    namespaces: list[str]
 
 
 def compact(
@@ -68,7 +70,7 @@ def compact(
             .mapPartitions(lambda partition: _write(cold, config, partition))
             .collect()
         )
-    done, faults = asyncio.run(_commit(cold, config, written)) if written else ([], {})
+    done, faults = asyncio.run(_commit(cold, config, written, plan.namespaces))
     segments = sum(len(group) for group in done)
     return CompactOutcome(segments, len(done), plan.merged, plan.deleted, {**plan.faults, **faults})
 
@@ -97,7 +99,8 @@ async def _plan(cold: str, prefix: str, config: CompactionConfig) -> _Plan:
                 groups.append([manifest.encode() for manifest in group])
     finally:
         await store.close()
-    return _Plan(groups, merged, deleted, faults)
+    namespaces = sorted({folder.namespace for folder in listing.folders})
+    return _Plan(groups, merged, deleted, faults, namespaces)
 
 
 def _write(
@@ -126,9 +129,12 @@ def _write(
 
 
 async def _commit(
-    cold: str, config: CompactionConfig, written: list[WrittenGroup]
+    cold: str, config: CompactionConfig, written: list[WrittenGroup], namespaces: list[str]
 ) -> tuple[list[tuple[MovedSegment, ...]], dict[str, str]]:
-    """Publish where the segments of each stream lie. Return the groups that moved, and faults."""
+    """Publish where the segments of each stream lie, and write the indexes of the namespaces.
+
+    Return the groups that moved, and faults.
+    """
     streams: dict[ArchiveFolder, tuple[Manifest, list[tuple[MovedSegment, ...]]]] = {}
     faults: dict[str, str] = {}
     for encoded, moved, fault in written:
@@ -148,6 +154,8 @@ async def _commit(
                 faults["/".join(folder)] = str(error)
             else:
                 done += groups
+        for namespace in namespaces:
+            await Indexer(store, namespace).run_once()
     finally:
         await store.close()
     return done, faults

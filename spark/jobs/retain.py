@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ...coldstore.archive.archive_folder import ArchiveFolder
 from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.retention import RetentionLimits, retain
+from ...coldstore.index.indexer import Indexer
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.errors import NoSuchStreamError, RhumblineError
 
@@ -62,6 +63,7 @@ async def _retain(
             else:
                 if deleted:
                     outcome.deleted[folder] = deleted
+        await Indexer(store, namespace).run_once()
     finally:
         await store.close()
     return outcome

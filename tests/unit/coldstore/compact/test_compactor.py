@@ -24,38 +24,12 @@ from rhumbline.tests.unit.coldstore.archive.archive_world import (
 from rhumbline.tests.unit.coldstore.compact.compaction_world import (
     CONFIG,
     GRACE_MS,
+    CrashingStore,
     compact_completely,
     compact_once,
 )
 
 SEGMENTS, RECORDS = 5, 30
-
-
-class CrashingStore(DictColdStore):
-    """A cold store whose change number ``crash_at``, and each one after it, is not carried out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes = 0
-        self.crash_at: int | None = None
-        self.hides_relocations = False
-
-    async def list(self, prefix: str = "") -> list[str]:
-        found = await super().list(prefix)
-        return [key for key in found if not (self.hides_relocations and "/moved/" in key)]
-
-    async def put_if_absent(self, key: str, data: bytes) -> bool:
-        self._step()
-        return await super().put_if_absent(key, data)
-
-    async def delete(self, key: str) -> None:
-        self._step()
-        await super().delete(key)
-
-    def _step(self) -> None:
-        self.changes += 1
-        if self.crash_at is not None and self.changes >= self.crash_at:
-            raise UnavailableError("killed")
 
 
 class Night:
@@ -164,11 +138,11 @@ async def test_two_compactions_do_not_publish_the_same_number(world: LogWorld) -
     (group,) = one.groups(listing, folder)
     moved = [await compactor.write(group, 7) for compactor in (one, other)]
     await one.commit(group[0], [moved[0]])
-    number = list(cold.objects)
+    chain = [key for key in cold.objects if not key.startswith(".index")]
     cold.hides_relocations = True  # a stale listing
     with pytest.raises(UnavailableError, match="another compaction"):
         await other.commit(group[0], [moved[1]])
-    assert list(cold.objects) == number
+    assert [key for key in cold.objects if not key.startswith(".index")] == chain
 
 
 async def test_merged_segments_expire_together(world: LogWorld) -> None:
