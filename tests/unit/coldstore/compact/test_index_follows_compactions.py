@@ -83,7 +83,7 @@ def test_the_index_is_right_wherever_a_compaction_is_killed(world: LogWorld) -> 
             with pytest.raises(UnavailableError, match="killed"):
                 await nights(cold)
             assert await rows(cold) == expected, step
-            assert await faults(cold) == [], step
+            assert all("or its writer crashed" in fault for fault in await faults(cold)), step
             cold.crash_at = None
             await nights(cold, 48 * 3_600_000)
             assert await rows(cold) == expected, step
