@@ -22,6 +22,9 @@ _LOG = EventLog(__name__)
 _CHECK_S = 1.0
 """Shortest interval between two looks at the files."""
 
+_TLS_1_2_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""The ciphers for clients without TLS 1.3: with forward secrecy, and none in CBC mode."""
+
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -156,6 +159,7 @@ def _read(name: str) -> bytes:
 def _server_context(settings: TlsSettings, verify: ssl.VerifyMode) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # for clients in Java
+    context.set_ciphers(_TLS_1_2_CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     context.num_tickets = 0  # a resumed session would carry an identity that was not checked again
     context.load_cert_chain(settings.certificate, settings.key)

@@ -163,6 +163,7 @@ class TlsLayer(asyncio.Protocol):
         except ssl.SSLError as error:
             self._fail(error)
             return
+        self._flush()  # reading may respond: that no handshake may follow, or with a new key
         if pieces:
             self._inner.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if is_over and self._inner is not None and not self._is_closing:

@@ -46,6 +46,11 @@ class CallIdentity:
             raise
         return found
 
+    def has_token(self, context: Any) -> bool:  # noqa: ANN401 - as above
+        """Return whether the caller identifies itself by a token."""
+        keys = (key for key, _ in context.invocation_metadata() or ())
+        return self._verifier is not None and _AUTHORIZATION in keys
+
     async def _identify(self, context: Any) -> Principal:  # noqa: ANN401 - as above
         for key, value in context.invocation_metadata() or ():
             if key == _AUTHORIZATION and self._verifier is not None:

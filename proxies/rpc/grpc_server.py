@@ -35,6 +35,7 @@ from .grpc_calls import GrpcTransport
 from .grpc_credentials import server_credentials
 from .grpc_status import DETAILS_KEY, encode_details, status_name
 from .proxy_service import ProxyService
+from .token_lifetime import serve_while_token_is_valid
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -202,9 +203,12 @@ class ProxyServer:
             (grpc.method_handlers_generic_handler(methods.SERVICE, handlers),)
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection(
-            (methods.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-        )
+        serving = self._protection.serving
+        if serving is None or serving.settings.proxy_client_certificates:
+            # Without certificates, strangers who have no token reach it.
+            reflection.enable_server_reflection(
+                (methods.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            )
 
 
 _NOT_STARTED = {
@@ -273,7 +277,8 @@ def _stream_handler(
         record = audit.begin(context, method)
         caller = await _admit(context, identity, record)
         try:
-            await calls.serve_stream(method, requests, context.write, caller)
+            serving = calls.serve_stream(method, requests, context.write, caller)
+            await serve_while_token_is_valid(identity, context, serving)
         except RhumblineError as error:
             record.failed(error)
             await _abort(context, error)

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from rhumbline.access.token_source import TokenSource, token_source
-from rhumbline.client.connect import connect
-from rhumbline.core.protocol.errors import ConfigurationError, RhumblineError, UnauthorizedError
-from rhumbline.proxies.rpc import methods
+from rhumbline.client.connect import connect, connect_proxies
+from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    ConfigurationError,
+    RhumblineError,
+    UnauthorizedError,
+)
+from rhumbline.proxies.rpc import methods, token_lifetime
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.grpc_calls import GrpcTransport
 from rhumbline.security.settings import SecuritySettings, TlsSettings
@@ -16,6 +21,9 @@ from rhumbline.security.token_claims import static_token_line
 from rhumbline.tests.support.security.secured_cluster import STREAM, Secured, secured
 from rhumbline.tls.authority import SERVER_NAME
 from rhumbline.tls.credentials import TlsCredentials
+
+REFUSED = (UnauthorizedError, AppendOutcomeUnknownError)
+"""What an append gets whose token has ended: unknown if it was sent before."""
 
 
 async def outcome(
@@ -55,6 +63,43 @@ async def test_a_token_replaces_a_certificate_and_can_be_withdrawn(tmp_path: Pat
         tokens.write_text(lines[0])
         assert await outcome(made, credentials, token_source("s3cret")) is UnauthorizedError
         assert made.proxy.statistics()["unknown_callers_refused"] == 3
+
+
+async def test_calls_in_progress_end_with_their_token_and_go_on_with_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_lifetime, "CHECK_S", 0.2)
+    tokens, own, file = tmp_path / "tokens", tmp_path / "own-token", tmp_path / "app-token"
+    own.write_text("of-the-proxy")
+    file.write_text("first")
+    of_proxy = static_token_line("proxy", "of-the-proxy", [])
+    tokens.write_text(f"{of_proxy}\n{static_token_line('app', 'first', [])}")
+    security = SecuritySettings(static_tokens=str(tokens), token_file=str(own))
+    async with (
+        asyncio.timeout(90),
+        secured(tmp_path, security, proxy_client_certificates=False) as made,
+    ):
+        tls = TlsSettings(ca=str(made.authority.certificate_file), server_name=SERVER_NAME)
+        uri, token = f"grpc://{made.proxy.address}", TokenSource(file=str(file))
+        async with connect_proxies(uri, credentials=TlsCredentials(tls), token=token) as thin:
+            with pytest.raises(REFUSED):  # closing the writer
+                async with thin.writer(STREAM) as writer, thin.reader(STREAM) as reader:
+                    records = aiter(reader)
+                    await writer.append(b"one")
+                    assert (await anext(records)).payload == b"one"
+                    parked = asyncio.ensure_future(anext(records))
+                    file.write_text("second")
+                    tokens.write_text(f"{of_proxy}\n{static_token_line('app', 'second', [])}")
+                    await asyncio.sleep(1)  # the calls have begun with the first token
+                    await writer.append(b"two")
+                    assert (await parked).payload == b"two"
+                    parked = asyncio.ensure_future(anext(records))
+                    tokens.write_text(of_proxy)
+                    with pytest.raises(UnauthorizedError):
+                        await parked
+                    with pytest.raises(REFUSED):
+                        while True:
+                            await writer.append(b"three")
 
 
 async def test_a_certificate_identifies_its_holder_and_a_wrong_token_is_an_error(

@@ -77,3 +77,12 @@ def test_contexts_refuse_old_versions_and_renegotiation(tmp_path: Path) -> None:
     assert server.num_tickets == 0
     optional = credentials.server_context(needs_certificate=False)
     assert optional.verify_mode == ssl.CERT_OPTIONAL
+
+
+def test_servers_offer_ciphers_with_forward_secrecy_and_authentication_only(tmp_path: Path) -> None:
+    context = TlsCredentials(
+        settings_for(authority(tmp_path), "server", Role.BOOKIE)
+    ).server_context()
+    older = [one for one in context.get_ciphers() if one["protocol"] == "TLSv1.2"]
+    assert older
+    assert all(one["aead"] and one["name"].startswith("ECDHE-") for one in older)

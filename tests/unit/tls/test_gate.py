@@ -18,6 +18,7 @@ from rhumbline.security.principal import Role
 from rhumbline.security.settings import SecuritySettings, TlsSettings
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.support.security.certificates import authority, settings_for
+from rhumbline.tests.support.security.tls_scan import s_client
 from rhumbline.tls.certificate import decode_der
 from rhumbline.tls.credentials import TlsCredentials
 from rhumbline.tls.gate import TlsGate
@@ -268,3 +269,13 @@ async def test_an_address_with_many_handshakes_closes_its_own(
     server.close()
     for _, writer in (quiet, *flood):
         writer.close()
+
+
+async def test_a_renegotiation_is_refused_at_once(tmp_path: Path) -> None:
+    made = authority(tmp_path)
+    tls = settings_for(made, "client")
+    async with serving(settings_for(made, "server", Role.BOOKIE)) as (_, port):
+        own = ("-tls1_2", "-cert", tls.certificate, "-key", tls.key)
+        printed = await s_client(port, tls, *own, sends=b"R\n")  # waits for the end by itself
+    assert "RENEGOTIATING" in printed
+    assert "no renegotiation" in printed
