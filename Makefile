@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills \
 	packages proto lock clean
 
 help: ## list the targets
@@ -102,6 +102,14 @@ rolling-upgrade: OLD = 951dc290
 rolling-upgrade: PAUSE_S = 3
 rolling-upgrade: $(SELF) ## upgrade a cluster under load from a commit to the work tree, and back: OLD=951dc290 PAUSE_S=3
 	$(BIN)/python -m rhumbline.chaos.lab.upgrade --old $(OLD) --pause $(PAUSE_S)
+
+hostile: FRAMES = 100000
+hostile: CONNECTIONS = 10000
+hostile: $(SELF) ## attack every port of a local cluster, and time an application meanwhile: FRAMES=1000000
+	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.chaos.lab.hostile --frames $(FRAMES) --connections $(CONNECTIONS)
+
+security-drills: $(SELF) ## end certificates, revoke a principal and change the authority under load: DRILLS=principal-revoked
+	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.chaos.lab.drills $(DRILLS)
 
 rotate-certificates: PAUSE_S = 10
 rotate-certificates: $(SELF) ## replace all certificates of three regions, authority too, under load: PAUSE_S=10

@@ -1,9 +1,10 @@
-"""Simulated clusters for the tests of applications, and conformance kits for the tests of stores.
+"""Clusters for the tests of applications, and conformance kits for the tests of stores.
 
 pytest loads this module as a plugin when Rhumbline is installed:
 
 - ``rhumbline_cluster`` creates clusters in virtual time, with outages of regions. The options
   ``--rhumbline-seed`` and ``--rhumbline-seeds`` choose the seeds.
+- ``rhumbline_server`` starts real clusters on this machine, with TLS, tokens and grants.
 - ``rhumbline_metadata_check`` checks a metadata store, which the project's own fixture
   ``rhumbline_metadata_store`` names by its URI.
 - ``rhumbline_cold_check`` does the same for ``rhumbline_cold_store``.
@@ -21,7 +22,12 @@ from .backends.conformance.pytest_fixtures import (
     rhumbline_metadata_check,
     rhumbline_metadata_store,
 )
-from .chaos.pytest_plugin import parametrize_seeds, pytest_addoption, rhumbline_cluster
+from .chaos.pytest_plugin import (
+    parametrize_seeds,
+    pytest_addoption,
+    rhumbline_cluster,
+    rhumbline_server,
+)
 from .coldstore.stores.pytest_fixtures import (
     parametrize_cold_checks,
     rhumbline_cold_check,
@@ -30,6 +36,7 @@ from .coldstore.stores.pytest_fixtures import (
 
 if TYPE_CHECKING:
     from .backends.conformance.kit import StoreUnderTest
+    from .chaos.local_server import LocalServer, LocalServerFactory
     from .chaos.rehearsal import ProgramKilledError, Rehearsal, RehearsalFactory, RunningProgram
 
 __all__ = [
@@ -38,6 +45,9 @@ __all__ = [
     "RunningProgram",
     "ProgramKilledError",
     "rhumbline_cluster",
+    "LocalServer",
+    "LocalServerFactory",
+    "rhumbline_server",
     "StoreUnderTest",
     "rhumbline_metadata_store",
     "rhumbline_metadata_check",
@@ -52,6 +62,8 @@ _LAZY = {
     "RehearsalFactory": ".chaos.rehearsal",
     "RunningProgram": ".chaos.rehearsal",
     "ProgramKilledError": ".chaos.rehearsal",
+    "LocalServer": ".chaos.local_server",
+    "LocalServerFactory": ".chaos.local_server",
     "StoreUnderTest": ".backends.conformance.kit",
 }
 

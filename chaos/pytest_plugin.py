@@ -1,15 +1,17 @@
-"""A pytest plugin: the fixture ``rhumbline_cluster`` creates simulated clusters.
+"""A pytest plugin: ``rhumbline_cluster`` simulates clusters, ``rhumbline_server`` runs real ones.
 
 ``--rhumbline-seeds N`` runs each test that uses the fixture with N consecutive seeds, the first of
 which is ``--rhumbline-seed``. The id of a test contains its seed.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from .local_server import LocalServerFactory
     from .rehearsal import RegionName, RehearsalFactory
 
 _SEED = "rhumbline_seed"
@@ -61,3 +63,22 @@ def rhumbline_cluster(rhumbline_seed: int) -> Iterator["RehearsalFactory"]:
     yield create
     for cluster in clusters:
         cluster.close()
+
+
+@pytest.fixture
+def rhumbline_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator["LocalServerFactory"]:
+    """Return a function that starts a ``LocalServer``: ``rhumbline_server(tokens=True)``."""
+    from .local_server import LocalServer
+
+    with ExitStack() as closing:
+
+        def start(
+            *, tls: bool = True, tokens: bool = False, access_control: bool = False
+        ) -> LocalServer:
+            directory = tmp_path_factory.mktemp("rhumbline-server")
+            server = LocalServer(directory, tls=tls, tokens=tokens, access_control=access_control)
+            return closing.enter_context(server)
+
+        yield start

@@ -1,0 +1,1 @@
+"""Security drills: certificates that end, a revoked principal, a new authority, under load."""
