@@ -1,4 +1,4 @@
-"""A cold store in HDFS that uses WebHDFS. Only this module imports the ``hdfs`` package.
+"""A cold store in HDFS that uses WebHDFS, over http or https. Only this module imports ``hdfs``.
 
 An object is written to a temporary file, which is then renamed to the object's name. The rename of
 WebHDFS refuses to replace a file and is atomic in the NameNode, so exactly one of several writers
@@ -28,6 +28,7 @@ from ...core.protocol.errors import (
     UnknownOutcomeError,
 )
 from ...core.runtime.cold_store import OBJECT_BYTES_MAX, ObjectStat, check_key
+from .authorities import check_authorities
 from .blocking_calls import BlockingCalls
 
 T = TypeVar("T")
@@ -40,19 +41,24 @@ _LEFTOVER_AGE_MS = 24 * 3600 * 1000
 class HdfsOptions:
     """The address, user and limits of an HDFS store.
 
-    ``url`` is the HTTP address of the NameNode; for high availability give several, separated by
-    ``;``. ``timeout_ms`` is the deadline of each call.
+    ``url`` is the http or https address of the NameNode; for high availability give several,
+    separated by ``;``. ``ca`` is a PEM file with the authorities that https servers are verified
+    by; None: those that ``requests`` trusts. ``timeout_ms`` is the deadline of each call.
     """
 
     url: str
     root: str
     user: str = "rhumbline"
+    ca: str | None = None
     timeout_ms: int = 60_000
     threads: int = 4
 
 
 class HdfsColdStore:
-    """Stores objects as files below ``root``. Raises InvalidArgumentError for a relative root."""
+    """Stores objects as files below ``root``.
+
+    Raises InvalidArgumentError for a relative root, ConfigurationError for a bad ``ca``.
+    """
 
     def __init__(self, options: HdfsOptions) -> None:
         if not options.root.startswith("/"):
@@ -62,14 +68,13 @@ class HdfsColdStore:
         self._uploading = f"{self._root}/{_UPLOADING}"
         self._calls = BlockingCalls("HDFS", threads=options.threads, timeout_ms=options.timeout_ms)
         self._is_swept = False
-        self._client: Any = hdfs.InsecureClient(
-            options.url, user=options.user, timeout=max(1.0, options.timeout_ms / 1000)
-        )
+        self._client: Any = _client(options)
 
     @property
     def uri(self) -> str:
-        """The URI ``webhdfs://host:port/root``."""
-        return f"web{self._options.url.replace('http://', 'hdfs://', 1)}{self._root}"
+        """The URI ``webhdfs://host:port/root``, or ``swebhdfs:`` with https."""
+        scheme, _, address = self._options.url.partition("://")
+        return f"{'swebhdfs' if scheme == 'https' else 'webhdfs'}://{address}{self._root}"
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         """See ColdStore."""
@@ -180,6 +185,16 @@ class HdfsColdStore:
         finally:
             with contextlib.suppress(hdfs.HdfsError, requests.RequestException, OSError):
                 self._client.delete(temporary)
+
+
+def _client(options: HdfsOptions) -> Any:  # noqa: ANN401 - the package has no types
+    session = requests.Session()
+    if options.ca is not None:
+        check_authorities(options.ca)
+        session.verify = options.ca
+        session.trust_env = False  # REQUESTS_CA_BUNDLE would replace it
+    timeout_s = max(1.0, options.timeout_ms / 1000)
+    return hdfs.InsecureClient(options.url, user=options.user, session=session, timeout=timeout_s)
 
 
 def _with_typed_errors(call: Callable[[], T], path: str, writes: bool = False) -> T:

@@ -7,6 +7,7 @@
 | ``s3a://bucket/prefix`` | the same, as Hadoop writes it |
 | ``webhdfs://host:port/root?user=name`` | HDFS, at the HTTP port of the NameNode |
 | ``hdfs://host:port/root?user=name&http-port=9870`` | the same, as Hadoop writes it |
+| ``swebhdfs://host:port/root?user=name&ca=/file.pem`` | HDFS with https |
 
 Packages add further schemes by entry points in the group ``rhumbline.cold_stores`` (see
 ``core/runtime/plugins.py``).
@@ -34,9 +35,11 @@ def open_cold_store(uri: str) -> ColdStore:
     """Open the store that ``uri`` names.
 
     The keys of S3 come from the environment (RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY)
-    or from boto3's own chain of credentials, never from the URI. RHUMBLINE_S3_ENDPOINT and
-    RHUMBLINE_S3_REGION apply to URIs without these options. Raises ConfigurationError for a
-    bad or incomplete URI, and PluginError if the package that adds the scheme is broken.
+    or from boto3's own chain of credentials, never from the URI. RHUMBLINE_S3_ENDPOINT,
+    RHUMBLINE_S3_REGION and RHUMBLINE_S3_CA apply to URIs without these options, and
+    RHUMBLINE_HDFS_CA to those of HDFS. ``ca`` is a PEM file with the authorities that verify an
+    https server. Raises ConfigurationError for a bad or incomplete URI, and PluginError if the
+    package that adds the scheme is broken.
     """
     scheme = urlsplit(uri).scheme
     opener = _OPENERS.find(scheme)
@@ -57,7 +60,7 @@ def _open_local(uri: str) -> ColdStore:
 
 
 def _open_s3(uri: str) -> ColdStore:
-    parts, options = _split(uri, ("endpoint", "region"))
+    parts, options = _split(uri, ("endpoint", "region", "ca"))
     if not parts.netloc:
         raise ConfigurationError(f"{uri!r} names no bucket: write s3://bucket/prefix")
     with needs_extra("the S3 cold store", "s3"):
@@ -70,19 +73,23 @@ def _open_s3(uri: str) -> ColdStore:
             region=options.get("region") or os.environ.get("RHUMBLINE_S3_REGION") or "us-east-1",
             access_key=os.environ.get("RHUMBLINE_S3_ACCESS_KEY"),
             secret_key=os.environ.get("RHUMBLINE_S3_SECRET_KEY"),
+            ca=options.get("ca") or os.environ.get("RHUMBLINE_S3_CA"),
         )
     )
 
 
 def _open_hdfs(uri: str) -> ColdStore:
-    parts, options = _split(uri, ("user",))
+    parts, options = _split(uri, ("user", "ca"))
     if not parts.netloc:
-        raise ConfigurationError(f"{uri!r} names no host: write webhdfs://host:port/root")
+        raise ConfigurationError(f"{uri!r} names no host: write {parts.scheme}://host:port/root")
     with needs_extra("the HDFS cold store", "hdfs"):
         from .hdfs import HdfsColdStore, HdfsOptions
     return HdfsColdStore(
         HdfsOptions(
-            f"http://{parts.netloc}", parts.path or "/", user=options.get("user", "rhumbline")
+            f"{'https' if parts.scheme == 'swebhdfs' else 'http'}://{parts.netloc}",
+            parts.path or "/",
+            user=options.get("user", "rhumbline"),
+            ca=options.get("ca") or os.environ.get("RHUMBLINE_HDFS_CA"),
         )
     )
 
@@ -118,5 +125,6 @@ _OPENERS: OpenerTable[ColdStoreOpener] = OpenerTable(
         "s3a": _open_s3,
         "webhdfs": _open_hdfs,
         "hdfs": _open_hadoop_uri,
+        "swebhdfs": _open_hdfs,
     },
 )

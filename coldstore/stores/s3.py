@@ -26,6 +26,7 @@ from ...core.protocol.errors import (
     UnknownOutcomeError,
 )
 from ...core.runtime.cold_store import OBJECT_BYTES_MAX, ObjectStat, check_key
+from .authorities import check_authorities
 from .blocking_calls import BlockingCalls
 
 T = TypeVar("T")
@@ -42,8 +43,9 @@ _RACES_MAX = 8
 class S3Options:
     """The bucket, credentials and limits of an S3 store.
 
-    Without keys, boto3's own chain of credentials is used. ``timeout_ms`` is the deadline of each
-    call.
+    Without keys, boto3's own chain of credentials is used. ``ca`` is a PEM file with the
+    authorities that an https endpoint is verified by; None: those that boto3 trusts.
+    ``timeout_ms`` is the deadline of each call.
     """
 
     bucket: str
@@ -52,6 +54,7 @@ class S3Options:
     region: str = "us-east-1"
     access_key: str | None = None
     secret_key: str | None = None
+    ca: str | None = None
     timeout_ms: int = 60_000
     threads: int = 8
 
@@ -65,6 +68,7 @@ class S3ColdStore:
         self._options = options
         self._calls = BlockingCalls("S3", threads=options.threads, timeout_ms=options.timeout_ms)
         seconds = max(1.0, options.timeout_ms / 1000)
+        check_authorities(options.ca)
         try:
             self._client: Any = boto3.client(
                 "s3",
@@ -72,6 +76,7 @@ class S3ColdStore:
                 region_name=options.region,
                 aws_access_key_id=options.access_key,
                 aws_secret_access_key=options.secret_key,
+                verify=options.ca,
                 config=Config(
                     connect_timeout=min(10.0, seconds),
                     read_timeout=seconds,

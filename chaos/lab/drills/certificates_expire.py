@@ -10,7 +10,7 @@ from ....security.principal import Role
 from ....security.settings import TlsSettings
 from ....tls.authority import Authority
 from ...local_server import LOCAL_REGION, LocalServer
-from .drill import DrillOutcome, Load, append_once, running
+from .drill import DrillOutcome, SteadyAppends, append_once, running
 
 _ROLES = (Role.BOOKIE, Role.PROXY, Role.REPAIR)
 _DAYS = 1
@@ -39,7 +39,7 @@ async def _run(server: LocalServer) -> list[DrillOutcome]:
         direct = await closing.enter_async_context(connect(metadata, region=LOCAL_REGION, tls=tls))
         for stream in ("proxied", "direct", *_LATE):
             await proxied.namespace().create_stream(stream)
-        loads = [Load(proxied, "proxied"), Load(direct, "direct")]
+        loads = [SteadyAppends(proxied, "proxied"), SteadyAppends(direct, "direct")]
         async with running(*loads):
             authority.issue("server", _ROLES, hosts=["127.0.0.1"], days=-_DAYS)
             await asyncio.sleep(_PICKED_UP_S)

@@ -25,7 +25,7 @@ class DrillOutcome(NamedTuple):
         return f"{'ok  ' if self.is_met else 'FAIL'} {self.expected}{found}"
 
 
-class Load:
+class SteadyAppends:
     """An application that appends numbers one by one, and begins again after a refusal."""
 
     def __init__(self, client: LogClient, stream: str) -> None:
@@ -64,7 +64,7 @@ class Load:
 
 
 @asynccontextmanager
-async def running(*loads: Load) -> AsyncIterator[None]:
+async def running(*loads: SteadyAppends) -> AsyncIterator[None]:
     """Run the loads until the block ends."""
     tasks = Tasks()
     for load in loads:

@@ -9,7 +9,7 @@ from ....core.log.api.log_client import LogClient
 from ....core.protocol.errors import AppendOutcomeUnknownError, PermissionDeniedError
 from ....core.protocol.start import EARLIEST
 from ...local_server import LocalServer
-from .drill import DrillOutcome, Load, running
+from .drill import DrillOutcome, SteadyAppends, running
 
 BOUND_S = 5.0
 _REFUSED_FOR_S = 2.0
@@ -39,7 +39,7 @@ async def _run(server: LocalServer) -> list[DrillOutcome]:
         for name in ("revoked", "other"):
             await operator.namespace().create_stream(name)
             await asyncio.to_thread(server.grant, name, ["append"], f"stream:default/{name}")
-            loads.append(Load(await client(name), name))
+            loads.append(SteadyAppends(await client(name), name))
         revoked, other = loads
         async with running(*loads):
             began = now()

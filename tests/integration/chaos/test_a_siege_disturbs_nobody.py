@@ -16,4 +16,3 @@ def test_appends_go_on_while_every_port_is_attacked(tls: bool, tmp_path: Path) -
     assert all(phase.ms[stream] for phase in result.phases for stream in STREAMS)
     for kind in ("bookie", "proxy", "status"):
         assert result.counts[f"{kind}: messages"] >= 5_000
-        assert result.counts[f"{kind}: connections closed by the server"] > 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire import v3
 from rhumbline.core.wire.frames import FrameSplitter
 from rhumbline.security.settings import TlsSettings
@@ -116,24 +117,35 @@ async def start_tls_relay(bookie: int) -> AsyncIterator[int]:
     A scanner that knows only TLS from the first byte then sees the upgraded connection.
     """
 
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to, out = await asyncio.open_connection(HOST, bookie)
-        try:
-            out.write(v3.frame(v3.start_tls_request(1)))
-            splitter = FrameSplitter(1024)
-            while not (frames := splitter.feed(await to.read(_CHUNK))):
-                pass
-            assert v3.status_of(v3.decode_response(frames[0])) == v3.Status.OK
-            await asyncio.gather(_pump(reader, out), _pump(to, writer))
-        finally:
-            out.close()
-            writer.close()
+    tasks = Tasks(on_failure=lambda _: None)  # a scanner ends its connections in every way
 
-    server = await asyncio.start_server(relay, HOST, 0)
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            to, out = await asyncio.open_connection(HOST, bookie)
+            try:
+                out.write(v3.frame(v3.start_tls_request(1)))
+                splitter = FrameSplitter(1024)
+                while not (frames := splitter.feed(await to.read(_CHUNK))):
+                    pass
+                assert v3.status_of(v3.decode_response(frames[0])) == v3.Status.OK
+                await asyncio.gather(_pump(reader, out), _pump(to, writer))
+            finally:
+                await _closed(out)
+        finally:
+            await _closed(writer)
+
+    server = await asyncio.start_server(lambda r, w: tasks.spawn(relay(r, w), "relay"), HOST, 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        await tasks.aclose()
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

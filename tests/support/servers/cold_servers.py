@@ -99,37 +99,40 @@ class Hdfs(Server):
         self._datanode = _DataNode(self.directory, self._java("datanode.DataNode"))
 
     def _write_configuration(self) -> None:
-        conf, data = self.directory / "conf", self.directory / "data"
+        conf = self.directory / "conf"
         conf.mkdir()
-        _write_xml(
-            conf / "core-site.xml",
-            {
-                "fs.defaultFS": f"hdfs://127.0.0.1:{self._rpc_port}",
-                "hadoop.tmp.dir": f"{data}/tmp",
-                "hadoop.http.staticuser.user": "rhumbline",
-            },
-        )
-        _write_xml(
-            conf / "hdfs-site.xml",
-            {
-                "dfs.replication": "1",
-                "dfs.namenode.name.dir": f"{data}/name",
-                "dfs.datanode.data.dir": f"{data}/data",
-                "dfs.namenode.rpc-address": f"127.0.0.1:{self._rpc_port}",
-                "dfs.namenode.rpc-bind-host": "127.0.0.1",
-                "dfs.namenode.http-address": self.address,
-                "dfs.datanode.address": "127.0.0.1:0",
-                "dfs.datanode.ipc.address": "127.0.0.1:0",
-                "dfs.datanode.http.address": "127.0.0.1:0",
-                "dfs.datanode.hostname": "127.0.0.1",
-                "dfs.webhdfs.enabled": "true",
-                "dfs.permissions.enabled": "true",  # the user that starts it is the superuser
-                "dfs.namenode.safemode.extension": "0",
-                "dfs.heartbeat.interval": "1",
-                "dfs.namenode.fs-limits.min-block-size": "65536",
-                "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-            },
-        )
+        write_xml(conf / "core-site.xml", self.core_site())
+        write_xml(conf / "hdfs-site.xml", self.hdfs_site())
+
+    def core_site(self) -> dict[str, str]:
+        """Return the settings of all Hadoop programs."""
+        return {
+            "fs.defaultFS": f"hdfs://127.0.0.1:{self._rpc_port}",
+            "hadoop.tmp.dir": f"{self.directory}/data/tmp",
+            "hadoop.http.staticuser.user": "rhumbline",
+        }
+
+    def hdfs_site(self) -> dict[str, str]:
+        """Return the settings of HDFS."""
+        data = self.directory / "data"
+        return {
+            "dfs.replication": "1",
+            "dfs.namenode.name.dir": f"{data}/name",
+            "dfs.datanode.data.dir": f"{data}/data",
+            "dfs.namenode.rpc-address": f"127.0.0.1:{self._rpc_port}",
+            "dfs.namenode.rpc-bind-host": "127.0.0.1",
+            "dfs.namenode.http-address": self.address,
+            "dfs.datanode.address": "127.0.0.1:0",
+            "dfs.datanode.ipc.address": "127.0.0.1:0",
+            "dfs.datanode.http.address": "127.0.0.1:0",
+            "dfs.datanode.hostname": "127.0.0.1",
+            "dfs.webhdfs.enabled": "true",
+            "dfs.permissions.enabled": "true",  # the user that starts it is the superuser
+            "dfs.namenode.safemode.extension": "0",
+            "dfs.heartbeat.interval": "1",
+            "dfs.namenode.fs-limits.min-block-size": "65536",
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        }
 
     def _java(self, main: str) -> list[str]:
         return [
@@ -257,7 +260,8 @@ def hdfs_store(
     return HdfsColdStore(HdfsOptions(url, place, user=user, timeout_ms=timeout_ms))
 
 
-def _write_xml(path: Path, values: dict[str, str]) -> None:
+def write_xml(path: Path, values: dict[str, str]) -> None:
+    """Write a configuration file of Hadoop."""
     lines = "".join(
         f"<property><name>{name}</name><value>{value}</value></property>\n"
         for name, value in values.items()

@@ -19,13 +19,6 @@ TOXIPROXY = "v2.12.0"
 GRPCURL = "v1.9.3"
 HELM = "v3.17.3"
 SSLYZE = "6.3.1"
-GSSAPI, REQUESTS_GSSAPI = "1.12.0", "1.4.0"
-_KERBEROS_PACKAGES = (
-    "krb5-kdc", "krb5-admin-server", "krb5-user", "libkrb5-dev", "libkdb5-10", "libkadm5srv-mit12",
-    "libkadm5clnt-mit12", "libgssrpc4", "libverto1", "libverto-libev1", "libev4", "libss2",
-    "libgssapi-krb5-2", "libkrb5-3", "libk5crypto3", "libkrb5support0", "libcom-err2",
-    "libkeyutils1",
-)  # fmt: skip
 
 _ZOOKEEPER_POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -111,26 +104,6 @@ def sslyze_python() -> Path:
     return installed(f"sslyze-{SSLYZE}", _fetch_sslyze) / "bin/python"
 
 
-def kerberos_home() -> Path:
-    """Return the directory with MIT Kerberos: the distribution's packages, not installed."""
-    require("apt-get", "dpkg")
-    return installed("krb5", _fetch_kerberos)
-
-
-def kerberos_modules() -> Path:
-    """Return a directory with the Python packages of the extra ``kerberos``, for PYTHONPATH."""
-    require("gcc")
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return installed(f"gssapi-{GSSAPI}-{REQUESTS_GSSAPI}-{python}", _fetch_kerberos_modules)
-
-
-def kerberos_libraries() -> tuple[Path, Path]:
-    """Return the folders with the libraries of MIT Kerberos."""
-    home = kerberos_home()
-    (found,) = home.glob("usr/lib/*/libgssapi_krb5.so.2")
-    return found.parent, home / "lib" / found.parent.name
-
-
 def require(*programs: str) -> None:
     """Raise NotInstalledError if one of these programs is not installed."""
     for program in programs:
@@ -189,26 +162,6 @@ def _fetch_grpcurl(into: Path) -> None:
 
 def _fetch_helm(into: Path) -> None:
     go_install(f"helm.sh/helm/v3/cmd/helm@{HELM}", into)
-
-
-def _fetch_kerberos(into: Path) -> None:
-    for package in _KERBEROS_PACKAGES:
-        _unpack_package(package, into)
-
-
-def _fetch_kerberos_modules(into: Path) -> None:
-    libraries, more = kerberos_libraries()
-    _run(
-        sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
-        "--target", str(into), f"gssapi=={GSSAPI}", f"requests-gssapi=={REQUESTS_GSSAPI}",
-        at=str(into),
-        CPATH=f"{kerberos_home()}/usr/include",
-        LIBRARY_PATH=str(libraries),
-        GSSAPI_COMPILER_ARGS="-O2",
-        GSSAPI_LINKER_ARGS="-lgssapi_krb5",
-        GSSAPI_MAIN_LIB=str(libraries / "libgssapi_krb5.so.2"),
-        LD_LIBRARY_PATH=f"{libraries}:{more}",
-    )  # fmt: skip
 
 
 def _fetch_sslyze(into: Path) -> None:

@@ -56,5 +56,23 @@ async def test_a_store_of_a_package_is_opened_by_its_scheme(
     await store.close()
     with pytest.raises(PluginError, match=r"unit_cold 1\.0 opened a NoneType without .*delete"):
         open_cold_store("unit-nothing:")
-    with pytest.raises(ConfigurationError, match="s3a, webhdfs, hdfs, unit-copy, unit-noth"):
+    with pytest.raises(ConfigurationError, match="webhdfs, hdfs, swebhdfs, unit-copy, unit-noth"):
         open_cold_store("paper://notes")
+
+
+async def test_hdfs_over_https_keeps_its_scheme() -> None:
+    for uri in ("webhdfs://namenode:9870/archive", "swebhdfs://namenode:9871/archive"):
+        store = open_cold_store(uri)
+        assert store.uri == uri
+        await store.close()
+    with pytest.raises(ConfigurationError, match="swebhdfs://host:port/root"):
+        open_cold_store("swebhdfs:")
+
+
+@pytest.mark.parametrize("uri", ["swebhdfs://namenode:9871/a?", "s3://bucket/a?region=north&"])
+def test_a_file_of_authorities_that_cannot_be_used_is_an_error(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"ca .*absent\.pem: No such file"):
+        open_cold_store(f"{uri}ca={tmp_path}/absent.pem")
+    (tmp_path / "empty.pem").touch()
+    with pytest.raises(ConfigurationError, match=r"ca .*empty"):
+        open_cold_store(f"{uri}ca={tmp_path}/empty.pem")
