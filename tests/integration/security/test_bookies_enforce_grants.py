@@ -134,7 +134,7 @@ async def test_a_revocation_ends_appends(tmp_path: Path) -> None:
         await writer.append(b"before")
         await change_grants(internal.store, lambda table: table.revoked(one))
         began_s = time.monotonic()
-        count = 0
+        count, last_s = 0, 0.0
         with pytest.raises((RhumblineError, TimeoutError)):
             async with asyncio.timeout(BOUND_S):
                 while True:
