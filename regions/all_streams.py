@@ -1,6 +1,10 @@
-"""Lists the namespaces of a metadata store and their streams, page by page."""
+"""Lists the namespaces of a metadata store and their streams, page by page.
 
-from collections.abc import AsyncIterator, Callable
+A caller that stops early closes the generator (`contextlib.aclosing`).
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from ..core.log.namespace import LIST_LIMIT, Namespace, list_namespaces
 from ..core.runtime.metadata_store import MetadataStore
@@ -8,7 +12,7 @@ from ..core.runtime.metadata_store import MetadataStore
 
 async def all_namespaces(
     store: MetadataStore, open_namespace: Callable[[str], Namespace]
-) -> AsyncIterator[Namespace]:
+) -> AsyncGenerator[Namespace]:
     """Yield every namespace. Raises MetadataError."""
     after: str | None = None
     while page := await list_namespaces(store, after=after):
@@ -17,10 +21,21 @@ async def all_namespaces(
         after = page[-1]
 
 
-async def all_streams(namespace: Namespace) -> AsyncIterator[str]:
+async def all_streams(namespace: Namespace) -> AsyncGenerator[str]:
     """Yield the name of every stream. Raises MetadataError."""
     after: str | None = None
     while page := await namespace.streams(after=after, limit=LIST_LIMIT):
         for name in page:
             yield name
         after = page[-1]
+
+
+async def streams_of_all(
+    store: MetadataStore, open_namespace: Callable[[str], Namespace]
+) -> AsyncGenerator[tuple[Namespace, str]]:
+    """Yield every stream of every namespace. Raises MetadataError."""
+    async with aclosing(all_namespaces(store, open_namespace)) as namespaces:
+        async for namespace in namespaces:
+            async with aclosing(all_streams(namespace)) as streams:
+                async for stream in streams:
+                    yield namespace, stream

@@ -1,6 +1,6 @@
 """Reads the metadata of all ledgers, concurrently because each read costs a round trip."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.errors import CorruptionError, NoSuchLedgerError
@@ -22,7 +22,7 @@ def _refuse(error: CorruptionError) -> None:
 
 async def all_ledgers(
     ledgers: LedgerStore, on_unreadable: OnUnreadable = _refuse
-) -> AsyncIterator[tuple[LedgerMetadata, Version]]:
+) -> AsyncGenerator[tuple[LedgerMetadata, Version]]:
     """Yield all ledgers in order of their ids; those created or deleted meanwhile may be missing.
 
     ``on_unreadable`` is called for metadata that is damaged or foreign, and the scan continues.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from ...core.ledger.client import LedgerClient
@@ -95,12 +96,13 @@ class RebalanceRound:
         before = progress.moved_copies
         plan = RebalancePlan(fills, order.tolerance_percent)
         try:
-            async for found in survey.copies():
-                for move in plan.moves_of(found):
-                    if not await self._is_wanted():
-                        return False
-                    progress = await self._make(move, progress)
-                    await self._note(progress)
+            async with aclosing(survey.copies()) as copies_found:
+                async for found in copies_found:
+                    for move in plan.moves_of(found):
+                        if not await self._is_wanted():
+                            return False
+                        progress = await self._make(move, progress)
+                        await self._note(progress)
         finally:
             self._on_progress(progress)
         await self._note(progress, is_last=True)

@@ -1,6 +1,7 @@
 """Finds what a plan to rebalance starts from: used bytes, disk sizes, and copies that may move."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from ...core.ledger.client import LedgerClient
 from ...core.metadata.ledger_store import LedgerStore
@@ -49,27 +50,35 @@ class Survey:
         except UnavailableError:
             return None  # neither a source nor a target in this round
 
-    async def copies(self) -> AsyncIterator[SettledCopies]:
-        """Yield the fragments of closed ledgers whose members are all registered and stay."""
+    async def copies(self) -> AsyncGenerator[SettledCopies]:
+        """Yield the fragments of closed ledgers whose members are all registered and stay.
+
+        A caller that stops early closes the generator.
+        """
+        async with aclosing(all_ledgers(self._ledgers, _leave)) as ledgers:
+            async for metadata, _ in ledgers:
+                for entry_range in _ranges(metadata):
+                    members = self._members(entry_range)
+                    if members is not None:
+                        yield SettledCopies(
+                            metadata.ledger_id,
+                            entry_range.first,
+                            entry_range.recorded,
+                            members,
+                            _bytes_each(metadata, entry_range),
+                        )
+
+    def _members(self, entry_range: EntryRange) -> tuple[BookieInfo, ...] | None:
+        """Return the bookies of a range; None if repair has to work on it."""
         liveness = self._liveness
-        async for metadata, _ in all_ledgers(self._ledgers, _leave):
-            for entry_range in _ranges(metadata):
-                members = [
-                    liveness.present.get(bookie, BookieInfo(bookie))
-                    for bookie in entry_range.fragment.bookies
-                ]
-                if any(
-                    liveness.standing(info.bookie, info.region) is not Standing.PRESENT
-                    for info in members
-                ):
-                    continue  # work for repair
-                yield SettledCopies(
-                    metadata.ledger_id,
-                    entry_range.first,
-                    entry_range.recorded,
-                    tuple(members),
-                    _bytes_each(metadata, entry_range),
-                )
+        members = tuple(
+            liveness.present.get(bookie, BookieInfo(bookie))
+            for bookie in entry_range.fragment.bookies
+        )
+        are_present = all(
+            liveness.standing(info.bookie, info.region) is Standing.PRESENT for info in members
+        )
+        return members if are_present else None
 
 
 def _leave(_: CorruptionError) -> None:

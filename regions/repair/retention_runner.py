@@ -6,6 +6,7 @@ The election only keeps them from doing the same work.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
-from ..all_streams import all_namespaces, all_streams
+from ..all_streams import streams_of_all
 from .config import RepairConfig
 
 _LOG = EventLog(__name__)
@@ -85,14 +86,13 @@ class RetentionRunner:
         begun = self._loop.time()
         expires_archives = begun >= self._expiry_due
         stream_count, overdue_ms = 0, 0
-        async for namespace in all_namespaces(self._store, self._open_namespace):
-            async for stream in all_streams(namespace):
+        async with aclosing(streams_of_all(self._store, self._open_namespace)) as found:
+            async for namespace, stream in found:
                 if not is_elected():
                     return
                 stream_count += 1
-                overdue_ms = max(
-                    overdue_ms, await self._maintain(namespace, stream, expires_archives)
-                )
+                age_ms = await self._maintain(namespace, stream, expires_archives)
+                overdue_ms = max(overdue_ms, age_ms)
         if expires_archives:
             self._expiry_due = begun + self._config.archive_expiry_interval_ms / 1000
         counts = self.counts

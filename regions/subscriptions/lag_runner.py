@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -118,23 +119,24 @@ class SubscriptionLags:
         by_group: dict[tuple[str, str, str], LagSummary] = {}
         async for namespace in all_namespaces(self._store, self._open_namespace):
             topics = await self._topics_of(namespace)
-            async for stream in all_streams(namespace):
-                for name, lag, size in await self._lags_of(namespace, stream):
-                    now_ms = self._clock.wall_ms()
-                    found.add(lag, size, now_ms)
-                    if self._series.by != BY_NOTHING:
-                        key = self._series.key(namespace.name, stream, name)
-                        if key not in by_key and len(by_key) >= self._series.series_max:
-                            key = self._series.key(OTHER, OTHER, OTHER)
-                        by_key.setdefault(key, LagSummary()).add(lag, size, now_ms)
-                    topic, _, partition = stream.rpartition(".")
-                    if topic in topics and partition.isdigit():
-                        key = (namespace.name, topic, name)
-                        if key not in by_group and len(by_group) >= self._series.series_max:
-                            key = (OTHER, OTHER, OTHER)
-                        by_group.setdefault(key, LagSummary()).add_partition(lag, size, now_ms)
-                if found.examined >= SUBSCRIPTIONS_MAX:
-                    break
+            async with aclosing(all_streams(namespace)) as streams:
+                async for stream in streams:
+                    for name, lag, size in await self._lags_of(namespace, stream):
+                        now_ms = self._clock.wall_ms()
+                        found.add(lag, size, now_ms)
+                        if self._series.by != BY_NOTHING:
+                            key = self._series.key(namespace.name, stream, name)
+                            if key not in by_key and len(by_key) >= self._series.series_max:
+                                key = self._series.key(OTHER, OTHER, OTHER)
+                            by_key.setdefault(key, LagSummary()).add(lag, size, now_ms)
+                        topic, _, partition = stream.rpartition(".")
+                        if topic in topics and partition.isdigit():
+                            key = (namespace.name, topic, name)
+                            if key not in by_group and len(by_group) >= self._series.series_max:
+                                key = (OTHER, OTHER, OTHER)
+                            by_group.setdefault(key, LagSummary()).add_partition(lag, size, now_ms)
+                    if found.examined >= SUBSCRIPTIONS_MAX:
+                        break
         self._all, self._by_key, self._by_group = found, by_key, by_group
 
     async def _topics_of(self, namespace: Namespace) -> set[str]:
