@@ -50,9 +50,16 @@ class ServerRecord(NamedTuple):
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "ServerRecord":
-        """Decode the value of a server's node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of a server's node, also if a later program has added fields.
+
+        Raises CorruptionError, ForeignDataError.
+        """
         fields = decode_metadata_record(
-            f"server {name}", data, version=_FORMAT, fields=dict.fromkeys(cls._fields, str)
+            f"server {name}",
+            data,
+            version=_FORMAT,
+            fields=dict.fromkeys(cls._fields, str),
+            ignores_unknown=True,
         )
         return cls(**fields)
 

@@ -5,16 +5,17 @@ policy of its namespace. A change takes effect at the next segment, because the 
 is created with one policy (rule STR-8).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from ..protocol.bookie_id import check_region
 from ..protocol.compression import Codec
 from ..protocol.errors import CorruptionError, InvalidArgumentError
+from ..protocol.metadata_record import fields_to_store
 from ..protocol.placement import parse_spread_rule
 from ..protocol.quorum import Quorum
 from ..protocol.record_set import ENTRY_BYTES_MAX, RECORD_BYTES_MAX
-from ..runtime.settings import check_settings, from_plain_value, plain_fields, setting, settings_of
+from ..runtime.settings import check_settings, from_plain_value, plain_value, setting, settings_of
 
 FLUSH_BYTES_MAX = RECORD_BYTES_MAX
 _HOUR_MS = 3_600_000
@@ -176,8 +177,13 @@ class StreamPolicy:
         return self.hot_retention_ms is not None or self.archive_retention_ms is not None
 
     def to_fields(self) -> dict[str, Any]:
-        """Return the policy as plain values for a metadata record."""
-        return plain_fields(self)
+        """Return the policy as plain values for a metadata record (rule UPG-5).
+
+        The values of a nested policy are a list, which ends with the last one that differs from its
+        default.
+        """
+        stored = fields_to_store(self, _STORED_ALWAYS)
+        return {name: _stored_value(value) for name, value in stored.items()}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "StreamPolicy":
@@ -194,6 +200,15 @@ class StreamPolicy:
     def with_flush(self, flush: FlushPolicy) -> "StreamPolicy":
         """Return a copy with another flush policy."""
         return replace(self, flush=flush)
+
+
+def _stored_value(value: object) -> Any:  # noqa: ANN401 - the values of JSON
+    plain = plain_value(value)
+    if is_dataclass(value):
+        defaults = [item.default for item in fields(value)]
+        while plain and plain[-1] == defaults[len(plain) - 1]:
+            plain.pop()
+    return plain
 
 
 def check_policy(policy: object, *, is_required: bool = False) -> None:

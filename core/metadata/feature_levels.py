@@ -1,4 +1,4 @@
-"""Feature levels: numbers for what every process of a cluster understands (rules UPG-1 to UPG-4).
+"""Feature levels: numbers for what every process of a cluster understands (rules UPG-1 to UPG-5).
 
 A cluster has one level, in its metadata store. A program knows a range of levels, and refuses a
 cluster whose level is outside of it. What an older program could not read is written from a certain

@@ -6,10 +6,14 @@ interpreted by guessing.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import fields as fields_of
+from typing import TYPE_CHECKING, Any
 
 from .errors import CorruptionError, ForeignDataError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _VERSION_KEY = "v"
 _READER_KEY = "min"
@@ -28,6 +32,17 @@ def encode_metadata_record(
     reader = {} if oldest_reader is None else {_READER_KEY: oldest_reader}
     record = {_VERSION_KEY: version, **reader, **fields}
     return json.dumps(record, separators=(",", ":")).encode()
+
+
+def fields_to_store(value: "DataclassInstance", always: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of a dataclass by name, without those that have their default (rule UPG-5).
+
+    Programs from before a field was added can then read the record, unless the field is used.
+    ``always`` names fields that are stored with their default too.
+    """
+    found = {field.name: getattr(value, field.name) for field in fields_of(value)}
+    defaults = {field.name: field.default for field in fields_of(value)}
+    return {name: v for name, v in found.items() if name in always or v != defaults[name]}
 
 
 def metadata_record_version(data: bytes) -> int | None:

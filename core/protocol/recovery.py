@@ -10,13 +10,14 @@ no other reads (bug B1). An answer that is not a clear yes or no is "unknown" an
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from .bookie_id import BookieId
 from .errors import CorruptionError
 from .ledger_metadata import NO_ENTRY, Fragment, LedgerMetadata
+from .metadata_record import fields_to_store
 from .quorum import Quorum, QuorumView
 
 
@@ -237,7 +238,7 @@ class ProvableEnd:
 
     def encode(self) -> bytes:
         """Return the value for the custom metadata of the ledger."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return json.dumps(fields_to_store(self), separators=(",", ":")).encode()
 
 
 def provable_end_of(custom: Mapping[str, bytes]) -> ProvableEnd | None:

@@ -15,14 +15,14 @@ A stream is a sequence of segments 1, 2, 3 ..., each with its own ledger. Rules:
   on. A txid can therefore be found by binary search over segments (rule STR-14).
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from .dlsn import Dlsn
 from .errors import CorruptionError
 from .ledger_metadata import NO_ENTRY
-from .metadata_record import decode_metadata_record, encode_metadata_record
+from .metadata_record import decode_metadata_record, encode_metadata_record, fields_to_store
 
 FIRST_LSSN = 1
 NO_SEGMENT = 0
@@ -213,11 +213,8 @@ def _binding_of(segment: Segment) -> tuple[int, str, int, int]:
 
 def encode_segment(segment: Segment) -> bytes:
     """Return the value of the segment's metadata node."""
-    fields = {**asdict(segment), "residence": segment.residence.value}
-    for name in _OPTIONAL:
-        if not fields[name]:
-            del fields[name]
-    return encode_metadata_record(_FORMAT, fields)
+    fields = fields_to_store(segment, _FIELDS.keys() - _OPTIONAL.keys())
+    return encode_metadata_record(_FORMAT, {**fields, "residence": segment.residence.value})
 
 
 def decode_segment(lssn: int, data: bytes) -> Segment:

@@ -57,6 +57,7 @@ class Claims:
             value.data,
             version=_FORMAT,
             fields={"member": str, "address": str},
+            ignores_unknown=True,
         )
         return OwnershipClaim(fields["member"], fields["address"], value.version)
 

@@ -13,11 +13,12 @@ answers why, every few seconds while that lasts. A writer that does neither is g
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from ...core.metadata import idempotent_writes
 from ...core.metadata.cluster_layout import ROOT
 from ...core.protocol.errors import BadVersionError, CorruptionError, NodeExistsError, NoNodeError
+from ...core.protocol.metadata_record import fields_to_store
 from ...core.runtime.metadata_store import MetadataStore, Watch
 
 _TEXT_MAX = 500
@@ -93,7 +94,7 @@ class RollRequests:
 
 
 def _encode(request: RollRequest) -> bytes:
-    return json.dumps(asdict(request), separators=(",", ":")).encode()
+    return json.dumps(fields_to_store(request), separators=(",", ":")).encode()
 
 
 def _decode(ledger_id: int, data: bytes) -> RollRequest:

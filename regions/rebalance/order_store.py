@@ -8,7 +8,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ...core.metadata import idempotent_writes
@@ -19,7 +19,11 @@ from ...core.protocol.errors import (
     InvalidArgumentError,
     NodeExistsError,
 )
-from ...core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from ...core.protocol.metadata_record import (
+    decode_metadata_record,
+    encode_metadata_record,
+    fields_to_store,
+)
 from ...core.runtime.metadata_store import MetadataStore, Watch
 
 _FORMAT = 1
@@ -134,7 +138,9 @@ class OrderStore:
 
     async def write_progress(self, progress: RebalanceProgress) -> None:
         """Replace the progress. Safe to repeat."""
-        await self._replace(self._progress, encode_metadata_record(_FORMAT, asdict(progress)))
+        await self._replace(
+            self._progress, encode_metadata_record(_FORMAT, fields_to_store(progress, _PROGRESS))
+        )
 
     async def _replace(self, path: str, data: bytes) -> None:
         with suppress(NodeExistsError):
@@ -148,7 +154,9 @@ class OrderStore:
 
 
 def _encode(order: RebalanceOrder) -> bytes:
-    return encode_metadata_record(_FORMAT, {**asdict(order), "status": order.status.value})
+    return encode_metadata_record(
+        _FORMAT, {**fields_to_store(order, _ORDER), "status": order.status.value}
+    )
 
 
 def _decode_order(data: bytes) -> RebalanceOrder:

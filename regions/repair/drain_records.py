@@ -7,11 +7,12 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ...core.metadata import idempotent_writes
 from ...core.metadata.cluster_layout import ROOT
 from ...core.protocol.errors import CorruptionError, NodeExistsError
+from ...core.protocol.metadata_record import fields_to_store
 from ...core.runtime.metadata_store import MetadataStore
 
 
@@ -45,7 +46,7 @@ class DrainRecords:
     async def begin(self, target: str, record: DrainRecord) -> DrainRecord:
         """Record the beginning, unless it is recorded; return what is stored. Safe to repeat."""
         with suppress(NodeExistsError):
-            data = json.dumps(asdict(record), separators=(",", ":")).encode()
+            data = json.dumps(fields_to_store(record), separators=(",", ":")).encode()
             await idempotent_writes.create(self._store, self._path(target), data)
         return await self.read(target) or record
 

@@ -10,7 +10,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ...core.metadata import idempotent_writes
 from ...core.metadata.cluster_layout import ROOT
@@ -21,6 +21,7 @@ from ...core.protocol.errors import (
     NodeExistsError,
     NoNodeError,
 )
+from ...core.protocol.metadata_record import fields_to_store
 from ...core.runtime.metadata_store import MetadataStore, Session, Watch
 
 _TEXT_MAX = 500
@@ -141,7 +142,7 @@ def _name(ledger_id: int) -> str:
 
 
 def _encode(task: RepairTask) -> bytes:
-    return json.dumps(asdict(task), separators=(",", ":")).encode()
+    return json.dumps(fields_to_store(task), separators=(",", ":")).encode()
 
 
 def _decode(ledger_id: int, data: bytes) -> RepairTask:

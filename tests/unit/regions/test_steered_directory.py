@@ -26,7 +26,7 @@ def test_policy_keeps_its_regions_in_order() -> None:
 
 def test_policy_without_regions_is_global() -> None:
     fields = GLOBAL.to_fields()
-    del fields["regions"]
+    assert "regions" not in fields
     assert StreamPolicy.from_fields(fields) == GLOBAL
 
 
