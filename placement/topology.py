@@ -5,11 +5,12 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core.protocol.bookie_id import check_region
+from ..core.protocol.bookie_id import BookieId, Region, check_region
 from ..core.protocol.errors import InvalidArgumentError
+from ..core.protocol.placement import BookieInfo
 
 Samples = float | Sequence[float]
 """One time in milliseconds, or measured samples to draw from."""
@@ -37,6 +38,8 @@ class Topology:
     local_round_trip_ms: float = 0.2
     fsync_ms: Sequence[float] = (0.3,)
     metadata_regions: tuple[str, ...] | None = None
+    hosts: Mapping[str, int] = field(default_factory=dict)
+    """The hosts that the bookies of a region share evenly; a region without it: one for each."""
 
     def __post_init__(self) -> None:
         if not self.bookies or not self.fsync_ms:
@@ -73,6 +76,18 @@ class Topology:
         kept = {name: count for name, count in self.bookies.items() if name in allowed}
         return replace(self, bookies=kept, metadata_regions=self.voters())
 
+    def planned_bookies(self) -> list[BookieInfo]:
+        """Return a bookie for each planned one, with its region and its host."""
+        return [
+            BookieInfo(
+                BookieId(f"{name}-{number}"),
+                Region(name),
+                host=f"host-{number % self.hosts.get(name, count)}",
+            )
+            for name, count in sorted(self.bookies.items())
+            for number in range(count)
+        ]
+
     def counts(self) -> dict[str | None, int]:
         """Return the number of bookies by region, in the type that the layout search takes."""
         return {name: count for name, count in self.bookies.items()}
@@ -87,7 +102,7 @@ class Topology:
 def topology_from(table: Mapping[str, Any]) -> Topology:
     """Build a topology from a table. Raises InvalidArgumentError that names every fault."""
     faults = [f"unknown key {key} (known: {', '.join(_KEYS)})" for key in table if key not in _KEYS]
-    bookies = _bookies(table.get("regions"), faults)
+    bookies, hosts = _bookies_and_hosts(table.get("regions"), faults)
     trips = None
     if "round_trip_ms" in table:
         trips = _round_trips(table["round_trip_ms"], bookies, faults)
@@ -100,14 +115,16 @@ def topology_from(table: Mapping[str, Any]) -> Topology:
         faults.append("metadata_regions must be a list of region names")
     if faults:
         raise InvalidArgumentError("\n".join(faults))
-    return Topology(bookies, trips, local[0], fsync, None if voters is None else tuple(voters))
+    voting = None if voters is None else tuple(voters)
+    return Topology(bookies, trips, local[0], fsync, voting, hosts)
 
 
-def _bookies(table: object, faults: list[str]) -> dict[str, int]:
+def _bookies_and_hosts(table: object, faults: list[str]) -> tuple[dict[str, int], dict[str, int]]:
     if not isinstance(table, Mapping) or not table:
         faults.append("regions: one table for each region, e.g. [regions.bonn] with bookies = 3")
-        return {}
+        return {}, {}
     found: dict[str, int] = {}
+    hosts: dict[str, int] = {}
     for name, content in table.items():
         try:
             check_region(name)
@@ -117,11 +134,20 @@ def _bookies(table: object, faults: list[str]) -> dict[str, int]:
         count = content.get("bookies") if isinstance(content, Mapping) else content
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _BOOKIES_MAX:
             faults.append(f"regions.{name}: bookies must be an integer from 0 to {_BOOKIES_MAX}")
-        elif isinstance(content, Mapping) and set(content) != {"bookies"}:
-            faults.append(f"regions.{name}: unknown keys; the only key is bookies")
+        elif isinstance(content, Mapping) and not set(content) <= {"bookies", "hosts"}:
+            faults.append(f"regions.{name}: unknown keys; the keys are bookies and hosts")
         else:
             found[name] = count
-    return found
+            if isinstance(content, Mapping) and "hosts" in content:
+                hosts[name] = _host_count(name, content["hosts"], count, faults)
+    return found, hosts
+
+
+def _host_count(region: str, value: object, bookies: int, faults: list[str]) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= max(1, bookies):
+        faults.append(f"regions.{region}: hosts must be an integer from 1 to {max(1, bookies)}")
+        return 1
+    return value
 
 
 def _round_trips(

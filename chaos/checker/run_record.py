@@ -73,6 +73,14 @@ class UnreachableRegion(NamedTuple):
     to_ms: float
 
 
+class MachineFault(NamedTuple):
+    """A period in which all bookies of a machine were down, in virtual milliseconds."""
+
+    machine: str
+    from_ms: float
+    to_ms: float
+
+
 @dataclass(slots=True)
 class SealPeriod:
     """A period in which the main stream was sealed, in virtual milliseconds."""
@@ -218,6 +226,10 @@ class RunRecord:
     seals: Sequence[SealPeriod] = ()
     unreachable_regions: Sequence[UnreachableRegion] = ()
     """The cuts of the only writer of the run; empty if there are several writers."""
+    machines: dict[str, str] = field(default_factory=dict)
+    """The machine of every bookie id, if bookies share machines; else empty."""
+    machine_faults: Sequence[MachineFault] = ()
+    """If bookies share machines: when each of these was out of service."""
     subscription: SubscriptionUse | None = None
     """The consumers that acknowledge single records of the main stream, if there are any."""
     topic: TopicUse | None = None

@@ -89,6 +89,8 @@ class SimClusterSettings:
     "" if there is one store only."""
     follows_rolls: bool = True
     """False if writers follow no roll requests, like programs of an older version."""
+    bookies_per_machine: int = 1
+    """Number of bookies of a region that run on one machine, and fail together with it."""
     bookies_fetch: bool = True
     """True if bookies fetch lost entries from replicas; otherwise only repair restores them."""
 
@@ -96,6 +98,11 @@ class SimClusterSettings:
 def bookie_host(region: str, number: int) -> str:
     """Return the name of a bookie's host. It is part of the identity of seeds."""
     return f"bookie-{region}-{number}"
+
+
+def machine_name(region: str, number: int) -> str:
+    """Return the name of a machine on which several bookies run. It is what they register."""
+    return f"machine-{region}-{number}"
 
 
 def bookie_hosts(regions: Sequence[str], bookies_by_region: Sequence[int]) -> list[str]:
@@ -144,6 +151,8 @@ class SimCluster:
         """(virtual ms, fault), in the order in which they began."""
         self.bookies: dict[str, Bookie] = {}
         """The running bookies by host, for inspection only."""
+        self.machines: dict[str, str] = {}
+        """The machine of each bookie id; empty if no bookies share one."""
         self.lost: dict[str, None] = {}
         """Bookie ids whose data a fault destroyed or damaged."""
         self.lying_bookies: dict[str, None] = {}
@@ -173,10 +182,19 @@ class SimCluster:
         self.bookie_hosts: list[SimHost] = []
         for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
             for number in range(count):
-                host = world.host(bookie_host(region, number), region, f"r{number}")
+                host = self._add_bookie_host(region, number)
                 host.image.on_durable = self._listener(host)
                 self.bookie_hosts.append(host)
         self.app_hosts = [world.host(f"app-{region}", region) for region in world.topology.regions]
+
+    def _add_bookie_host(self, region: str, number: int) -> SimHost:
+        """Bookies that share machines lie in one rack, or racks would keep their copies apart."""
+        name, per_machine = bookie_host(region, number), self.settings.bookies_per_machine
+        if per_machine == 1:
+            return self.world.host(name, region, f"r{number}")
+        host = self.world.host(name, region)
+        host.machine = machine_name(region, number // per_machine)
+        return host
 
     def _listener(self, host: SimHost) -> "_DurableListener":
         return _DurableListener(self, host)
@@ -224,6 +242,7 @@ class SimCluster:
             metadata_copies_ms=self.settings.metadata_copies_ms,
             sealed_logs_kept=self.settings.sealed_logs_kept,
             surplus_ms=self.settings.surplus_ms,
+            host=host.machine,
         )
         try:
             if IDENTITY_FILE not in await disk.list(""):
@@ -269,6 +288,8 @@ class SimCluster:
     def _name(self, host: SimHost, bookie_id: BookieId) -> None:
         if self.bookie_ids.get(host.name) != bookie_id:
             self.regions[bookie_id] = host.region
+            if host.machine is not None:
+                self.machines[bookie_id] = host.machine
             self.bookie_ids[host.name] = bookie_id
             if host.image.health.is_lying:
                 self.lying_bookies[bookie_id] = None

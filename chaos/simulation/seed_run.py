@@ -28,7 +28,14 @@ from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
 from ..checker.history import AppendOutcome, History, RecordedAppend
 from ..checker.judge import judge
-from ..checker.run_record import LedgerVersion, RunRecord, SegmentVersion, StreamVersions, Violation
+from ..checker.run_record import (
+    LedgerVersion,
+    MachineFault,
+    RunRecord,
+    SegmentVersion,
+    StreamVersions,
+    Violation,
+)
 from .answer_recorder import AnswerRecorder
 from .cluster import NAMESPACE, PORT, STREAM, Fault, SimCluster, SimClusterSettings, until
 from .entry_probe import read_entries
@@ -381,8 +388,17 @@ class SeedRun:
             slow_departures=self.cluster.slow_departures,
             stale_reads_ms=self.cluster.stale_reads_ms,
             slow_hold_ms=self.plan.settings.ledger.slow_hold_ms,
+            machines=dict(self.cluster.machines),
+            machine_faults=self._machine_faults(),
             observed=replace(self.answer_recorder.observed, durable=self.cluster.durable),
         )
+
+    def _machine_faults(self) -> list[MachineFault]:
+        return [
+            MachineFault(fault.target, begin_ms, begin_ms + fault.lasts_ms)
+            for begin_ms, fault in self.cluster.faults_begun
+            if fault.target in self.cluster.machines.values()
+        ]
 
     def _purge_grace_ms(self) -> int | None:
         """Return the grace period; None if a clock is wrong, because clocks measure it."""

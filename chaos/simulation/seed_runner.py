@@ -31,6 +31,7 @@ from .plans.regions.cut_off_readers import cut_off_readers
 from .plans.regions.r_changes import r_changes
 from .plans.regions.rebalances import rebalances
 from .plans.regions.regional import regional
+from .plans.regions.shared_machines import shared_machines
 from .plans.regions.slow_bookies import slow_bookies
 from .plans.regions.spread_rules import spread_rules
 from .plans.regions.unreachable_regions import unreachable_regions
@@ -71,6 +72,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "recoveries": recoveries,
     "recreation": recreation,
     "schemas": schemas,
+    "shared-machines": shared_machines,
     "slow-bookies": slow_bookies,
     "spread-rules": spread_rules,
     "steady": steady,
@@ -103,6 +105,7 @@ SHARES: dict[str, float] = {
     "recoveries": 2,
     "recreation": 1,
     "schemas": 0.5,
+    "shared-machines": 0.5,
     "slow-bookies": 0.5,
     "spread-rules": 0.5,
     "streams": 1,

@@ -38,6 +38,7 @@ from .server_checks import (
     WARNING,
     Finding,
     check_bookies,
+    check_hosts,
     check_proxies,
     check_regions,
     check_repair,
@@ -93,6 +94,7 @@ async def doctor(session: CommandSession) -> None:
             servers = await list_servers(client.store)
             ordered = (await client.directory.states.read()).regions
             findings += check_regions(bookies, ordered)
+            findings += check_hosts(bookies)
             findings += await check_bookies(bookies, client.region)
             proxies = await read_proxies(client.store)
             findings += check_proxies(proxies)
@@ -175,7 +177,7 @@ async def _check_writable(
         return Finding(subject, FAULT, f"cannot be written: {obstacle}")
     blocking = blocking_failures(policy, candidates)
     if not blocking:
-        after = "new segments survive the loss of any region or bookie"
+        after = "new segments survive the loss of any region, host or bookie"
         return Finding(subject, OK, f"{policy.quorum} can be written; {after}")
     shown = ", ".join(blocking[:_FAILURES_SHOWN])
     if len(blocking) > _FAILURES_SHOWN:

@@ -62,6 +62,27 @@ def _check_region(row: Mapping[str, Any]) -> Finding:
     return Finding(f"region {row['region']}", WARNING if is_ordered else FAULT, detail)
 
 
+def check_hosts(bookies: Sequence[BookieView]) -> list[Finding]:
+    """Check that the bookies of one host register one place; nothing if no bookie is up.
+
+    Otherwise they are taken for bookies of different hosts (rule PLC-28), and copies of one entry
+    may be placed on all of them.
+    """
+    places: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
+    count = 0
+    for view in bookies:
+        if view.registration is not None and view.is_known:
+            zone, rack, host = view.registration.location
+            places.setdefault((view.region or "no region", host), set()).add((zone, rack))
+            count += 1
+    torn = [f"{host} in {region}" for (region, host), found in places.items() if len(found) > 1]
+    if torn:
+        detail = f"bookies of one host register different zones or racks: {', '.join(torn)}"
+        return [Finding("hosts", WARNING, detail)]
+    shown = f"{show_count(count, 'bookie')} on {show_count(len(places), 'host')}"
+    return [Finding("hosts", OK, shown)] if count else []
+
+
 async def check_bookies(bookies: Sequence[BookieView], region: Region | None) -> list[Finding]:
     """Check that each bookie is up, responds, and has no damage; each by a connection to it."""
     return list(await asyncio.gather(*(_check_bookie(one, region) for one in bookies)))

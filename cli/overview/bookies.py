@@ -54,7 +54,9 @@ BOOKIE_ROW: dict[str, Schema] = {
     "region": text("Its region, or unknown."),
     "mode": text("What it may be used for.", *BookieMode),
     "address": maybe(text("host:port of the bookie; null if it is down.")),
+    "zone": maybe(text("Its zone.")),
     "rack": maybe(text("Its rack.")),
+    "host": maybe(text("Its machine: bookies of one host fail together; null if it is down.")),
     "free_bytes": maybe(integer("Free disk space; null if it is not known.")),
     "is_free_space_current": maybe(
         flag("False if the bookie does not respond, so that the value may be old.")
@@ -123,7 +125,9 @@ class BookieView:
             "region": self.region or "unknown",
             "mode": self.mode.value,
             "address": None if registration is None else str(registration.address),
+            "zone": place[0],
             "rack": place[1],
+            "host": place[2],
             "free_bytes": self.free_bytes,
             "is_free_space_current": self.is_free_space_current,
             "status_address": None if status is None else f"{status[0]}:{status[1]}",

@@ -51,7 +51,7 @@ _LOSS = record(
 )
 _SPREAD = record(
     {
-        "level": text("zone, rack or host."),
+        "level": text("Level below the region.", *SPREAD_LEVELS),
         "in_the_cluster": integer("Domains of this level."),
         "of_each_write_set": integer("Domains of the write set that has the fewest."),
         "is_spread": flag("True if it cannot be better."),
@@ -70,7 +70,7 @@ _PLAN = record(
         "legal": flag("False if the quorum is refused."),
         "refusal": maybe(text("Why it is refused.")),
         "nearest": maybe(text("The nearest quorum that is accepted.")),
-        "spread": listing(_SPREAD, "Zones, racks and hosts; empty for a planned topology."),
+        "spread": listing(_SPREAD, "Zones, racks and hosts; of a file only its hosts."),
         "layout": table(integer("Bookies."), "Bookies of an ensemble by region."),
         "robust": flag("True if any region may be lost without a stop of writes."),
         "fragile": flag("True if the loss of some region stops writes."),
@@ -139,11 +139,11 @@ async def plan(
         policy = await _policy(session)
         quorum, allowed = str(policy.quorum), allowed or policy.regions
     numbers = _numbers(quorum, given)
-    bookies = [] if topology is not None else in_regions(await _bookies(session), allowed)
-    where = read_topology(topology) if topology is not None else _live(bookies)
-    where = where.limited_to(allowed)
+    where, bookies = await _read_bookies(session, topology, allowed)
     found = make_plan(where, numbers)
     spread = spread_by_level(numbers, bookies) if bookies and found.refusal is None else []
+    if topology is not None:
+        spread = [row for row in spread if row["level"] == "host"]  # a file has no other labels
     rows = [
         {key.replace("_", " "): value for key, value in row.items()}
         | {"is spread": _YES[row["is_spread"]]}
@@ -170,6 +170,17 @@ async def plan(
             f"{_show(numbers)} survives the loss of any {found.losses_survived()} regions, "
             f"not of {must_survive}"
         )
+
+
+async def _read_bookies(
+    session: CommandSession, file: Path | None, allowed: Sequence[str]
+) -> tuple[Topology, list[BookieInfo]]:
+    """Return the topology of a file or the cluster, and its bookies if their hosts are known."""
+    if file is None:
+        bookies = in_regions(await _bookies(session), allowed)
+        return _live(bookies).limited_to(allowed), bookies
+    where = read_topology(file).limited_to(allowed)
+    return where, where.planned_bookies() if where.hosts else []
 
 
 def read_topology(file: Path) -> Topology:

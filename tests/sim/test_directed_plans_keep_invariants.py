@@ -31,6 +31,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "recoveries": {"recovery entry recover": 20 * SEEDS, "recovery fence complete": 2 * SEEDS},
     "regional": {"cut-region": SEEDS, "segments": 2 * SEEDS},
     "schemas": {"schemas added": 5 * SEEDS, "schemas refused": SEEDS},
+    "shared-machines": {"kill-machine or power-machine or wipe-machine": SEEDS - 1},
     "slow-bookies": {"slow-disk": SEEDS, "slow departures": 0},
     "spread-rules": {"kill or pause": 2 * SEEDS, "ensemble changes": 0},
     "unreachable-regions": {"ledgers made while cut off": 2 * SEEDS},

@@ -27,7 +27,7 @@ KINDS: dict[str, Begin] = {}
 
 DAMAGING = frozenset(
     {
-        *("wipe", "wipe-region", "wipe-members", "rot", "spoil", "lying-disk"),
+        *("wipe", "wipe-region", "wipe-machine", "wipe-members", "rot", "spoil", "lying-disk"),
         *("rot-file", "rot-index", "truncate-file", "zero-page", "lose-file", "restore"),
     }
 )
@@ -120,6 +120,34 @@ def _power_region(cluster: SimCluster, fault: Fault) -> Undo:
     for host in hosts:
         host.power_off()
     return partial(_start_all, hosts)
+
+
+def _on_machine(cluster: SimCluster, fault: Fault) -> list[SimHost]:
+    return [host for host in cluster.bookie_hosts if host.machine == fault.target]
+
+
+@_kind("kill-machine")
+def _kill_machine(cluster: SimCluster, fault: Fault) -> Undo:
+    """Kill all bookies of a machine at once."""
+    hosts = [host for host in _on_machine(cluster, fault) if host.is_running]
+    for host in hosts:
+        host.kill()
+    return partial(_start_all, hosts)
+
+
+@_kind("power-machine")
+def _power_machine(cluster: SimCluster, fault: Fault) -> Undo:
+    """Cut the power of a machine, with all its bookies."""
+    hosts = [host for host in _on_machine(cluster, fault) if host.is_running]
+    for host in hosts:
+        host.power_off()
+    return partial(_start_all, hosts)
+
+
+@_kind("wipe-machine")
+def _wipe_machine(cluster: SimCluster, fault: Fault) -> Undo:
+    """Replace the disks of all bookies of a machine by empty ones."""
+    return _wipe_all(cluster, _on_machine(cluster, fault))
 
 
 @_kind("pause")

@@ -63,13 +63,18 @@ class SimClock:
 
 
 class SimHost:
-    """A machine. ``main`` is the program that runs whenever the host is started."""
+    """A machine, or a container with a disk of its own on one.
+
+    ``main`` is the program that runs whenever the host is started.
+    """
 
     def __init__(self, world: "SimWorld", name: str, region: str, rack: str) -> None:
         self.world = world
         self.name = name
         self.region = region
         self.rack = rack
+        self.machine: str | None = None
+        """The machine that it shares with others, as one of several containers; None: its own."""
         self.node = world.network.add_node(name, region)
         self.clock = SimClock(world.loop)
         self.image = DiskImage(

@@ -30,6 +30,7 @@ from rhumbline.chaos.checker.run_record import (
     CompareAndSet,
     EntryCopy,
     LedgerVersion,
+    MachineFault,
     RunRecord,
     SealPeriod,
     SegmentVersion,
@@ -575,6 +576,13 @@ def new_ledger_in_a_region_out_of_reach(record: RunRecord) -> None:
     ]
 
 
+def copies_share_a_machine(record: RunRecord) -> None:
+    """The first ensemble uses two machines, although the region of ``b`` has an unused one."""
+    other = BookieId("e@0000000a")
+    record.regions |= {bookie: record.regions[A] for bookie in (B, other)}
+    record.machines = {A: "m1", B: "m1", C: "m2", other: "m3"}
+
+
 def a_subscription(record: RunRecord) -> SubscriptionUse:
     """Return a valid use: two records are acknowledged, a third is a dead letter."""
     use = SubscriptionUse(deliveries_max=2)
@@ -706,6 +714,7 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "L24": (slow_bookie_is_left_for_fewer_regions,),
     "L25": (writer_forgets_the_spread_rule,),
     "L26": (new_ledger_in_a_region_out_of_reach,),
+    "G53": (copies_share_a_machine,),
 }
 
 
@@ -738,6 +747,14 @@ def test_a_takeover_of_a_writer_that_was_silent_between_the_observations_is_righ
     record.takeovers = [Takeover(5, 0.260, 0.900), Takeover(5, 0.100, 0.149), Takeover(6, 0.0, 1.0)]
     record.seals = [SealPeriod(210.0)]
     assert [str(violation) for violation in judge(record)] == []
+
+
+def test_copies_may_share_a_machine_while_the_others_are_out_of_service() -> None:
+    record = a_record()
+    copies_share_a_machine(record)
+    created_ms = record.ledgers[5][0].at_ms
+    record.machine_faults = [MachineFault("m3", created_ms - 9_000, created_ms - 8_000)]
+    assert "G53" not in violated_ids(record)
 
 
 @pytest.mark.parametrize(

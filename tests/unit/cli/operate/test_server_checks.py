@@ -1,6 +1,7 @@
 """``doctor`` reports a fault as long as something is wrong, and a warning for what was ordered."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from rhumbline.cli.operate.server_checks import (
     OK,
     WARNING,
     check_bookies,
+    check_hosts,
     check_proxies,
     check_regions,
     judge_bookie,
 )
+from rhumbline.cli.overview.bookies import BookieView
 from rhumbline.cli.overview.status_documents import StatusDocument
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.bookie_id import BookieId, Region
@@ -124,6 +127,29 @@ def test_losses_that_would_stop_new_segments_are_named(
     for name in blocking:
         assert any(name in one for one in found), found
     assert bool(found) == bool(blocking)
+
+
+def test_a_host_of_several_bookies_whose_loss_would_stop_new_segments_is_named() -> None:
+    bookies = [replace(info, rack=None, host="h") for info in infos("a", "a")]
+    bookies += [replace(info, rack=None, host="i") for info in infos("a", "a", "a")[2:]]
+    found = blocking_failures(StreamPolicy(quorum=Quorum(2, 2, 2, 1)), bookies)
+    assert found == ["region a", "host h in a"]
+
+
+def test_bookies_of_one_host_must_register_one_rack() -> None:
+    def on_host(name: str, rack: str, host: str) -> BookieView:
+        view = bookie(f"{name}@00000001")
+        assert view.registration is not None
+        places = {"rack": rack, "host": host}
+        return replace(view, registration=replace(view.registration, properties=places))
+
+    views = [on_host("a", "r1", "h"), on_host("b", "r1", "h"), on_host("c", "r2", "i")]
+    (fine,) = check_hosts(views)
+    assert (fine.verdict, fine.detail) == (OK, "3 bookies on 2 hosts")
+    (torn,) = check_hosts([*views, on_host("d", "r3", "i")])
+    assert torn.verdict == WARNING
+    assert torn.detail == "bookies of one host register different zones or racks: i in eu"
+    assert check_hosts([bookie(is_up=False)]) == []
 
 
 def test_the_next_failure_is_described_by_level() -> None:

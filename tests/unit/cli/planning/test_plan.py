@@ -82,3 +82,21 @@ def test_the_spread_of_the_live_bookies_is_shown_by_level() -> None:
     }
     assert rows["zone"]["is_spread"]
     assert all(row["is_spread"] for row in spread_by_level((3, 3, 2, 1), bookies))
+
+
+def test_the_hosts_of_a_planned_region_bound_the_spread(tmp_path: Path) -> None:
+    for hosts, of_each, is_spread in ((2, 2, True), (3, 3, True)):
+        text = f"[regions.a]\nbookies = 6\nhosts = {hosts}\n"
+        result = plan(tmp_path, text, "--quorum", "3/3/2/1", "-o", "json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["spread"] == [
+            {
+                "level": "host",
+                "in_the_cluster": hosts,
+                "of_each_write_set": of_each,
+                "is_spread": is_spread,
+            }
+        ]
+    result = plan(tmp_path, "[regions.a]\nbookies = 2\nhosts = 3\n", "--quorum", "2/2/2/1")
+    assert result.exit_code == 2
+    assert "regions.a: hosts must be an integer from 1 to 2" in result.stderr
