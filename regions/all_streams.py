@@ -4,7 +4,6 @@ A caller that stops early closes the generator (`contextlib.aclosing`).
 """
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 
 from ..core.log.namespace import LIST_LIMIT, Namespace, list_namespaces
 from ..core.runtime.metadata_store import MetadataStore
@@ -28,14 +27,3 @@ async def all_streams(namespace: Namespace) -> AsyncGenerator[str]:
         for name in page:
             yield name
         after = page[-1]
-
-
-async def streams_of_all(
-    store: MetadataStore, open_namespace: Callable[[str], Namespace]
-) -> AsyncGenerator[tuple[Namespace, str]]:
-    """Yield every stream of every namespace. Raises MetadataError."""
-    async with aclosing(all_namespaces(store, open_namespace)) as namespaces:
-        async for namespace in namespaces:
-            async with aclosing(all_streams(namespace)) as streams:
-                async for stream in streams:
-                    yield namespace, stream

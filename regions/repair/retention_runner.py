@@ -20,7 +20,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
-from ..all_streams import streams_of_all
+from ..all_streams import all_namespaces, all_streams
 from .config import RepairConfig
 
 _LOG = EventLog(__name__)
@@ -86,13 +86,15 @@ class RetentionRunner:
         begun = self._loop.time()
         expires_archives = begun >= self._expiry_due
         stream_count, overdue_ms = 0, 0
-        async with aclosing(streams_of_all(self._store, self._open_namespace)) as found:
-            async for namespace, stream in found:
-                if not is_elected():
-                    return
-                stream_count += 1
-                age_ms = await self._maintain(namespace, stream, expires_archives)
-                overdue_ms = max(overdue_ms, age_ms)
+        async with aclosing(all_namespaces(self._store, self._open_namespace)) as namespaces:
+            async for namespace in namespaces:
+                async with aclosing(all_streams(namespace)) as streams:
+                    async for stream in streams:
+                        if not is_elected():
+                            return
+                        stream_count += 1
+                        age_ms = await self._maintain(namespace, stream, expires_archives)
+                        overdue_ms = max(overdue_ms, age_ms)
         if expires_archives:
             self._expiry_due = begun + self._config.archive_expiry_interval_ms / 1000
         counts = self.counts
