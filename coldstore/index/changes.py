@@ -7,9 +7,10 @@ the repetition of the work notes the change again.
 import secrets
 
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.tasks import for_each
 from ..archive.archive_folder import ArchiveFolder, TipName
 from ..stores.known_outcome import put_object
-from .index_keys import ChainChange, change_key
+from .index_keys import ChainChange, change_keys
 
 _TOKEN_BYTES = 8
 
@@ -19,7 +20,7 @@ async def note_change(cold: ColdStore, folder: ArchiveFolder, tip: TipName) -> N
 
     ``advance_tip`` calls it, so whoever changes a chain with it need not.
     """
-    await put_object(cold, change_key(ChainChange(folder, tip, "")), b"")
+    await _note(cold, ChainChange(folder, tip, ""))
 
 
 async def note_rewrite(cold: ColdStore, folder: ArchiveFolder, tip: TipName) -> None:
@@ -28,6 +29,12 @@ async def note_rewrite(cold: ColdStore, folder: ArchiveFolder, tip: TipName) -> 
     Call it after the new manifests exist and before anything that they no longer name is deleted.
     Until the index has the new ones, readers read all manifests of the chain.
     """
-    await put_object(
-        cold, change_key(ChainChange(folder, tip, secrets.token_hex(_TOKEN_BYTES))), b""
-    )
+    await _note(cold, ChainChange(folder, tip, secrets.token_hex(_TOKEN_BYTES)))
+
+
+async def _note(cold: ColdStore, change: ChainChange) -> None:
+    async def put(key: str) -> None:
+        await put_object(cold, key, b"")
+
+    keys = change_keys(change)
+    await for_each(keys, put, len(keys))

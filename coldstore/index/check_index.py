@@ -65,6 +65,13 @@ class IndexCheck:
                 found[index_folder(name)] = error
                 continue
             archived = {one for one in listing.folders if one.namespace == name}
+            for note in sorted(_incomplete(loaded) & (set() if now is None else _incomplete(now))):
+                if self._stream in ("", loaded.listed.changes[note].folder.stream):
+                    key = f"{index_folder(name)}/{note}"
+                    found[key] = CorruptionError(
+                        f"{key}: one of the two objects of the note was lost, or its writer "
+                        "crashed: the next pass of an archiver needs only one"
+                    )
             for folder in sorted({*loaded.chains, *archived}):
                 if self._stream in ("", folder.stream):
                     fault = next(_faults_of(folder, loaded, now, listing), None)
@@ -79,6 +86,11 @@ class IndexCheck:
     def key_of(self, folder: ArchiveFolder) -> str:
         """Return the key under which ``faults`` returns the first fault of an archive."""
         return f"{index_folder(folder.namespace)}/{folder.stream}/{folder.stream_id}"
+
+
+def _incomplete(loaded: IndexedNamespace) -> set[str]:
+    """Return the names of notes that lack an object and have not been taken into the index."""
+    return loaded.listed.incomplete - set(loaded.head.absorbed)
 
 
 def _faults_of(

@@ -5,10 +5,12 @@ They are below a folder that no namespace can have, because names do not begin w
     .index/<namespace>/head/<generation>.json
     .index/<namespace>/pack/<generation>-<sha256>
     .index/<namespace>/changed/<stream>/<stream id>/<last lssn>-<first lssn>[-<token>]
+    .index/<namespace>/noted/<stream>/<stream id>/<last lssn>-<first lssn>[-<token>]
 
 A generation is a version of the index. Its head is created only if absent, so exactly one of
 several writers succeeds, and the head with the highest generation is the index. A pack is named by
-its content and by the generation that it was written for.
+its content and by the generation that it was written for. A note of a change consists of two
+objects, because nothing else would show that it was lost.
 """
 
 import re
@@ -21,7 +23,10 @@ from ..archive.archive_folder import ArchiveFolder, TipName
 INDEXES = ".index"
 _HEAD = re.compile(r"head/(\d{19})\.json")
 _PACK = re.compile(r"pack/(\d{19})-([0-9a-f]{64})")
-_CHANGE = re.compile(r"changed/([^/]+)/([^/]+)/(\d{19})-(\d{19})(?:-([0-9a-f]{16}))?")
+_CHANGED, _NOTED = "changed", "noted"
+_CHANGE = re.compile(
+    rf"(?:{_CHANGED}|{_NOTED})/([^/]+)/([^/]+)/(\d{{19}})-(\d{{19}})(?:-([0-9a-f]{{16}}))?"
+)
 
 
 class PackName(NamedTuple):
@@ -52,14 +57,23 @@ class ChainChange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name below the folder of an index."""
+        """The name of the first object of the note, below the folder of an index."""
+        return f"{_CHANGED}/{self._name}"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of both objects of the note, below the folder of an index."""
+        return self.name, f"{_NOTED}/{self._name}"
+
+    @property
+    def _name(self) -> str:
         numbers = str(self.tip).removesuffix(".json")
         suffix = f"-{self.token}" if self.token else ""
-        return f"changed/{self.folder.stream}/{self.folder.stream_id}/{numbers}{suffix}"
+        return f"{self.folder.stream}/{self.folder.stream_id}/{numbers}{suffix}"
 
     @classmethod
     def parse(cls, namespace: str, name: str) -> "ChainChange | None":
-        """Return the change with a name, or None if it is not that of a change."""
+        """Return the change with the name of an object, or None if it is not that of a note."""
         match = _CHANGE.fullmatch(name)
         if match is None:
             return None
@@ -75,7 +89,9 @@ class ListedIndex:
     """Generations, ascending."""
     packs: list[PackName] = field(default_factory=list)
     changes: dict[str, ChainChange] = field(default_factory=dict)
-    """By name."""
+    """By name. One of the two objects of a note is enough."""
+    incomplete: set[str] = field(default_factory=set)
+    """Names of the changes of whose note only one object exists."""
     others: list[str] = field(default_factory=list)
     """Keys with other names."""
 
@@ -95,16 +111,16 @@ def pack_key(namespace: str, name: PackName) -> str:
     return f"{index_folder(namespace)}/pack/{name}"
 
 
-def change_key(change: ChainChange) -> str:
-    """Return the key of a note."""
-    return f"{index_folder(change.folder.namespace)}/{change.name}"
+def change_keys(change: ChainChange) -> list[str]:
+    """Return the keys of the two objects of a note."""
+    return [f"{index_folder(change.folder.namespace)}/{name}" for name in change.names]
 
 
 def parse_index(namespace: str, keys: Iterable[str]) -> ListedIndex:
     """Take the keys below the folder of an index apart."""
     found = ListedIndex()
     top = f"{index_folder(namespace)}/"
-    for key in sorted(keys):
+    for key in sorted(set(keys)):
         name = key.removeprefix(top)
         head, pack = _HEAD.fullmatch(name), PackName.parse(name.removeprefix("pack/"))
         change = ChainChange.parse(namespace, name)
@@ -113,7 +129,8 @@ def parse_index(namespace: str, keys: Iterable[str]) -> ListedIndex:
         elif pack is not None and name.startswith("pack/"):
             found.packs.append(pack)
         elif change is not None:
-            found.changes[name] = change
+            found.changes[change.name] = change
+            found.incomplete ^= {change.name}
         else:
             found.others.append(key)
     return found

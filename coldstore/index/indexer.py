@@ -29,7 +29,7 @@ from .index_head import IndexHead, PackEntry
 from .index_keys import (
     ListedIndex,
     PackName,
-    change_key,
+    change_keys,
     head_key,
     index_folder,
     pack_key,
@@ -278,7 +278,8 @@ class Indexer:
         ]
         notes = base.listed.changes
         absorbed = {*seen.absorbed} & {*base.head.absorbed}
-        keys += [change_key(notes[name]) for name in sorted(absorbed) if name in notes]
+        for name in sorted(absorbed.intersection(notes)):
+            keys += change_keys(notes[name])
         await for_each(keys, self._cold.delete, CHAINS_AT_A_TIME)
 
 

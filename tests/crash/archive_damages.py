@@ -1,8 +1,8 @@
 """Damages an archive at random: ``python -m rhumbline.tests.crash.archive_damages 2000``.
 
 Each damage changes, cuts, removes or exchanges one object: a part, a manifest, the tip of the
-chain, or the head or a pack of the index. Afterwards `archive verify` must find a fault. The
-readers of Spark, with and without the index, and those of streams must return every record, or
+chain, or the head, a pack or a note of the index. Afterwards `archive verify` must find a fault.
+The readers of Spark, with and without the index, and those of streams must return every record, or
 raise an error; a short or wrong result without an error fails the run. Damage to the index alone
 must not even lead to an error.
 """
@@ -20,7 +20,7 @@ from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.index.check_index import IndexCheck
-from rhumbline.coldstore.index.index_keys import head_key, pack_key
+from rhumbline.coldstore.index.index_keys import change_keys, head_key, pack_key
 from rhumbline.coldstore.index.indexer import Indexer
 from rhumbline.coldstore.index.manifest_index import ManifestIndex
 from rhumbline.coldstore.proof.verify_run import verify_all
@@ -42,7 +42,8 @@ Entry = tuple[int, int, bytes]
 """LSSN, entry id, payload."""
 
 _OF_INDEX = ("/head/", "/pack/")
-_KINDS = (".parquet", "/manifest-", "/tip/", *_OF_INDEX)
+_NOTES = ("/changed/", "/noted/")
+_KINDS = (".parquet", "/manifest-", "/tip/", *_OF_INDEX, *_NOTES)
 
 
 @dataclass(slots=True)
@@ -125,7 +126,7 @@ class DamagedArchive:
                     found = read()
                 except RhumblineError as error:
                     outcome.reads[f"{reader}: refused"] += 1
-                    if name.startswith(("head", "pack")):
+                    if name.startswith(("head", "pack", "changed", "noted")):
                         outcome.wrong.append(f"{reader}: {name}: {error}")
                     continue
                 outcome.reads[f"{reader}: whole"] += 1
@@ -138,10 +139,13 @@ class DamagedArchive:
         self._cold.objects = objects = dict(self._intact)
         kind = random.choice(_KINDS)
         keys = sorted(key for key in objects if kind in key)
-        if kind in _OF_INDEX:
+        if kind in (*_OF_INDEX, *_NOTES):
             keys = [key for key in keys if key in self._used]
         key = random.choice(keys)
         data, other = objects[key], objects[random.choice(keys)]
+        if kind in _NOTES:  # empty objects
+            del objects[key]
+            return f"{kind.strip('/')} remove of {key}"
         at, length = random.randrange(len(data)), random.randrange(1, 40)
         if kind == ".parquet" and random.random() < 0.4:
             at = len(data) - random.randrange(1, min(len(data), 3000))  # in the footer
@@ -194,12 +198,14 @@ class DamagedArchive:
 
 
 async def _used_by_index(cold: DictColdStore) -> set[str]:
-    """Return the keys of the newest head and of the packs that it names."""
+    """Return the keys of the newest head, of its packs, and of notes that it lacks."""
     indexed = await ManifestIndex(cold, "test").load()
     assert indexed is not None
     assert indexed.changes
     packs = {pack_key("test", one.name) for one in indexed.head.packs}
-    return {head_key("test", indexed.head.generation), *packs}
+    (changes,) = indexed.changes.values()
+    notes = {key for one in changes for key in change_keys(one)}
+    return {head_key("test", indexed.head.generation), *packs, *notes}
 
 
 def main(given: list[str]) -> int:

@@ -54,6 +54,12 @@ class IndexWorld:
             await writer.cover(chain[-1])
         return folder
 
+    def lose_notes(self, *kinds: str) -> None:
+        """Delete the objects of all notes; if ``kinds`` are given, only these of each note."""
+        for kind in kinds or ("/changed/", "/noted/"):
+            for key in self.cold.keys(kind):
+                del self.cold.objects[key]
+
     async def expire(self, stream: str, below: int) -> list[int]:
         """Delete archives as retention does."""
         (chain,) = [one for folder, one in self.chains.items() if folder.stream == stream]

@@ -3,6 +3,8 @@
 import hashlib
 from dataclasses import replace
 
+import pytest
+
 from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.index.check_index import IndexCheck
 from rhumbline.coldstore.index.index_head import IndexHead, PackEntry
@@ -45,13 +47,38 @@ def test_a_change_without_a_note(index_world: IndexWorld) -> None:
         await index_world.append("a", 3)
         await index_world.indexer.run_once()
         await index_world.append("a")
-        for key in index_world.cold.keys("/changed/"):
-            del index_world.cold.objects[key]
+        index_world.lose_notes()
         (fault,) = await faults(index_world)
         assert fault.startswith(".index/test: ")
         assert "the archive has 1 to 4, and no note says so" in fault
         await index_world.indexer.rebuild()
         assert await faults(index_world) == []
+
+    index_world.run(check())
+
+
+@pytest.mark.parametrize("lost", ["/changed/", "/noted/"])
+def test_a_note_of_which_one_object_was_lost(index_world: IndexWorld, lost: str) -> None:
+    """Queries still know of the change, and so does the next generation (rule ARC-45)."""
+
+    async def check() -> None:
+        await index_world.append("a", 3)
+        await index_world.indexer.run_once()
+        await index_world.append("a")
+        await index_world.append("b")
+        index_world.lose_notes(lost)
+        await index_world.check()
+        assert len(await faults(index_world, f"{NAMESPACE}/a")) == 1
+        found = await faults(index_world)
+        assert len(found) == 2
+        assert all("one of the two objects of the note was lost" in one for one in found)
+        await index_world.indexer.run_once()
+        assert await faults(index_world) == []
+        for _ in range(2):
+            await index_world.append("c")
+            await index_world.indexer.run_once()
+        assert len(index_world.cold.keys("/changed/")) == 1
+        assert len(index_world.cold.keys("/noted/")) == 1
 
     index_world.run(check())
 
@@ -92,8 +119,7 @@ def test_an_index_that_says_something_else_than_the_archive(index_world: IndexWo
     async def check() -> None:
         folder = await index_world.append("a", 2)
         one, two = index_world.chains[folder]
-        for key in index_world.cold.keys("/changed/"):
-            del index_world.cold.objects[key]
+        index_world.lose_notes()
         tip = (await scan_manifests(index_world.cold)).tips[folder]
         longer = replace(tip, last_lssn=3)
         for record, expected in (
