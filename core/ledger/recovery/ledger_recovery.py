@@ -68,8 +68,9 @@ async def recover_ledger(
     (the stream's policy was changed meanwhile, for example after the loss of a region). It is
     limited to what the ledger's AQ and its allowed regions permit. Whether an entry exists is
     always decided by the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong
-    password, IllegalQuorumError if ``min_regions`` is below 1, and at the deadline
-    RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
+    password, PermissionDeniedError if bookies refuse this client (rule SEC-32), IllegalQuorumError
+    if ``min_regions`` is below 1, and at the deadline RecoveryIncompleteError,
+    NotEnoughBookiesError or what the metadata store raises.
 
     Without ``password`` the one in the ledger's metadata is used.
 
@@ -299,6 +300,8 @@ class _Recovery:
                 lac = lac_in_last_entry(response, self._digest, self._ledger_id)
                 verdict = tally.on_answer(index, kind, lac)
             else:
+                if isinstance(error, UnauthorizedError):
+                    state.refusal = error
                 verdict = tally.on_answer(index, kind)
             if verdict is not None:
                 self.context.on_evidence(tally.evidence(verdict))

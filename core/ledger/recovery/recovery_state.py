@@ -7,9 +7,16 @@ bookies allow which verdict is decided in ``core/protocol/recovery.py``.
 from collections.abc import Callable, Sequence
 
 from ...protocol.bookie_id import BookieId, Region
-from ...protocol.errors import RecoveryIncompleteError
+from ...protocol.errors import PermissionDeniedError, RecoveryIncompleteError, RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
-from ...protocol.recovery import AnswerKind, Evidence, ProvableEnd, Verdict, silent_bookie
+from ...protocol.recovery import (
+    AnswerKind,
+    BookieAnswer,
+    Evidence,
+    ProvableEnd,
+    Verdict,
+    silent_bookie,
+)
 from ...runtime.state_machine import StateMachine
 from .recovery_life import LEDGER_RECOVERY, RecoveryEvent, RecoveryLife
 
@@ -36,6 +43,8 @@ class RecoveryState:
         """The payload bytes up to and including ``last``."""
         self.highest_seen = NO_ENTRY
         """The highest entry that a bookie returned when it was fenced."""
+        self.refusal: RhumblineError | None = None
+        """The error of a bookie that refused to be fenced by this client; None if none did."""
         self.silent: dict[BookieId, None] = {}
         """The bookies whose responses are missing in a decision that was not possible."""
         self._is_fenced = True
@@ -56,11 +65,17 @@ class RecoveryState:
         self.machine.take(RecoveryEvent.RETRY, f"{type(error).__name__}: {error}")
 
     def on_fenced(self, evidence: Evidence) -> None:
-        """Takes the verdict on fencing (rules REC-4, REC-6). Raises RecoveryIncompleteError."""
+        """Takes the verdict on fencing (rules REC-4, REC-6).
+
+        Raises RecoveryIncompleteError, and PermissionDeniedError if bookies refused to be fenced
+        and none was, which the next attempt would not change (rule SEC-32).
+        """
         self.confirmed = self.last = evidence.lac
         if evidence.verdict is Verdict.COMPLETE:
             self.machine.take(RecoveryEvent.FENCE, f"confirmed up to {evidence.lac}")
             return
+        if self.refusal is not None and not any(map(_is_fenced, evidence.answers)):
+            raise PermissionDeniedError(f"ledger {self._ledger_id}: {self.refusal}")
         self._note_silent(evidence)
         if not self._may_ask:
             raise RecoveryIncompleteError(
@@ -141,7 +156,7 @@ class RecoveryState:
         self.machine.take(RecoveryEvent.ADOPT if is_adopted else RecoveryEvent.RECORD)
 
     def _note_silent(self, evidence: Evidence) -> None:
-        answered = {a.index for a in evidence.answers if a.kind is not AnswerKind.UNKNOWN}
+        answered = {answer.index for answer in evidence.answers if _is_fenced(answer)}
         quorum = evidence.quorums[0]
         asked = (
             range(quorum.ensemble_size)
@@ -163,3 +178,7 @@ class RecoveryState:
 
     def __repr__(self) -> str:
         return repr(self.machine)
+
+
+def _is_fenced(answer: BookieAnswer) -> bool:
+    return answer.kind is not AnswerKind.UNKNOWN

@@ -26,9 +26,11 @@ from ...protocol.errors import (
     AppendOutcomeUnknownError,
     LimitExceededError,
     OwnershipLostError,
+    PermissionDeniedError,
     RecordTooLargeError,
     RhumblineError,
     StreamLostError,
+    UnauthorizedError,
 )
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...protocol.record_set import (
@@ -400,6 +402,10 @@ class Pipeline:
         if isinstance(error, OwnershipLostError):
             self.fail(
                 StreamLostError(f"another writer fenced segment {self.segment.lssn}: {error}")
+            )
+        elif isinstance(error, UnauthorizedError):  # also in the next segment (rule SEC-32)
+            self.fail(
+                PermissionDeniedError(f"a bookie refused segment {self.segment.lssn}: {error}")
             )
         elif self.failure is not None:
             self._resolve_or_give_up()

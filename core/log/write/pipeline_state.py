@@ -29,7 +29,7 @@ class PipelineEvent(Enum):
     HOLD = "the next segment is published"
     BREAK = "the ledger failed, and the stream was not lost"
     SWITCH = "every entry of the old segment is settled"
-    FAIL = "the stream was lost, a roll failed for good, or the writer stops"
+    FAIL = "the stream or a permission was lost, a roll failed for good, or the writer stops"
     ABANDON = "the writer stops and waits for nothing"
 
 

@@ -10,7 +10,12 @@ import pytest
 
 from rhumbline.access.grant_store import change_grants
 from rhumbline.client.connect import Client, connect
-from rhumbline.core.protocol.errors import ConfigurationError, RhumblineError, StreamLostError
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    PermissionDeniedError,
+    RhumblineError,
+    StreamLostError,
+)
 from rhumbline.security.audit import AuditEvent
 from rhumbline.security.grants import Grant, make_grant
 from rhumbline.security.principal import Role
@@ -145,6 +150,39 @@ async def test_a_revocation_ends_appends(tmp_path: Path) -> None:
         await writer.abort()
         with pytest.raises((RhumblineError, TimeoutError)):
             await first_of(direct, STREAM)
+
+
+async def test_a_writer_without_its_grants_ends_at_once_and_leaves_nothing_half_done(
+    tmp_path: Path,
+) -> None:
+    one = make_grant(APP, ["append", "read"], f"stream:{NAMESPACE}/{STREAM}")
+    async with guarded(tmp_path) as (_, internal, direct, _):
+        await grant(internal, one)
+        writer = await direct.namespace().open_writer(STREAM)
+        await writer.append(b"before")
+        segments = await segments_of(internal)
+        await change_grants(internal.store, lambda table: table.revoked(one))
+        with pytest.raises(RhumblineError):
+            async with asyncio.timeout(BOUND_S):
+                while True:
+                    await writer.append(b"after")
+        began_s = time.monotonic()
+        with pytest.raises(PermissionDeniedError):
+            await writer.close()
+        print(f"closed in {(time.monotonic() - began_s) * 1000:.0f} ms")
+        assert await segments_of(internal) == segments
+        began_s = time.monotonic()
+        with pytest.raises(PermissionDeniedError):
+            await direct.namespace().open_writer(STREAM)
+        print(f"a takeover was refused in {(time.monotonic() - began_s) * 1000:.0f} ms")
+        async with internal.writer(STREAM) as successor:
+            await successor.append(b"last")
+
+
+async def segments_of(client: Client) -> list[tuple[int, bool]]:
+    """Return the ledgers of the stream, each with True if its segment is completed."""
+    found = (await client.namespace().describe(STREAM)).segments
+    return [(one.ledger_id, one.is_completed) for one in found]
 
 
 def test_grants_at_bookies_need_tls() -> None:

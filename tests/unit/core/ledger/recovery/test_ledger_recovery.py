@@ -12,6 +12,7 @@ from rhumbline.core.protocol.errors import (
     BadVersionError,
     NoSuchLedgerError,
     NotEnoughBookiesError,
+    PermissionDeniedError,
     RecoveryIncompleteError,
     UnavailableError,
 )
@@ -448,6 +449,34 @@ async def test_fence_fails_if_the_writer_could_still_be_acknowledged() -> None:
         for bookie in world.bookies[:2]:
             bookie.is_hung = False
         await other.fence(writer.ledger_id)
+
+
+async def test_a_recovery_that_all_bookies_refuse_ends_at_once() -> None:
+    world = World("abc")
+    async with world.client() as client, world.client("b") as other:
+        writer = await written(client, 3)
+        world.bookies[0].is_hung = True
+        for bookie in world.bookies[1:]:
+            bookie.script = lambda request: v3.Status.UNAUTHORIZED if is_fencing(request) else None
+        with pytest.raises(PermissionDeniedError):
+            await other.recover(writer.ledger_id)
+        with pytest.raises(PermissionDeniedError):
+            await other.fence(writer.ledger_id)
+        assert len([one for one in world.bookies[1].requests if is_fencing(one)]) == 2
+
+
+async def test_a_recovery_goes_on_while_some_bookies_do_not_know_a_new_grant() -> None:
+    world = World("abc")
+    async with world.client() as client, world.client("b") as other:
+        writer = await written(client, 3)
+        refusals = iter(range(4))
+        for bookie in world.bookies[:2]:
+            bookie.script = lambda request: (
+                v3.Status.UNAUTHORIZED
+                if is_fencing(request) and next(refusals, None) is not None
+                else None
+            )
+        assert (await other.recover(writer.ledger_id)).last_entry_id == 2
 
 
 async def test_fence_of_a_closed_ledger_asks_no_bookie() -> None:
