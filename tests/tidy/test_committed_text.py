@@ -17,6 +17,7 @@ REGISTRIES = re.compile(
     r"[p]ypi\.org|[p]ythonhosted|[r]egistry\.npmjs|[a]rtifactory|[n]exus\.|[p]roxy\.golang"
     r"|[r]epo1?\.maven|[i]ndex-url|[d]ocker\.io"
 )
+MERGE_MARKS = re.compile(r"^(?:[<]{7}|[>]{7}) ")
 DOCUMENTS = {".md", ".txt", ".rst", ".toml", ".lock"}
 
 
@@ -55,6 +56,10 @@ def test_no_package_registry() -> None:
     makefile_option = "Makefile"  # holds the option that keeps the address out of the locks
     found = [line for line in lines_with(REGISTRIES) if not line.startswith(makefile_option)]
     assert not found, "\n".join(found)
+
+
+def test_no_marks_of_a_merge() -> None:
+    assert not (found := lines_with(MERGE_MARKS)), "\n".join(found)
 
 
 def test_locks_hold_hashes_and_no_address() -> None:
