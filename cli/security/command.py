@@ -16,6 +16,7 @@ from ...tls.certificate import decode_pem
 from ..options import CommandSession, session_options
 from ..output import TABLE, output_option, print_done, print_message, print_record
 from ..output_schema import done, integer, listing, prints, record, text
+from .forward_audit import forward_audit
 
 _TOKEN_BYTES = 32
 _FIRST = (
@@ -48,7 +49,10 @@ _days_option = click.option(
 
 @click.group()
 def security() -> None:
-    """Make certificates and tokens for a cluster, and show the certificate of this process."""
+    """Make certificates and tokens, show the certificate of this process, forward the audit log."""
+
+
+security.add_command(forward_audit)
 
 
 @security.command()

@@ -115,6 +115,7 @@ region add here
 region add mars
 region remove mars
 region undrain here
+security forward-audit audit --once --set audit.file={root}/audit.jsonl
 security init {root}/tls --host b1.example
 security issue {root}/tls app --role client
 security token {root}/tokens app --role client
