@@ -8,8 +8,11 @@ protocol that serves it, and in plain form nothing remains between that and the 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
+from ..core.protocol.errors import InvalidArgumentError
 from ..core.runtime.event_log import EventLog, LogLimit
 from ..core.runtime.primitives.transport_security import (
     Accept,
@@ -19,7 +22,7 @@ from ..core.runtime.primitives.transport_security import (
 from ..security.audit import NO_AUDIT, AuditEvent, AuditResult, AuditSink
 from ..security.certificate_names import principal_of_certificate
 from ..security.principal import ANONYMOUS, Principal
-from .certificate import decode_der
+from .certificate import Certificate, decode_der
 from .credentials import TlsCredentials
 from .tls_layer import TlsLayer
 
@@ -51,7 +54,7 @@ class TlsGate:
         self._needs_certificate = needs_certificate
         self._waiting: dict[_Waiting, None] = {}
         self.counts: Counter[str] = Counter()
-        """Numbers of connections by outcome: tls, plain, refused, denied, failed."""
+        """Numbers of connections by outcome: tls, plain, refused, denied, failed; and ended."""
         self._log_limit = LogLimit()
         self._refusal_limit = LogLimit()
         self._roles = roles_by_name or {}
@@ -108,20 +111,40 @@ class TlsGate:
         context = self._credentials.server_context(needs_certificate=self._needs_certificate)
         return TlsLayer(context, accept, on_failed, handshake_ms_max=self._ms_max)
 
-    def _admit(self, certificate: bytes | None, peer: object) -> bool:
-        """Return whether the holder of a certificate is served; a refusal is logged."""
-        if self._admits is None:
-            return True
-        principal = ANONYMOUS
-        if certificate is not None:
-            principal = principal_of_certificate(decode_der(certificate).names, self._roles)
-        if self._admits(principal):
+    def _admit(self, layer: TlsLayer, peer: object) -> bool:
+        """Return whether a client is served; a refusal is logged.
+
+        The connection is closed when the certificate of the client ends (rule SEC-43).
+        """
+        der = layer.peer_certificate()
+        try:
+            certificate = None if der is None else decode_der(der)
+            principal = ANONYMOUS if self._admits is None else self._principal_of(certificate)
+        except InvalidArgumentError:
+            self._audit_refusal(peer, "certificate-not-understood")
+            return False
+        if self._admits is None or self._admits(principal):
+            if certificate is not None:
+                ended = partial(self._on_ended, certificate, peer)
+                layer.close_at(certificate.not_after_ms, ended)
             return True
         self._audit_refusal(peer, "role-not-served", str(principal))
         dropped = self._refusal_limit.admit(asyncio.get_running_loop().time(), str(principal))
         if dropped is not None:
             _LOG.warning("client refused", principal=principal, dropped=dropped or None)
         return False
+
+    def _principal_of(self, certificate: Certificate | None) -> Principal:
+        if certificate is None:
+            return ANONYMOUS
+        return principal_of_certificate(certificate.names, self._roles)
+
+    def _on_ended(self, certificate: Certificate, peer: object) -> None:
+        self.counts["ended"] += 1
+        principal = ANONYMOUS
+        with suppress(InvalidArgumentError):  # it has a role that is not known here
+            principal = self._principal_of(certificate)
+        self._audit_refusal(peer, "certificate-ended", str(principal))
 
     def _release(self, waiting: "_Waiting", outcome: str, error: Exception | None) -> None:
         if self._waiting.pop(waiting, waiting) is None:
@@ -170,7 +193,7 @@ class _Waiting(asyncio.Protocol):
         judge: JudgeFirstBytes,
         make_layer: MakeLayer,
         on_end: Callable[["_Waiting", str, Exception | None], None],
-        admit: Callable[[bytes | None, object], bool],
+        admit: Callable[[TlsLayer, object], bool],
         ms_max: int,
     ) -> None:
         self.peer: object = None
@@ -246,7 +269,7 @@ class _Waiting(asyncio.Protocol):
 
     def _accept_secured(self) -> Any:  # noqa: ANN401 - as asyncio.BaseProtocol
         assert self._layer is not None
-        if not self._admit(self._layer.peer_certificate(), self.peer):
+        if not self._admit(self._layer, self.peer):
             self._end("denied")
             return _Refused()
         self._end("tls")

@@ -8,12 +8,16 @@ has a buffer gets the bytes decrypted into it.
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
 _RECORD_BYTES = 16 * 1024
 """Largest plaintext of a TLS record."""
+
+_CLOCK_S = 3_600.0
+"""Interval at which the wall clock is read for ``close_at``: it may be corrected."""
 
 Accept = Callable[[], Any]
 """Returns the protocol for a connection whose handshake has succeeded."""
@@ -246,6 +250,21 @@ class TlsLayer(asyncio.Protocol):
         self._is_closing = True
         if self._plain is not None:
             self._plain.abort()
+
+    def close_at(self, wall_ms: int, on_closing: Callable[[], None]) -> None:
+        """Close the connection at a time of the wall clock; ``on_closing`` is called just before.
+
+        What was not sent by then is lost: the peer may have stopped reading.
+        """
+        if self._is_closing:
+            return
+        left_s = wall_ms / 1000 - time.time()
+        if left_s <= 0:
+            on_closing()
+            self.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(left_s, _CLOCK_S), self.close_at, wall_ms, on_closing)
 
     def peer_certificate(self) -> bytes | None:
         """Return the verified certificate of the peer in DER form; None if it has sent none."""

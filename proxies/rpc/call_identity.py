@@ -1,5 +1,7 @@
 """The identity of the caller of a gRPC call: from its token, else from its certificate."""
 
+import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,18 +26,22 @@ class CallIdentity:
         roles_by_name: tuple[tuple[str, str], ...],
         *,
         is_required: bool,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
+        """``now_s`` returns the seconds since the Unix epoch."""
         self.is_required = is_required
         self.refused_count = 0
         """Number of calls that were refused because the caller is unknown."""
         self._verifier = verifier
+        self._now_s = now_s
         self._roles = dict(roles_by_name)
         self._of_certificate = lru_cache(_CERTIFICATES_MAX)(self._decode)
 
     async def principal(self, context: Any) -> Principal:  # noqa: ANN401 - grpc's ServicerContext
         """Return the caller of the call. Raises UnauthorizedError if it must be known and is not.
 
-        A token that is not valid is an error, although the caller may have a certificate.
+        A token that is not valid is an error, although the caller may have a certificate. So is a
+        certificate that has ended since the connection began.
         """
         try:
             found = await self._identify(context)
@@ -46,10 +52,11 @@ class CallIdentity:
             raise
         return found
 
-    def has_token(self, context: Any) -> bool:  # noqa: ANN401 - as above
-        """Return whether the caller identifies itself by a token."""
+    def can_end(self, context: Any) -> bool:  # noqa: ANN401 - as above
+        """Return whether the caller has a token or a certificate, either of which may end."""
         keys = (key for key, _ in context.invocation_metadata() or ())
-        return self._verifier is not None and _AUTHORIZATION in keys
+        has_token = self._verifier is not None and _AUTHORIZATION in keys
+        return has_token or bool(context.auth_context().get(_CERTIFICATE))
 
     async def _identify(self, context: Any) -> Principal:  # noqa: ANN401 - as above
         for key, value in context.invocation_metadata() or ():
@@ -59,10 +66,20 @@ class CallIdentity:
                     raise UnauthorizedError("the authorization of the call is not a bearer token")
                 return await self._verifier.verify(text[len(_BEARER) :].strip())
         certificates = context.auth_context().get(_CERTIFICATE)
-        return self._of_certificate(certificates[0]) if certificates else ANONYMOUS
+        if not certificates:
+            return ANONYMOUS
+        principal, ends_ms = self._of_certificate(certificates[0])
+        if self._now_s() * 1000 >= ends_ms:
+            raise UnauthorizedError(
+                f"the certificate of {principal} has ended: connect again with a new one"
+            )
+        return principal
 
-    def _decode(self, pem: bytes) -> Principal:
+    def _decode(self, pem: bytes) -> tuple[Principal, int]:
+        """Return the holder of a certificate, and when it ends."""
         try:
-            return principal_of_certificate(decode_pem(pem).names, self._roles)
+            certificate = decode_pem(pem)
+            principal = principal_of_certificate(certificate.names, self._roles)
+            return principal, certificate.not_after_ms
         except InvalidArgumentError as error:
             raise UnauthorizedError(f"the certificate of the caller: {error}") from error

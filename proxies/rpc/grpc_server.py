@@ -34,8 +34,8 @@ from .call_identity import CallIdentity
 from .grpc_calls import GrpcTransport
 from .grpc_credentials import server_credentials
 from .grpc_status import DETAILS_KEY, encode_details, status_name
+from .identity_lifetime import serve_while_identity_is_valid
 from .proxy_service import ProxyService
-from .token_lifetime import serve_while_token_is_valid
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -278,7 +278,7 @@ def _stream_handler(
         caller = await _admit(context, identity, record)
         try:
             serving = calls.serve_stream(method, requests, context.write, caller)
-            await serve_while_token_is_valid(identity, context, serving)
+            await serve_while_identity_is_valid(identity, context, serving)
         except RhumblineError as error:
             record.failed(error)
             await _abort(context, error)

@@ -13,7 +13,7 @@ from rhumbline.core.protocol.errors import (
     RhumblineError,
     UnauthorizedError,
 )
-from rhumbline.proxies.rpc import methods, token_lifetime
+from rhumbline.proxies.rpc import identity_lifetime, methods
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.grpc_calls import GrpcTransport
 from rhumbline.security.settings import SecuritySettings, TlsSettings
@@ -68,7 +68,7 @@ async def test_a_token_replaces_a_certificate_and_can_be_withdrawn(tmp_path: Pat
 async def test_calls_in_progress_end_with_their_token_and_go_on_with_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_lifetime, "CHECK_S", 0.2)
+    monkeypatch.setattr(identity_lifetime, "CHECK_S", 0.2)
     tokens, own, file = tmp_path / "tokens", tmp_path / "own-token", tmp_path / "app-token"
     own.write_text("of-the-proxy")
     file.write_text("first")

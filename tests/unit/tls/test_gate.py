@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from rhumbline.core.runtime.primitives.transport_security import (
     FirstStep,
     FirstVerdict,
 )
+from rhumbline.security.audit import NO_AUDIT, AuditEvent, AuditSink
 from rhumbline.security.principal import Role
 from rhumbline.security.settings import SecuritySettings, TlsSettings
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -63,10 +64,10 @@ def judge(data: bytes) -> FirstVerdict:
 
 @asynccontextmanager
 async def serving(
-    settings: TlsSettings, *, needs_certificate: bool = True
+    settings: TlsSettings, *, needs_certificate: bool = True, audit: AuditSink = NO_AUDIT
 ) -> AsyncIterator[tuple[TlsGate, int]]:
     """Serve echoes behind a gate."""
-    gate = TlsGate(TlsCredentials(settings), needs_certificate=needs_certificate)
+    gate = TlsGate(TlsCredentials(settings), needs_certificate=needs_certificate, audit=audit)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: gate.guard(Echo, judge), HOST, 0)
     try:
@@ -279,3 +280,43 @@ async def test_a_renegotiation_is_refused_at_once(tmp_path: Path) -> None:
         printed = await s_client(port, tls, *own, sends=b"R\n")  # waits for the end by itself
     assert "RENEGOTIATING" in printed
     assert "no renegotiation" in printed
+
+
+async def test_a_connection_ends_with_the_certificate_of_its_client(tmp_path: Path) -> None:
+    made, audit = authority(tmp_path), RecordedEvents()
+    client = TlsCredentials(settings_for(made, "app", days=2 / 86_400)).client_context()
+    settings = settings_for(made, "server", Role.BOOKIE)
+    async with serving(settings, audit=audit) as (gate, port):
+        reader, writer = await asyncio.open_connection(HOST, port, ssl=client)
+        assert await echo(reader, writer, b"before") == b"before"
+        async with asyncio.timeout(30):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert gate.counts == {"tls": 1, "ended": 1}
+        assert [(event.principal, event.error) for event in audit.events] == [
+            ("spiffe://test/client/app", "certificate-ended")
+        ]
+        writer.close()
+
+
+async def test_a_connection_that_closes_before_is_not_reported(tmp_path: Path) -> None:
+    made, audit = authority(tmp_path), RecordedEvents()
+    client = TlsCredentials(settings_for(made, "app", days=2 / 86_400)).client_context()
+    async with serving(settings_for(made, "server", Role.BOOKIE), audit=audit) as (gate, port):
+        reader, writer = await asyncio.open_connection(HOST, port, ssl=client)
+        assert await echo(reader, writer, b"before") == b"before"
+        writer.close()
+        await asyncio.sleep(2.5)
+        assert gate.counts == {"tls": 1}
+        assert audit.events == []
+
+
+class RecordedEvents:
+    """Remembers audit events. Implements AuditSink."""
+
+    def __init__(self) -> None:
+        self.events: list[AuditEvent] = []
+
+    def record(self, event: AuditEvent) -> None:
+        """See AuditSink."""
+        self.events.append(event)
