@@ -1,4 +1,4 @@
-"""``rhumbline node``: ls, stat, drain, undrain, decommission."""
+"""``rhumbline node``: ls, stat, adopt, drain, undrain, decommission."""
 
 import click
 
@@ -11,6 +11,7 @@ from ..output_schema import anything, maybe, prints, record, rows, text
 from ..overview.bookies import BOOKIE_ROW, BookieView, for_people, read_bookies
 from ..overview.status_documents import read_statuses
 from ..waiting import wait_count_options, wait_until
+from .adoption.command import adopt
 from .drains.draining import decommission, drain, undrain
 
 
@@ -19,7 +20,7 @@ def node() -> None:
     """Show, drain and decommission nodes, which are the bookies."""
 
 
-for _command in (drain, undrain, decommission):
+for _command in (adopt, drain, undrain, decommission):
     node.add_command(_command)
 
 

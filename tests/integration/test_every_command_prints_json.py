@@ -88,6 +88,7 @@ namespace describe extra
 namespace ls
 namespace set-policy extra --quorum 3/3/2
 namespace delete extra
+node adopt --regions {root}/regions.toml
 node ls
 node stat
 node decommission new --no-wait
@@ -179,6 +180,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backgrou
     root = tmp_path_factory.mktemp("json")
     (root / "lines").write_text("one\ntwo\n")
     (root / "keyed").write_text("a:1\nb:2\n")
+    (root / "regions.toml").write_text('[regions]\n"::/0" = "bonn"\n')
     (root / "declared.toml").write_text("[namespaces.declared.streams.s]\n")
     with BackgroundCluster(root) as running:
         running.write_segments(2)

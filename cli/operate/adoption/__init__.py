@@ -1,0 +1,1 @@
+"""Gives bookies of Apache BookKeeper their regions."""
