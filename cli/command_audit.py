@@ -24,6 +24,7 @@ _CHANGING = frozenset(
         "archive restore",
         "archive run",
         "namespace set-policy",
+        "node adopt",
         "repair fix",
         "stream set-policy",
     }
