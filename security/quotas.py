@@ -78,6 +78,10 @@ _LIMITS_OF = {
 }
 
 
+_LEVELS = {"connections": 3, "stored_bytes": 3}
+"""The feature level of each limit that the programs of level 1 do not know."""
+
+
 def parse_subject(text: str) -> Subject:
     """Return the subject that ``kind:name`` names. Raises InvalidArgumentError."""
     kind, colon, name = text.partition(":")
@@ -144,6 +148,16 @@ class QuotaTable:
 
 
 NO_QUOTAS = QuotaTable({})
+
+
+def level_of(table: QuotaTable) -> int:
+    """Return the lowest feature level at which a table may be stored (rule UPG-4)."""
+    used = (name for _, quota in table.items() for name in _LEVELS if _has(quota, name))
+    return max((_LEVELS[name] for name in used), default=1)
+
+
+def _has(quota: Quota, name: str) -> bool:
+    return getattr(quota, name) is not None
 
 
 def encode_quotas(table: QuotaTable) -> bytes:

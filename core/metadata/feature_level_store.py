@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from ..protocol.errors import (
     BadVersionError,
+    FeatureLevelError,
     InvalidArgumentError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -27,6 +28,20 @@ async def read_feature_level(store: MetadataReads, root: str = ROOT) -> FeatureR
     """
     value = await idempotent_writes.read_if_exists(store, Paths(root).feature_level)
     return FeatureRecord.decode(None if value is None else value.data)
+
+
+async def require_feature_level(store: MetadataReads, level: int, what: str) -> None:
+    """Raise FeatureLevelError unless ``what`` may be written at the cluster's level (rule UPG-4).
+
+    The level never falls, so what may be written once may always be. Raises the errors of
+    ``read_feature_level``, too.
+    """
+    found = await read_feature_level(store)
+    if found.level < level:
+        raise FeatureLevelError(
+            f"{what} need feature level {level}, and the cluster is at {found.level}: once every "
+            f"process knows it, raise the level with `rhumbline cluster features --raise {level}`"
+        )
 
 
 async def raise_feature_level(

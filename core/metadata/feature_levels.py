@@ -16,6 +16,7 @@ LEVELS = {
     1: "all formats of programs that do not know levels",
     2: "all processes know levels; values of the metadata store may name the oldest format whose "
     "programs read them",
+    3: "quotas may limit connections and stored bytes",
 }
 """The meaning of each level that this program knows."""
 

@@ -128,9 +128,10 @@ class RecordTooLargeError(LimitExceededError):
 
 
 class FeatureLevelError(RefusedError):
-    """The cluster is at a feature level that this program does not know.
+    """The cluster is at a feature level that this program does not know, or too low for a request.
 
-    Install the version of the program that the message asks for; the cluster cannot go back.
+    Install the version of the program that the message asks for, or raise the level; the cluster
+    cannot go back.
     """
 
     code = "feature-level"

@@ -4,13 +4,20 @@ from collections.abc import Callable
 
 from ...core.metadata import idempotent_writes
 from ...core.metadata.cluster_layout import ROOT
+from ...core.metadata.feature_level_store import require_feature_level
 from ...core.protocol.errors import (
     BadVersionError,
     MetadataUnavailableError,
     NodeExistsError,
 )
 from ...core.runtime.metadata_store import MetadataStore, Watch
-from ...security.quotas import NO_QUOTAS, QuotaTable, decode_quotas, encode_quotas
+from ...security.quotas import (
+    NO_QUOTAS,
+    QuotaTable,
+    decode_quotas,
+    encode_quotas,
+    level_of,
+)
 
 PATH = f"{ROOT}/rhumbline/quotas"
 _ATTEMPTS = 16
@@ -34,7 +41,8 @@ class QuotaStore:
         """Replace the quotas by what ``change`` makes of them, and return the new ones.
 
         ``change`` may be called several times. Raises what it raises, and
-        MetadataUnavailableError, IndeterminateError, CorruptionError, ForeignDataError.
+        FeatureLevelError for limits above the level of the cluster, MetadataUnavailableError,
+        IndeterminateError, CorruptionError, ForeignDataError.
         """
         for _ in range(_ATTEMPTS):
             value = await idempotent_writes.read_if_exists(self._store, PATH)
@@ -42,6 +50,9 @@ class QuotaStore:
             after = change(before)
             if after == before:
                 return after
+            if (level := level_of(after)) > 1:
+                what = "quotas of connections and stored bytes"
+                await require_feature_level(self._store, level, what)
             try:
                 if value is None:
                     await idempotent_writes.create(self._store, PATH, encode_quotas(after))

@@ -68,7 +68,7 @@ bookie format {root}/new --name new
 chaos ls
 cluster describe
 cluster features
-cluster features --raise 2
+cluster features --raise 3
 cluster init
 completion bash
 config check

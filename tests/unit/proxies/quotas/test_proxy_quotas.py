@@ -13,6 +13,7 @@ from rhumbline.security.caller import CURRENT_CALLER, Caller
 from rhumbline.security.principal import Principal
 from rhumbline.security.quotas import Quota, encode_quotas, parse_subject
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.raised_level import raise_level
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld, an_item
 
@@ -21,6 +22,7 @@ ADA = Caller(Principal("ada"))
 
 async def set_quota(store: MetadataStore, subject: str, quota: Quota) -> None:
     """Set a quota, and give the proxies time to see it."""
+    await raise_level(store)
     await QuotaStore(store).change(lambda table: table.with_quota(parse_subject(subject), quota))
     await asyncio.sleep(0.1)
 
