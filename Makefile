@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills \
 	packages proto lock clean
 
 help: ## list the targets
@@ -141,6 +141,10 @@ explore: $(SELF) ## try every order of events in small scopes: make explore SCOP
 scopes: $(SELF) ## exhaust all scopes, plant bugs in copies of the code, and write the page of results
 	$(BIN)/python -m rhumbline.chaos.exploration --page docs/reference/scopes.md
 	$(BIN)/python -m rhumbline.chaos.exploration --bugs --seconds 120 --page docs/reference/scopes.md
+
+linearizability: OPERATIONS = 100000
+linearizability: $(SELF) ## have Porcupine judge simulated runs (Go): make linearizability OPERATIONS=100000
+	$(BIN)/python -m rhumbline.chaos.linearizability --operations $(OPERATIONS) --seed $(SEED)
 
 planted-bugs: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
 	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/planted-bugs.md

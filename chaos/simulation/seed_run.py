@@ -135,8 +135,16 @@ class RunResult:
         return not self.violations
 
 
-def run_plan(plan: RunPlan, *, on_line: Callable[[str], None] | None = None) -> RunResult:
-    """Run a plan in a new world. Raises nothing: an exception of the run becomes a violation."""
+def run_plan(
+    plan: RunPlan,
+    *,
+    on_line: Callable[[str], None] | None = None,
+    on_end: "Callable[[SeedRun], None]" = lambda run: None,
+) -> RunResult:
+    """Run a plan in a new world. Raises nothing: an exception of the run becomes a violation.
+
+    ``on_end`` is called with the run after it was checked.
+    """
     result = RunResult(plan)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
         run = (plan.run or SeedRun)(world, plan)
@@ -150,6 +158,7 @@ def run_plan(plan: RunPlan, *, on_line: Callable[[str], None] | None = None) -> 
         except Exception as error:  # raised by the production code under test
             result.violations = [Violation("CRASH", describe_failure(error))]
         run.fill_result(result)
+        on_end(run)
     return result
 
 

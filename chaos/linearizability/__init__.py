@@ -1,0 +1,1 @@
+"""Has Porcupine, a linearizability checker that others wrote, judge simulated runs."""
