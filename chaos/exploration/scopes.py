@@ -23,6 +23,7 @@ from .processes.process import (
     Facts,
 )
 from .processes.programs import SteppedReader, SteppedRecovery, SteppedWriter, payload_of
+from .processes.repair_process import SteppedRepair
 from .processes.servers import SteppedBookie, StoreProcess
 
 LEDGER = 7
@@ -55,6 +56,12 @@ class Scope:
     """True if the writer closes the ledger at any time."""
     syncs_at_once: bool = True
     """False if the sync of a bookie's log is an event of its own."""
+    is_closed: bool = False
+    """True if the ledger was closed behind the most entries that a bookie holds."""
+    repairs: int = 0
+    """The number of processes that repair the ledger."""
+    lost: tuple[int, ...] = ()
+    """The bookies that repair considers lost; they respond as long as no fault prevents it."""
     faults: tuple[tuple[str, str], ...] = ()
     """(process, fault): each may happen once, at any time."""
     time_steps: int = 2
@@ -79,7 +86,12 @@ class Scope:
             fragments=(Fragment(0, tuple(self.bookies()[: quorum.ensemble_size])),),
             creation_token=1,
         )
-        return metadata.with_r(0, quorum.min_regions) if quorum.min_regions > 1 else metadata
+        if quorum.min_regions > 1:
+            metadata = metadata.with_r(0, quorum.min_regions)
+        if not self.is_closed:
+            return metadata
+        last = max(self.copies) - 1
+        return metadata.closed(last, sum(len(payload_of(n)) for n in range(last + 1)))
 
     def faults_of(self, name: str) -> tuple[str, ...]:
         """Return the faults of one process, which is named as in ``faults``."""
@@ -131,6 +143,17 @@ class Scope:
                 regions,
                 LEDGER,
                 min_regions=self.recovery_r,
+                faults=self.faults_of(name),
+                time_steps=self.time_steps,
+            )
+        for number in range(1, self.repairs + 1):
+            name = f"repair-{number}"
+            makers[name] = partial(
+                SteppedRepair,
+                name,
+                regions,
+                LEDGER,
+                lost=[self.bookies()[index] for index in self.lost],
                 faults=self.faults_of(name),
                 time_steps=self.time_steps,
             )
@@ -197,6 +220,15 @@ SCOPES: tuple[Scope, ...] = (
         entries=1,
         recoveries=0,
         faults=(("b1", DESTROYED), ("b2", DESTROYED)),
+    ),
+    Scope(
+        "write-refusal",
+        "a bookie refuses an add and confirms another; the outcome of its replacement is unknown",
+        "abb",
+        _TWO,
+        entries=2,
+        recoveries=0,
+        faults=(("b1", REFUSAL), ("writer", UNKNOWN_OUTCOME)),
     ),
     Scope(
         "write-near",
@@ -356,6 +388,69 @@ SCOPES: tuple[Scope, ...] = (
         copies=(1, 1),
         acked=1,
         recoveries=2,
+        faults=(("b1", DESTROYED),),
+    ),
+    Scope(
+        "repair",
+        "repair copies a closed ledger from a bookie that remains to another one",
+        "abb",
+        _TWO,
+        entries=0,
+        recoveries=0,
+        is_closed=True,
+        copies=(2, 2, 0),
+        acked=2,
+        repairs=1,
+        lost=(1,),
+    ),
+    Scope(
+        "repair-two",
+        "two processes repair a closed ledger at once",
+        "abb",
+        _TWO,
+        entries=0,
+        recoveries=0,
+        is_closed=True,
+        copies=(1, 1, 0),
+        acked=1,
+        repairs=2,
+        lost=(1,),
+    ),
+    Scope(
+        "repair-power",
+        "the bookie that receives the copies of a repair loses power",
+        "abb",
+        _TWO,
+        entries=0,
+        recoveries=0,
+        is_closed=True,
+        copies=(1, 1, 0),
+        acked=1,
+        repairs=1,
+        lost=(1,),
+        syncs_at_once=False,
+        faults=(("b2", POWER_LOSS),),
+    ),
+    Scope(
+        "repair-recovery",
+        "repair begins while a recovery decides the end of the ledger",
+        "abb",
+        _TWO,
+        entries=0,
+        copies=(1, 1, 0),
+        acked=1,
+        repairs=1,
+        lost=(1,),
+    ),
+    Scope(
+        "repair-writer",
+        "repair moves the first entries of an open ledger, whose writer has replaced a bookie",
+        "abb",
+        _TWO,
+        entries=2,
+        recoveries=0,
+        repairs=1,
+        lost=(1,),
         faults=(("b1", DESTROYED),),
     ),
 )

@@ -17,7 +17,8 @@ violations of the invariants that the patch names count. *Found by* lists the in
 were violated in the first seed that violated any. The same seed was then run on the unchanged
 package, in which the checker found nothing. [The simulator](simulator.md) describes the plans,
 [invariants](../protocol/invariants.md) the invariants, and [known bugs](../known-bugs.md) the
-bugs `b1` to `b23`. To plant one bug again:
+bugs `b1` to `b23`. [Exhausted scopes](scopes.md) lists the bugs that the exploration of a small
+scope finds; some of them are only there. To plant one bug again:
 
 ```text
 make planted-bug NAME=b5 SEED=1

@@ -14,6 +14,7 @@ from rhumbline.chaos.simulation.seed_runner import PLANS
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/simulator.md").read_text()
 INVARIANTS_PAGE = (ROOT / "docs/protocol/invariants.md").read_text()
+SCOPES_PAGE = (ROOT / "docs/reference/scopes.md").read_text()
 PLANTED_BUGS_PAGE = (ROOT / "docs/reference/planted-bugs.md").read_text()
 
 
@@ -44,10 +45,13 @@ def test_every_planted_bug_names_existing_invariants_and_a_plan() -> None:
         assert set(bug.counts) <= {*INVARIANTS, *LIVENESS, *BY_ACCIDENT}, name
 
 
-def test_every_planted_bug_is_on_its_page_with_its_title() -> None:
+def test_every_planted_bug_is_on_the_page_of_seeds_or_of_scopes_with_its_title() -> None:
     for name in names():
         bug = load(name)
-        assert f"\n| {name} | {bug.title} | `{bug.plan}` | " in PLANTED_BUGS_PAGE
+        row = f"\n| {name} | {bug.title} | "
+        by_scope = f"{row}`{bug.scope}` | "
+        assert f"{row}`{bug.plan}` | " in PLANTED_BUGS_PAGE or by_scope in SCOPES_PAGE
+        assert f"{by_scope}**not found**" not in SCOPES_PAGE
 
 
 def test_every_found_bug_is_on_the_page() -> None:
