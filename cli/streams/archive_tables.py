@@ -1,5 +1,6 @@
 """``rhumbline archive tables``: the Iceberg tables of archives."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from ..output_schema import integer, prints, record, rows, text
 from .cold_options import cold_option, opened_cold
 
 if TYPE_CHECKING:
+    from ...coldstore.archive.archive_folder import ArchiveFolder
     from ...coldstore.iceberg.iceberg_tables import IcebergTables
     from ...coldstore.iceberg.registrar import TablePass, TableRegistrar
 
@@ -61,6 +63,21 @@ def table_registrar(
         snapshots_kept_ms=settings.tables_snapshots_kept_ms,
         on_pass=report_tables,
     )
+
+
+async def table_faults(
+    session: CommandSession, store: ColdStore, cold: str | None, folders: "Iterable[ArchiveFolder]"
+) -> dict[str, CorruptionError]:
+    """Compare the tables of archives with them, if there is a catalogue; see ``check_tables``."""
+    catalog = open_tables(session, cold)
+    if catalog is None:
+        return {}
+    from ...coldstore.iceberg.check_tables import check_tables
+
+    try:
+        return await check_tables(store, catalog, folders)
+    finally:
+        await catalog.close()
 
 
 def report_tables(done: "TablePass") -> None:

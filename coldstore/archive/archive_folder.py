@@ -165,6 +165,12 @@ def lssn_of_part(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
+def last_lssn_of_file(name: str) -> int | None:
+    """Return the last segment of which a file has records, or None for another file."""
+    merged = MergedName.parse(name)
+    return lssn_of_part(name) if merged is None else merged.last_lssn
+
+
 def parse_chain_key(key: str) -> ChainKey | None:
     """Return the parts of a key in the folder of a chain; None for every other key."""
     parts = key.split("/", 4)

@@ -7,7 +7,7 @@ table either as it was or with the whole segment, and a repeat finds out which (
 
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -49,11 +49,13 @@ from ...core.protocol.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from ..archive.archive_folder import ArchiveFolder
+from ..archive.archive_folder import ArchiveFolder, last_lssn_of_file
 from ..archive.manifest import Manifest
 from ..archive.schema import BOUNDED, COLUMNS, SORT_ORDER
 from ..stores.blocking_calls import BlockingCalls
 from .catalog_uri import CATALOG_NAME, catalog_properties, cold_location, storage_properties
+from .compare_table import ExpectedTable, table_differences
+from .part_footers import PartFooter
 from .registration import TableState
 
 T = TypeVar("T")
@@ -72,14 +74,6 @@ _IDENTITY, _RELOCATION = "rhumbline.stream-identity", "rhumbline.last-relocation
 
 EXPIRED_MIN = 20
 """Snapshots are removed in groups of at least this size."""
-
-
-class PartFooter(NamedTuple):
-    """A part of a segment, with its verified Parquet footer."""
-
-    key: str
-    size_bytes: int
-    footer: Any  # pyarrow's FileMetaData, which has no types
 
 
 class TableChange(NamedTuple):
@@ -169,6 +163,18 @@ class IcebergTables:
         """
         return await self._calls.write(lambda: _mapped(lambda: self._expire(folder, before_ms)))
 
+    async def differences(
+        self, folder: ArchiveFolder, state: TableState | None, parts: Sequence[PartFooter],
+        first_lssn: int,
+    ) -> list[str]:  # fmt: skip
+        """Return what is wrong in a table that was in ``state``, whose files must be ``parts``.
+
+        Files of segments before ``first_lssn`` may be left. Nothing is wrong if there is no table.
+        """
+        return await self._calls.read(
+            lambda: _mapped(lambda: self._differences(folder, state, parts, first_lssn))
+        )
+
     async def summaries(self, namespace: str) -> list[TableSummary]:
         """Return the tables of a namespace's archives, sorted by name."""
         return await self._calls.read(lambda: _mapped(lambda: self._summaries(namespace)))
@@ -205,6 +211,29 @@ class IcebergTables:
         catalog.create_namespace_if_not_exists((folder.namespace,))
         properties = {
             "format-version": "2",
+            **self._fixed_properties(folder),
+            _IDENTITY: manifest.stream_identity,
+            _FIRST: str(manifest.lssn),
+            _LAST: str(manifest.lssn - 1),
+            _LINK: "",
+        }
+        for name in _names_of(folder):
+            with suppress(TableAlreadyExistsError):  # maybe of another stream that had the name
+                return catalog.create_table(
+                    (folder.namespace, name),
+                    _schema(),
+                    location=self._records_location(folder),
+                    partition_spec=UNPARTITIONED_PARTITION_SPEC,
+                    sort_order=_sort_order(),
+                    properties=properties,
+                )
+            if self._find(folder) is not None:
+                break
+        raise UnavailableError(f"another process creates the table of {'/'.join(folder)}")
+
+    def _fixed_properties(self, folder: ArchiveFolder) -> dict[str, str]:
+        """Return the properties of a table that never change."""
+        return {
             "write.metadata.path": self._metadata_location(folder),
             "write.metadata.previous-versions-max": "100",
             "write.metadata.delete-after-commit.enabled": "true",
@@ -216,24 +245,10 @@ class IcebergTables:
             "write.metadata.metrics.column.key": "truncate(16)",
             "rhumbline.namespace": folder.namespace,
             "rhumbline.stream": folder.stream,
-            _IDENTITY: manifest.stream_identity,
-            _FIRST: str(manifest.lssn),
-            _LAST: str(manifest.lssn - 1),
-            _LINK: "",
         }
-        for name in _names_of(folder):
-            with suppress(TableAlreadyExistsError):  # maybe of another stream that had the name
-                return catalog.create_table(
-                    (folder.namespace, name),
-                    _schema(),
-                    location=f"{self._location}/{folder.records}",
-                    partition_spec=UNPARTITIONED_PARTITION_SPEC,
-                    sort_order=_sort_order(),
-                    properties=properties,
-                )
-            if self._find(folder) is not None:
-                break
-        raise UnavailableError(f"another process creates the table of {'/'.join(folder)}")
+
+    def _records_location(self, folder: ArchiveFolder) -> str:
+        return f"{self._location}/{folder.records}"
 
     def _metadata_location(self, folder: ArchiveFolder) -> str:
         return f"{self._location}/{folder.namespace}/{folder.stream}/_iceberg/{folder.stream_id}"
@@ -359,6 +374,39 @@ class IcebergTables:
                     table.io.delete(manifest.manifest_path)
             table.io.delete(snapshot.manifest_list)
         return len(expired)
+
+    def _differences(
+        self, folder: ArchiveFolder, state: TableState | None, parts: Sequence[PartFooter],
+        first_lssn: int,
+    ) -> list[str]:  # fmt: skip
+        table = self._find(folder)
+        if table is None:
+            return self._foreign_table(folder)
+        if _state_of(table) != state:
+            return ["the table has changed"]
+
+        def is_deleted(path: str) -> bool:
+            last = last_lssn_of_file(path.rpartition("/")[2])
+            return last is not None and last < first_lssn
+
+        expected = ExpectedTable(
+            location=self._records_location(folder),
+            schema=_schema(),
+            sort_order=_sort_order(),
+            properties=self._fixed_properties(folder),
+            files=[self._data_file(table, part) for part in parts],
+            may_have=is_deleted,
+        )
+        return list(table_differences(table, expected))
+
+    def _foreign_table(self, folder: ArchiveFolder) -> list[str]:
+        """Return what is wrong if a table lies where that of the archive belongs."""
+        for name in _names_of(folder):
+            with suppress(NoSuchTableError):
+                table = self._opened().load_table((folder.namespace, name))
+                if table.location() == self._records_location(folder):
+                    return [f"the property {_IDENTITY} is {table.properties.get(_IDENTITY)!r}"]
+        return []
 
     def _data_file(self, table: Table, part: PartFooter) -> DataFile:
         statistics = data_file_statistics_from_parquet_metadata(

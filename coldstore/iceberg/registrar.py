@@ -7,7 +7,7 @@ the next pass continues where the table says that it is (rules ARC-40 to ARC-43)
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,10 +18,10 @@ from ...core.runtime.event_log import EventLog, LogLimit
 from ..archive.archive_folder import ArchiveFolder, MergedName, TipName, parse_chain_key
 from ..archive.catalog import read_manifest
 from ..archive.manifest import Manifest
-from ..archive.part_file import PartFile
 from ..archive.relocation import Relocations, read_relocations
 from ..proof.chain_tip import lost_tip_error
-from .iceberg_tables import IcebergTables, PartFooter
+from .iceberg_tables import IcebergTables
+from .part_footers import part_footers
 from .registration import Remove, Replace, Step, TableState, next_step, waiting_segments
 
 _LOG = EventLog(__name__)
@@ -209,7 +209,9 @@ class TableRegistrar:
             assert state is not None
             return await self._replace(folder, relocations, state, result)
         manifests = await self._sharing_a_file(folder, step.lssn, state, relocations)
-        change = await self._tables.register(manifests, await self._footers(manifests), state)
+        change = await self._tables.register(
+            manifests, await part_footers(self._cold, manifests), state
+        )
         if change.was_made:
             result.registered += sum(1 for one in manifests if one.lssn >= step.lssn)
             _LOG.info(
@@ -230,7 +232,7 @@ class TableRegistrar:
                 keys.update((now.part_key(part), now) for part in now.parts)
         held = await self._tables.file_keys(folder)
         new = [keys[key] for key in sorted(keys.keys() - held)]
-        footers = [one for one in await self._footers(new) if one.key not in held]
+        footers = [one for one in await part_footers(self._cold, new) if one.key not in held]
         change = await self._tables.replace(
             folder, held - keys.keys(), footers, relocations.last_number, state
         )
@@ -266,17 +268,6 @@ class TableRegistrar:
                 "was exchanged"
             )
         return manifest
-
-    async def _footers(self, manifests: Sequence[Manifest]) -> list[PartFooter]:
-        """Return each file of the segments once."""
-        found: dict[str, PartFooter] = {}
-        for manifest in manifests:
-            for part in manifest.parts:
-                key = manifest.part_key(part)
-                if key not in found:
-                    file = await PartFile.open(self._cold, key, part)
-                    found[key] = PartFooter(key, part.size_bytes, file.footer)
-        return list(found.values())
 
     def _count(self, result: TablePass) -> None:
         self._last = result

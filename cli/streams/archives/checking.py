@@ -11,6 +11,7 @@ from ....core.protocol.installation import needs_extra
 from ...options import CommandSession, runs, session_options
 from ...output import ProgressBar, print_message, print_rows
 from ...output_schema import flag, integer, listing, maybe, prints, record, rows, text
+from ..archive_tables import table_faults
 from ..cold_options import cold_option, opened_cold
 from .archive_rows import ARCHIVED, archive_row
 
@@ -38,9 +39,10 @@ with needs_extra("an archive", "arrow"):
 async def verify(
     session: CommandSession, prefix: str, tasks: int, resume: Path | None, cold: str | None
 ) -> None:
-    """Read every byte of the archives below PREFIX, and verify their chains and the index.
+    """Read every byte of the archives below PREFIX, and verify their chains, index and tables.
 
-    Reads the cold store only, no server. Continues after a damaged or missing object.
+    Reads the cold store, and the catalogue of tables if archive.tables is set, but no server of the
+    cluster. Continues after a damaged or missing object.
     """
     store = opened_cold(session, cold)
     try:
@@ -57,6 +59,7 @@ async def verify(
                 on_done=lambda done: progress.show("verifying", done, len(found)),
             )
         damaged = listing.faults | await check.faults(listing)
+        damaged |= await table_faults(session, store, cold, listing.folders)
     finally:
         await store.close()
     faults = len(damaged) + sum(len(verdict.faults) for verdict in verdicts)
