@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from ..client.settings import Settings
-from ..client.settings_table import faults_with_defaults, read_value, suggestion
+from ..client.settings_table import (
+    faults_with_defaults,
+    is_list,
+    read_list,
+    read_value,
+    suggestion,
+)
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.runtime.settings import DeclaredSetting, settings_of
 
@@ -171,7 +177,8 @@ def _build(section: str, cls: type, values: _Values, faults: list[str]) -> Any: 
         if (section, name) in values:
             value, sources[name] = values[section, name]
             try:
-                given[name] = read_value(declared, value)
+                read = read_list if is_list(declared) else read_value
+                given[name] = read(declared, value)
             except InvalidArgumentError as error:
                 faults.append(f"{sources[name]}: {section}.{name}: {error}")
     faults += [

@@ -66,6 +66,26 @@ def read_value(declared: DeclaredSetting, value: object) -> Any:  # noqa: ANN401
     return _read_single(declared, declared.kind, value)
 
 
+def is_list(declared: DeclaredSetting) -> bool:
+    """Return whether the value of a setting is a list of simple values."""
+    return get_origin(declared.kind) is tuple and not declared.is_mapping
+
+
+def read_list(declared: DeclaredSetting, value: object) -> tuple[Any, ...]:
+    """Return the items of a list, or those of a string that commas separate.
+
+    Raises InvalidArgumentError.
+    """
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list):
+        raise InvalidArgumentError(f"{value!r} is not a list")
+    if len(value) > LENGTH_MAX:
+        raise InvalidArgumentError(f"{len(value)} items, above the limit of {LENGTH_MAX}")
+    kind = get_args(declared.kind)[0]
+    return tuple(_read_single(declared, kind, item) for item in value)
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown word: the nearest known one, or all."""
     names = list(known)

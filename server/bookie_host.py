@@ -1,7 +1,7 @@
 """Formats and runs a bookie in this process, with its status server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,8 @@ from ..backends.open_store import open_store
 from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.bookie import Bookie
 from ..core.bookie.config import BookieConfig
+from ..core.bookie.disks.attach_directories import attach_configured
+from ..core.bookie.disks.lost_files import LostFiles
 from ..core.bookie.identity import (
     IDENTITY_FILE,
     Identity,
@@ -37,12 +39,13 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
+from ..core.runtime.tasks import Tasks
 from ..security.settings import GRANTED
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
 from .clients.bookie_audit import BookieAudit
 from .clients.bookie_clients import BookieClients
 from .listening_address import check_advertised, warn_of_loopback
-from .posix_disk import PosixDisk
+from .posix_disk import DataDisks, PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
 from .status_server import StatusServer
 
@@ -145,9 +148,16 @@ async def running_bookie(
             closing.callback(gate.close)
         with prefixed_errors(directory):
             regional = await _regional_store(disk, regional_metadata or {}, closing)
+            whole = await attach_configured(
+                disk,
+                config.data_dirs,
+                config.lost_data_dirs,
+                DataDisks(closing).open,
+                runtime.random,
+            )
             bookie = await Bookie.open(
                 runtime,
-                disk,
+                whole,
                 config,
                 ledgers,
                 bookies,
@@ -169,10 +179,14 @@ async def running_bookie(
             closing.push_async_callback(reads.aclose)
             replicas[view[0].number] = reads
         bookie.scrubber.fetch = ReplicaReadsOfStores(replicas).fetch
+        lost = LostFiles(
+            whole, bookie.storage, bookie.scrubber, bookie.maintenance, config.data_dir_check_ms
+        )
 
         def statistics() -> dict[str, Any]:
             return {
                 **bookie.statistics(),
+                **lost.statistics(),
                 "durable_writes": disk.syncs.summary(),
                 "client": {"metadata": measured.statistics()},
                 "tls": certificate_statistics(protection),
@@ -195,8 +209,16 @@ async def running_bookie(
                 ) from error
             await _publish_status_address(store, bookie.bookie_id, at, status_port)
         await bookie.serve(host, port, security=gate)
+        _spawn(lost.run(), "lost files", closing)
         warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)
         yield bookie
+
+
+def _spawn(work: Coroutine[Any, Any, None], name: str, closing: AsyncExitStack) -> None:
+    """Run a task until ``closing``."""
+    tasks = Tasks()
+    closing.push_async_callback(tasks.aclose)
+    tasks.spawn(work, name)
 
 
 async def _access_control(

@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -349,6 +350,30 @@ class PosixDisk:
         if path and any(part in ("", ".", "..") or "\x00" in part for part in parts):
             raise InvalidArgumentError(f"bad path {path[:80]!r}: it must stay inside the directory")
         return self.root.joinpath(*parts)
+
+
+class DataDisks:
+    """Opens data directories, which are closed with ``closing``."""
+
+    def __init__(self, closing: AsyncExitStack) -> None:
+        self._closing = closing
+
+    def open(self, path: str) -> PosixDisk:
+        """Open a directory that exists.
+
+        Raises ForeignDataError (it does not exist, or is in use), InvalidArgumentError (a relative
+        path), DiskFailedError.
+        """
+        if not Path(path).is_absolute():
+            raise InvalidArgumentError(f"{path}: the path of a data directory must be absolute")
+        if not Path(path).is_dir():
+            raise ForeignDataError(
+                f"{path}: no such directory; mount its disk, or move it from bookie.data_dirs to "
+                "bookie.lost_data_dirs if the disk is lost for good"
+            )
+        disk = PosixDisk(path)
+        self._closing.callback(disk.close)
+        return disk
 
 
 def _translated(error: OSError, path: str) -> DiskFullError | DiskFailedError:

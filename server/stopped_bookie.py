@@ -2,39 +2,45 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.config import BookieConfig
+from ..core.bookie.disks.attach_directories import attach_recorded
 from ..core.bookie.identity import read_identity
 from ..core.bookie.index.index_directory import INDEX_DIRECTORY
 from ..core.bookie.storage import Storage
 from ..core.protocol.errors import ConfigurationError
+from ..core.runtime.disk import Disk
 from ..core.runtime.tasks import Tasks
 from .bookie_host import in_thread, prefixed_errors
-from .posix_disk import PosixDisk
+from .posix_disk import DataDisks, PosixDisk
 
 _REPORT_SECONDS = 0.2
 
 
-@contextmanager
-def stopped_bookie(directory: Path) -> Iterator[PosixDisk]:
+@asynccontextmanager
+async def stopped_bookie(directory: Path) -> AsyncIterator[Disk]:
     """Open the disk of a stopped bookie; no process can serve it until the block ends.
 
-    Raises ConfigurationError (no such directory) and ForeignDataError (a process serves it). Errors
-    of the block about the content are prefixed with the directory.
+    Its data directories must be there too. Raises ConfigurationError (no such directory) and
+    ForeignDataError (a process serves it, or a data directory is missing). Errors of the block
+    about the content are prefixed with the directory.
     """
+    _check_exists(directory)
+    async with AsyncExitStack() as closing:
+        disk = PosixDisk(directory)
+        closing.callback(disk.close)
+        with prefixed_errors(directory):
+            yield await attach_recorded(disk, DataDisks(closing).open)
+
+
+def _check_exists(directory: Path) -> None:
     if not directory.is_dir():
         raise ConfigurationError(f"{directory}: no such directory")
-    disk = PosixDisk(directory)
-    try:
-        with prefixed_errors(directory):
-            yield disk
-    finally:
-        disk.close()
 
 
 @asynccontextmanager
@@ -50,7 +56,7 @@ async def opened_storage(
     ``without_index`` removes the index files first. ``on_progress`` is called with the number of
     entries whose rows are in the index so far. Raises as ``stopped_bookie`` and ``Storage.open``.
     """
-    with stopped_bookie(directory) as disk:
+    async with stopped_bookie(directory) as disk:
         identity = await read_identity(disk)
         where = directory / INDEX_DIRECTORY
         if without_index and where.exists():

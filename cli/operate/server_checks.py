@@ -131,6 +131,9 @@ def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
     if known.get("damages"):
         damages = show_count(known["damages"], "damaged byte range")
         problems.append((FAULT, f"{damages} not repaired yet"))
+    for directory in known.get("failed_directories", ()):
+        lost = show_count(known["lost_files"], "lost file")
+        problems.append((FAULT, f"data directory {directory} failed, {lost} not restored yet"))
     if view.limbo:
         problems.append((WARNING, f"in limbo: {view.limbo}"))
     if view.mode is BookieMode.READ_ONLY:

@@ -39,7 +39,7 @@ async def inventory(session: CommandSession, directory: Path, target: Path) -> N
     Needed to rebuild a lost metadata store. Writers begin new segments after it. The file contains
     passwords of ledgers: keep it as secret as the metadata store.
     """
-    with stopped_bookie(directory) as disk:
+    async with stopped_bookie(directory) as disk:
         identity = await read_identity(disk)
     with ProgressBar() as progress:
         async with opened_storage(directory, session.settings.bookie) as storage:

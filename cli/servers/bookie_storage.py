@@ -169,8 +169,9 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
         else:
             writer.write([row])
 
-    with writer or nullcontext(), stopped_bookie(directory) as disk:
-        damages = await dump_storage(disk, show)
+    async with stopped_bookie(directory) as disk:
+        with writer or nullcontext():
+            damages = await dump_storage(disk, show)
     _report_damage(damages)
 
 
@@ -271,8 +272,9 @@ async def _verified(session: CommandSession, directory: Path) -> StorageSummary:
             shown = count
             progress.show(f"{count:,} entries")
 
-    with ProgressBar() as progress, stopped_bookie(directory) as disk:
-        return await verify_storage(disk, boot_id, show)
+    with ProgressBar() as progress:
+        async with stopped_bookie(directory) as disk:
+            return await verify_storage(disk, boot_id, show)
 
 
 def _state_of(ledger: LedgerSummary) -> str:

@@ -50,6 +50,22 @@ class BookieConfig:
         "host name or address.",
     )
 
+    data_dirs: tuple[str, ...] = setting(
+        (),
+        "Absolute paths of directories on other disks for sorted files. The write log and the "
+        "index stay in the bookie's own directory. A new one must be empty.",
+    )
+
+    lost_data_dirs: tuple[str, ...] = setting(
+        (),
+        "Former data directories whose disks are lost for good: the bookie starts without them, "
+        "and fetches their entries from replicas.",
+    )
+
+    data_dir_check_ms: int = setting(
+        5_000, "Interval between checks that each data directory is there and writable.", low=100
+    )
+
     log_file_bytes: int = setting(
         256 * MIB,
         "Size at which a log file is sealed and a new one is started.",

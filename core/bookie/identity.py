@@ -30,6 +30,8 @@ from .log.log_format import LOG_KIND, SORTED_KIND
 
 IDENTITY_FILE = "identity"
 STORAGE_VERSION = 1
+STORAGE_VERSION_OF_DATA_DIRECTORIES = 2
+"""The version of a storage that has, or once had, data directories (rule DSK-1)."""
 _BYTES_MAX = 64 * 1024
 _COPY_BYTES = 4096
 _NEW_FILE = IDENTITY_FILE + ".new"
@@ -143,9 +145,10 @@ def _decode_copy(data: bytes) -> Identity:
         )
     fields = json.loads(line)
     version = fields.get("version")
-    if version != STORAGE_VERSION:
+    if version not in (STORAGE_VERSION, STORAGE_VERSION_OF_DATA_DIRECTORIES):
         raise ForeignDataError(
-            f"the storage has format version {version}; this program reads {STORAGE_VERSION}"
+            f"the storage has format version {version}; this program reads {STORAGE_VERSION} and "
+            f"{STORAGE_VERSION_OF_DATA_DIRECTORIES}"
         )
     try:
         identity = Identity(**fields)

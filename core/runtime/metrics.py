@@ -227,6 +227,25 @@ CATALOGUE = (
         "Entries that a bookie in limbo lacks and that no other replica provides now.",
     ),
     Metric("bookie.damages", MetricType.GAUGE, "{damage}", "Damaged parts of the bookie's files."),
+    Metric("bookie.data_directories", MetricType.GAUGE, "{directory}", "Data directories."),
+    Metric(
+        "bookie.data_directories_failed",
+        MetricType.GAUGE,
+        "{directory}",
+        "Data directories that failed since the start.",
+    ),
+    Metric(
+        "bookie.lost_files",
+        MetricType.GAUGE,
+        "{file}",
+        "Sorted files in failed data directories, with entries that have no other copy here yet.",
+    ),
+    Metric(
+        "bookie.lost_entries",
+        MetricType.GAUGE,
+        "{entry}",
+        "Entries of lost files that no replica provided in the last attempt.",
+    ),
     Metric(
         "bookie.sealed_logs",
         MetricType.GAUGE,

@@ -79,6 +79,14 @@ class Scrubber:
         self.last_report = report
         return report
 
+    async def restore_files(self, numbers: list[int]) -> ScrubReport:
+        """Fetches every entry that the index names in files which cannot be read at all."""
+        report = ScrubReport()
+        for number in numbers:
+            damage = Damage(number, 0, OFFSET_MASK, "the file is lost")
+            await self._repair(number, [damage], report)
+        return report
+
     async def _verify_index(self, file: IndexFile, report: ScrubReport) -> None:
         """Reads all parts of an index file from the disk, also those that are in memory."""
         index, number = self._storage.index, file.number

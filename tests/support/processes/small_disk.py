@@ -29,7 +29,13 @@ def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        subprocess.run(["umount", "-l", str(directory)], timeout=10, check=True)
+        if directory.is_mount():
+            unmount(directory)
+
+
+def unmount(directory: Path) -> None:
+    """Detach the disk; programs that have open files on it can still use these."""
+    subprocess.run(["umount", "-l", str(directory)], timeout=10, check=True)
 
 
 def fill_disk(directory: Path, left_bytes: int = 0) -> None:

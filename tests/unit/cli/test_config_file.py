@@ -61,6 +61,17 @@ def test_option_overrides_environment_overrides_file(tmp_path: Path) -> None:
     }
 
 
+def test_lists_are_read_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "rhumbline.toml"
+    file.write_text('[bookie]\ndata_dirs = ["/a", "/b"]\n')
+    assert load_settings(file, environ={}).settings.bookie.data_dirs == ("/a", "/b")
+    environ = {"RHUMBLINE_BOOKIE__DATA_DIRS": "/c, /d"}
+    assert load_settings(file, environ=environ).settings.bookie.data_dirs == ("/c", "/d")
+    file.write_text("[bookie]\ndata_dirs = 7\n")
+    with pytest.raises(ConfigurationError, match=r"bookie\.data_dirs: 7 is not a list"):
+        load_settings(file, environ={})
+
+
 def test_environment_can_name_the_file_and_table_entries(tmp_path: Path) -> None:
     file = written(tmp_path, '[bookie.advertised_addresses]\neu = "a:1"\n')
     environ = {"RHUMBLINE_CONFIG": str(file), "RHUMBLINE_BOOKIE__ADVERTISED_ADDRESSES__US": "b:2"}

@@ -77,6 +77,11 @@ def test_a_full_bookie_says_what_it_does_about_it(statistics: dict[str, Any], de
         ({"limbo": "an unfinished write"}, WARNING, "in limbo: an unfinished write"),
         ({"ordered": PlacementState.DISALLOWED}, WARNING, ", closed"),
         ({"status": StatusDocument({"damages": 2}, None)}, FAULT, "2 damaged byte ranges not"),
+        (
+            {"status": StatusDocument({"failed_directories": ["/d1"], "lost_files": 1}, None)},
+            FAULT,
+            "data directory /d1 failed, 1 lost file not restored yet",
+        ),
         ({"status": StatusDocument({"failure": "disk"}, None)}, FAULT, "failed: disk"),
         ({"status": StatusDocument({}, "no answer")}, WARNING, "its status server: no answer"),
     ],

@@ -1,0 +1,114 @@
+"""A data disk of a bookie disappears under load: nothing acknowledged is lost."""
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rhumbline.chaos.server_processes import BookieProcess
+from rhumbline.tests.support.fakes import real_text
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, rhumbline
+from rhumbline.tests.support.processes.small_disk import small_disk, unmount
+
+MIB = 1 << 20
+QUICK = {
+    "RHUMBLINE_BOOKIE__LOG_FILE_BYTES": str(MIB),
+    "RHUMBLINE_BOOKIE__SEALED_LOGS_KEPT": "1",
+    "RHUMBLINE_BOOKIE__MAINTENANCE_MS": "200ms",
+    "RHUMBLINE_BOOKIE__DATA_DIR_CHECK_MS": "200ms",
+}
+DATA_DIRS, LOST_DATA_DIRS = "RHUMBLINE_BOOKIE__DATA_DIRS", "RHUMBLINE_BOOKIE__LOST_DATA_DIRS"
+DEADLINE_SECONDS = 120
+
+
+def wait_until(is_done: Callable[[], bool], condition: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_done():
+        assert time.monotonic() < deadline, f"not in time: {condition}"
+        time.sleep(0.1)
+
+
+class Load:
+    """Appends pieces of text one after the other, each of which must be acknowledged."""
+
+    def __init__(self, cluster: ProcessCluster, pieces: list[bytes]) -> None:
+        self._cluster = cluster
+        self._pieces = pieces
+        self.done = 0
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for piece in self._pieces:
+                self._cluster.run("stream", "append", "text", stdin=piece)
+                self.done += 1
+        except BaseException as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """Wait for the last acknowledgement."""
+        self._thread.join(DEADLINE_SECONDS)
+        if self.error is not None:
+            raise self.error
+        assert self.done == len(self._pieces)
+
+
+@pytest.mark.long
+def test_a_data_disk_that_disappears_under_load_loses_nothing(tmp_path: Path) -> None:
+    lines = list(real_text.lines(12_000_000))
+    pieces = [b"".join(lines[at::8]) for at in range(8)]
+    with (
+        small_disk(tmp_path / "d1", 256 * MIB) as disk,
+        small_disk(tmp_path / "d2", 128 * MIB) as other,
+    ):
+        cluster = ProcessCluster(tmp_path / "cluster", ("a", "b", "c"), environ=QUICK)
+        victim = cluster.bookies[1] = a_bookie(cluster, {DATA_DIRS: f"{disk},{other}"})
+        with cluster:
+            cluster.run("stream", "create", "text")
+            load = Load(cluster, pieces)
+            wait_until(lambda: len(list((disk / "sorted").iterdir())) >= 3, "sorted files")
+            unmount(disk)
+            before = load.done
+            log = victim.log.read_text
+            wait_until(lambda: "data directory failed" in log(), "the failure is noticed")
+            load.finish()
+            assert load.done > before, "the disk disappeared after the load"
+            wait_until(lambda: " missing=0 " in log(), "the entries are restored")
+            wait_until(lambda: is_free_of_lost_files(cluster), "no lost file is in use")
+            assert victim.is_running
+            assert cluster.run("stream", "read", "text") == b"".join(pieces)
+
+            # The mount point without its disk is noticed, and the disk is given up explicitly.
+            assert victim.stop() == 0
+            refused = rhumbline(
+                "bookie", "run", str(victim.directory), "-u", cluster.metadata, "--port", "0",
+                environ={**QUICK, DATA_DIRS: f"{disk},{other}"},
+            )  # fmt: skip
+            assert refused.returncode != 0
+            assert re.search(rb"d1 is not the data directory .* mount its disk", refused.stderr)
+            settings = {DATA_DIRS: str(other), LOST_DATA_DIRS: str(disk)}
+            victim = cluster.bookies[1] = a_bookie(cluster, settings)
+            victim.start()
+            assert "is in limbo" not in victim.log.read_text()
+            cluster.run("durability", "--strict")
+            assert cluster.run("stream", "read", "text") == b"".join(pieces)
+            print("acknowledged", len(b"".join(pieces)), "bytes;", load.done, "appends")
+            print(
+                [line for line in log().splitlines() if "data director" in line or "lost" in line]
+            )
+
+
+def a_bookie(cluster: ProcessCluster, settings: dict[str, str]) -> BookieProcess:
+    """Return the second bookie with these settings; it is not started."""
+    return BookieProcess(cluster.root / "b1", cluster.metadata, environ=QUICK | settings)
+
+
+def is_free_of_lost_files(cluster: ProcessCluster) -> bool:
+    """Return whether the restored files have left the manifest, according to ``doctor``."""
+    done = rhumbline("doctor", *cluster.options())
+    return b"0 lost files not restored yet" in done.stdout

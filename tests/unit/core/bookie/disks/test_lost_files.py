@@ -1,0 +1,186 @@
+"""A data directory that fails loses only what it held, and the bookie never denies that."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.disks.attach_directories import attach_configured
+from rhumbline.core.bookie.disks.lost_files import LostFiles
+from rhumbline.core.bookie.disks.spread_disk import SpreadDisk
+from rhumbline.core.wire.v2 import Code
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
+from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.small_files import PAYLOAD, SMALL, all_there, fill
+
+COUNT = 240
+
+
+class UnevenDisk(MemoryDisk):
+    """A disk whose free space differs each time, so that every directory gets some files."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self._random = random
+
+    async def free_bytes(self) -> int:
+        return self._random.getrandbits(30)
+
+
+class Spread:
+    """A bookie with two data directories."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.main = MemoryDisk()
+        self.data = {path: UnevenDisk(Random(path)) for path in ("/d1", "/d2")}
+        self.bookie: Bookie
+        self.disk: SpreadDisk
+        self.lost: LostFiles
+
+    async def open(self, *paths: str, lost: tuple[str, ...] = ()) -> None:
+        disk = await attach_configured(
+            self.main, paths, lost, self.data.__getitem__, self.world.runtime.random
+        )
+        assert isinstance(disk, SpreadDisk)
+        self.disk = disk
+        self.bookie = await Bookie.open(
+            self.world.runtime, disk, SMALL, self.world.ledgers, self.world.directory
+        )
+        await self.bookie.serve("127.0.0.1", 0)
+        bookie = self.bookie
+        self.lost = LostFiles(disk, bookie.storage, bookie.scrubber, bookie.maintenance, 100)
+
+    def sorted_in(self, path: str) -> list[str]:
+        return [name for name in self.data[path].files if name.startswith("sorted/")]
+
+
+@asynccontextmanager
+async def filled() -> AsyncIterator[tuple[Spread, Wire]]:
+    """Yield a bookie that has entries in sorted files of both directories."""
+    spread = Spread()
+    await spread.world.start()
+    bookie_id = await spread.world.format(spread.main)
+    await spread.open("/d1", "/d2")
+    for ledger_id in range(1, 5):
+        await spread.world.make_ledger(ledger_id, bookie_id)
+    wire = await Wire.connect(spread.bookie)
+    await fill(wire, COUNT)
+    await spread.bookie.maintenance.step()
+    assert spread.sorted_in("/d1") and spread.sorted_in("/d2")
+    assert not [name for name in spread.main.files if name.startswith("sorted/")]
+    try:
+        yield spread, wire
+    finally:
+        await wire.aclose()
+        await spread.bookie.aclose()
+        await spread.world.aclose()
+
+
+async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
+    return entry(ledger_id, entry_id, PAYLOAD)
+
+
+async def unknown(wire: Wire) -> int:
+    """Count the entries that cannot be read now, none of which may be denied."""
+    count = 0
+    for ledger_id in (1, 2, 3):
+        for number in range(COUNT):
+            code, body = await wire.read(ledger_id, number)
+            assert code in (Code.OK, Code.IO)
+            assert code == Code.IO or body == entry(ledger_id, number, PAYLOAD)
+            count += code == Code.IO
+    return count
+
+
+async def run_for_a_while(spread: Spread, until: Callable[[], bool]) -> None:
+    task = asyncio.get_running_loop().create_task(spread.lost.run())
+    async with asyncio.timeout(20):
+        while not until():
+            await asyncio.sleep(0.01)
+            await spread.bookie.maintenance.step()
+    task.cancel()
+
+
+async def test_sorted_files_are_spread_and_found_again() -> None:
+    async with filled() as (spread, wire):
+        await all_there(wire, (1, 2, 3), COUNT)
+        await wire.aclose()
+        await spread.bookie.aclose()
+        await spread.open("/d2", "/d1")
+        assert not spread.bookie.limbo_reason
+        again = await Wire.connect(spread.bookie)
+        await all_there(again, (1, 2, 3), COUNT)
+        await again.aclose()
+
+
+async def test_a_directory_that_vanishes_loses_only_what_it_held() -> None:
+    async with filled() as (spread, wire):
+        spread.data["/d1"].files.clear()
+        with recorded_log() as log:
+            await run_for_a_while(spread, lambda: spread.lost.unreadable_count > 0)
+        bookie_id = spread.bookie.bookie_id
+        missing = await unknown(wire)
+        assert 0 < missing == spread.lost.unreadable_count < 3 * COUNT
+        assert log.events(bookie=bookie_id) == ["data directory failed", "lost files restored"]
+        assert log.fields("data directory failed")[0]["directory"] == "/d1"
+        assert log.fields("lost files restored")[0]["missing"] == missing
+        assert await wire.add(entry(4, 0)) == Code.OK
+        assert not spread.bookie.is_read_only
+        found = spread.lost.statistics()
+        assert (found["data_directories_failed"], found["failed_directories"]) == (1, ["/d1"])
+        spread.bookie.scrubber.fetch = fetch
+        await run_for_a_while(spread, lambda: not spread.lost.numbers())
+        await all_there(wire, (1, 2, 3), COUNT)
+        assert not spread.sorted_in("/d1")
+
+
+async def test_a_directory_that_cannot_be_written_fails_and_the_other_one_is_used() -> None:
+    async with filled() as (spread, wire):
+        spread.data["/d1"].is_failing = True
+        spread.bookie.scrubber.fetch = fetch
+        before = len(spread.sorted_in("/d2"))
+        await run_for_a_while(
+            spread, lambda: spread.disk.directories[0].failure is not None and not _lost(spread)
+        )
+        await all_there(wire, (1, 2, 3), COUNT)
+        assert len(spread.sorted_in("/d2")) > before
+
+
+def _lost(spread: Spread) -> list[int]:
+    return spread.lost.numbers()
+
+
+async def test_a_full_directory_is_left_out() -> None:
+    async with filled() as (spread, wire):
+        for disk in spread.data.values():
+            disk.room = 0
+        for number in range(COUNT):
+            assert await wire.add(entry(4, number, PAYLOAD)) == Code.OK
+        await spread.bookie.maintenance.step()
+        assert [name for name in spread.main.files if name.startswith("sorted/")]
+        await spread.lost._probe(spread.disk.directories[0])
+        assert spread.lost.statistics()["data_directories_failed"] == 0
+
+
+@pytest.mark.parametrize("is_restored", [True, False])
+async def test_a_start_without_a_lost_directory_begins_a_limbo(is_restored: bool) -> None:
+    """If all entries were restored before, nothing is missing, and there is no limbo."""
+    async with filled() as (spread, wire):
+        spread.data["/d1"].files.clear()
+        if is_restored:
+            spread.bookie.scrubber.fetch = fetch
+            await run_for_a_while(
+                spread, lambda: spread.disk.directories[0].failure is not None and not _lost(spread)
+            )
+        await wire.aclose()
+        await spread.bookie.aclose()
+        await spread.open("/d2", lost=("/d1",))
+        assert bool(spread.bookie.limbo_reason) != is_restored
+        again = await Wire.connect(spread.bookie)
+        assert bool(await unknown(again)) != is_restored
+        await again.aclose()
