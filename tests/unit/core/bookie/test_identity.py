@@ -79,7 +79,7 @@ async def test_wrong_storage_is_refused_with_a_clear_error() -> None:
     await bookie.aclose()
     for change, error, words in (
         ({"instance_id": "other"}, WrongClusterError, "belongs to cluster other"),
-        ({"version": 2}, ForeignDataError, "format version 2"),
+        ({"version": 3}, ForeignDataError, "format version 3"),
         ({"region": "west"}, WrongClusterError, "is in region west"),
         ({"bookie_id": "b1@00000000"}, WrongClusterError, "no cookie"),
     ):
