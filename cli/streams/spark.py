@@ -12,6 +12,7 @@ from ..exit_codes import EXIT_FAILED
 from ..options import Command, CommandSession, session_options
 from ..output import TABLE, print_document
 from ..output_schema import done, integer, listing, maybe, prints, text
+from ..topics.start_options import parse_time
 
 with needs_extra("a Spark job", "spark"):
     from ...spark.jobs.__main__ import perform
@@ -235,6 +236,45 @@ def retain(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa:
         if session.settings.cluster.region:
             more += ["--region", session.settings.cluster.region]
     _run(session, "retain", given["cold"], given["master"], *more)
+
+
+@spark.command()
+@click.argument("prefix")
+@click.option("--key", "keys", multiple=True, help="Erase records with this key. Repeatable.")
+@click.option("--from-time", help="Erase records that were created at this time or later.")
+@click.option("--before-time", help="Erase records that were created before this time.")
+@click.option("--by", required=True, help="Who erases. It is part of the proof.")
+@click.option(
+    "--reason",
+    required=True,
+    help="Why, such as the number of a request. It is part of the proof, so leave out the key.",
+)
+@click.option(
+    "--grace-minutes",
+    type=click.IntRange(0),
+    default=60,
+    show_default=True,
+    help="Time for which replaced files are kept for running readers.",
+)
+@_job_options
+@prints(_OUTCOME)
+@session_options
+def erase(
+    session: CommandSession, prefix: str, keys: tuple[str, ...], from_time: str | None,
+    before_time: str | None, **given: Any  # noqa: ANN401
+) -> None:  # fmt: skip
+    """Remove records from the archives below PREFIX (NAMESPACE or NAMESPACE/STREAM) for good.
+
+    Erases the records that all given limits select. Only archives are changed: records that bookies
+    still store are erased by a repeat after their segment was archived and its ledger deleted.
+    """
+    more = [prefix, "--by", given["by"], "--reason", given["reason"]]
+    more += ["--grace-minutes", str(given["grace_minutes"])]
+    more += [text for key in keys for text in ("--key", key)]
+    for name, time in (("--from-ms", from_time), ("--before-ms", before_time)):
+        if time is not None:
+            more += [name, str(parse_time(time))]
+    _run(session, "erase", given["cold"], given["master"], *more)
 
 
 @spark.command()

@@ -2,8 +2,9 @@
 
 Stream readers therefore need no separate code for archives. Entries are rebuilt from rows with the
 same ids, slots, txids, positions and payloads. Control records are not archived: an empty control
-record replaces each of them, so that slots and entry ids stay the same. The extension areas of
-record sets and their compression are not restored.
+record replaces each of them, so that slots and entry ids stay the same. Sets without content stand
+for erased records (rule ARC-66). The extension areas of record sets and their compression are not
+restored.
 """
 
 import asyncio
@@ -27,13 +28,16 @@ from ...core.protocol.record_set import (
     Kind,
     Producer,
     encode_control,
+    encode_erased,
     encode_record_set,
 )
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
+from ..erase.erased_set import ErasedRecords
 from .manifest import Manifest
 from .part import ArchivedSet, record_set_of_rows, record_set_ranges
 from .part_file import PartFile
+from .schema import MICROSECONDS_PER_MS
 
 CHUNK_BYTES_MAX = 1 << 20
 """A read ends after the entry with which the payloads read so far reach this size."""
@@ -48,6 +52,16 @@ class ArchivedEntry(NamedTuple):
     payload: bytes
 
 
+class _Before(NamedTuple):
+    """The state of a segment before a position, without erased records."""
+
+    records: int = 0
+    txid: int = 0
+    """Txid of the last record; 0 if there is none."""
+    created_ms: int = 0
+    """Its time; 0 if there is none."""
+
+
 class _RowGroup(NamedTuple):
     """A row group that was read."""
 
@@ -56,10 +70,7 @@ class _RowGroup(NamedTuple):
     """Half-open range of rows of each record set."""
     entry_ids: list[int]
     """Entry id of each record set."""
-    position: int
-    """Number of data records of the segment before this row group."""
-    txid: int
-    """Txid of the record before this row group; 0 if there is none."""
+    before: _Before
 
 
 class _RowGroupLocation(NamedTuple):
@@ -69,8 +80,7 @@ class _RowGroupLocation(NamedTuple):
     group: int
     first_entry_id: int
     last_entry_id: int
-    position: int
-    txid: int
+    before: _Before
 
 
 class ArchivedLedger:
@@ -82,6 +92,8 @@ class ArchivedLedger:
         self.is_closed = True
         self._cold = cold
         self._manifest = manifest
+        self._erased = ErasedRecords(manifest.erased)
+        self._end = _Before()
         self._files: list[PartFile] = []
         self._locations: list[_RowGroupLocation] = []
         self._last_entry_ids: list[int] = []  # one for each element of _locations
@@ -94,7 +106,7 @@ class ArchivedLedger:
 
         Raises NoSuchLedgerError, CorruptionError and UnavailableError.
         """
-        position = txid = 0
+        before = _Before()
         for number, part in enumerate(self._manifest.parts):
             try:
                 file = await PartFile.open(self._cold, self._manifest.part_key(part), part)
@@ -104,16 +116,19 @@ class ArchivedLedger:
             for index, group in enumerate(file.row_groups):
                 self._locations.append(
                     _RowGroupLocation(
-                        number, index, group.first_entry_id, group.last_entry_id, position, txid
+                        number, index, group.first_entry_id, group.last_entry_id, before
                     )
                 )
-                position, txid = position + group.record_count, group.last_txid
+                records = before.records + group.record_count
+                created_ms = group.created_us[1] // MICROSECONDS_PER_MS
+                before = _Before(records, group.last_txid, created_ms)
         self._last_entry_ids = [location.last_entry_id for location in self._locations]
-        if position != self._manifest.record_count:
+        if before.records != self._manifest.stored_records:
             raise CorruptionError(
-                f"{self._manifest.key}: the parts hold {position} records, the manifest lists "
-                f"{self._manifest.record_count}"
+                f"{self._manifest.key}: the parts hold {before.records} records, the manifest "
+                f"lists {self._manifest.stored_records}"
             )
+        self._end = before._replace(txid=self._segment_last_txid())
         return self
 
     async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
@@ -123,13 +138,11 @@ class ArchivedLedger:
             raise ClosedError(f"the reader of archived segment {self._manifest.lssn} is closed")
         number = bisect_left(self._last_entry_ids, first)
         if number == len(self._locations):
-            return _control_entries(
-                first, last, self._manifest.record_count, self._segment_last_txid()
-            )
+            return self._empty_entries(first, last, self._end)
         location = self._locations[number]
         if first < location.first_entry_id:
             end = min(last, location.first_entry_id - 1)
-            return _control_entries(first, end, location.position, location.txid)
+            return self._empty_entries(first, end, location.before)
         rows = await self._row_group(number)
         return self._entries(rows, first, min(last, location.last_entry_id))
 
@@ -158,7 +171,7 @@ class ArchivedLedger:
         if self._current is None or self._current[0] != number:
             is_sequential = self._current is not None and self._current[0] == number - 1
             table = await self._table(number)
-            self._current = number, _row_group_of(table, self._locations[number])
+            self._current = number, self._row_group_of(table, self._locations[number])
             if (is_sequential or number == 0) and number + 1 < len(self._locations):
                 self._prefetch(number + 1)
         return self._current[1]
@@ -195,12 +208,12 @@ class ArchivedLedger:
 
     def _entries(self, rows: _RowGroup, first: int, last: int) -> list[LedgerEntry]:
         number = bisect_left(rows.entry_ids, first)
-        if number == 0:
-            position, txid = rows.position, rows.txid
-        else:
-            row_count = rows.set_ranges[number - 1][1]
-            position = rows.position + row_count
-            txid = rows.table.column("txid")[row_count - 1].as_py()
+        before = rows.before
+        if number:
+            _, end = rows.set_ranges[number - 1]
+            txid, created = (rows.table.column(name)[end - 1] for name in ("txid", "created"))
+            created_ms = created.value // MICROSECONDS_PER_MS
+            before = _Before(before.records + end, txid.as_py(), created_ms)
         entries: list[LedgerEntry] = []
         size, entry_id = 0, first
         last = min(last, first + CHUNK_ENTRIES_MAX - 1)
@@ -210,49 +223,82 @@ class ArchivedLedger:
             while number < len(rows.set_ranges) and rows.entry_ids[number] == entry_id:
                 start, end = rows.set_ranges[number]
                 archived = record_set_of_rows(rows.table, start, end, self._manifest.lssn)
-                for _ in range(archived.slot - slot):
-                    record_sets.append(_control_record(position, txid))
+                record_sets += self._without_rows(entry_id, slot, archived.slot, before)
                 record_sets.append(
                     encode_record_set(
                         archived.payloads,
                         first_txid=archived.txids[0],
                         last_txid=archived.txids[-1],
                         txids=archived.txids,
-                        position=position,
+                        position=self._position(entry_id, archived.slot, before),
                         created_ms=archived.created_ms,
                         producer=_producer(archived),
                         attributes=archived.attributes,
                     )
                 )
-                position, txid = position + end - start, archived.txids[-1]
+                records = before.records + end - start
+                before = _Before(records, archived.txids[-1], archived.created_ms)
                 slot, number = archived.slot + end - start, number + 1
-            payload = b"".join(record_sets) or _control_record(position, txid)
+            record_sets += self._without_rows(entry_id, slot, None, before)
+            payload = b"".join(record_sets) or self._control_record(entry_id, 0, before)
             entries.append(ArchivedEntry(entry_id, payload))
             size, entry_id = size + len(payload), entry_id + 1
         return entries
 
+    def _row_group_of(self, table: "pa.Table", location: _RowGroupLocation) -> _RowGroup:
+        set_ranges = record_set_ranges(table, has_gaps=bool(self._manifest.erased))
+        starts = pa.array([start for start, _ in set_ranges], pa.int64())
+        entry_ids = table.column("entry_id").take(starts).to_pylist()
+        return _RowGroup(table, set_ranges, entry_ids, location.before)
 
-def _row_group_of(table: "pa.Table", location: _RowGroupLocation) -> _RowGroup:
-    set_ranges = record_set_ranges(table)
-    column = table.column("entry_id")
-    entry_ids = column.take(pa.array([start for start, _ in set_ranges], pa.int64())).to_pylist()
-    return _RowGroup(table, set_ranges, entry_ids, location.position, location.txid)
+    # --- entries and slots without rows ---------------------------------------------------------
+
+    def _empty_entries(self, first: int, last: int, before: _Before) -> list[LedgerEntry]:
+        """Return entries of which no record is stored."""
+        entries: list[LedgerEntry] = []
+        for entry_id in range(first, min(last, first + CHUNK_ENTRIES_MAX - 1) + 1):
+            sets = self._without_rows(entry_id, 0, None, before)
+            payload = b"".join(sets) or self._control_record(entry_id, 0, before)
+            entries.append(ArchivedEntry(entry_id, payload))
+        return entries
+
+    def _without_rows(
+        self, entry_id: int, slot: int, end: int | None, before: _Before
+    ) -> list[bytes]:
+        """Return what fills the slots [slot, end) of an entry: erased and control records.
+
+        If ``end`` is None, return what fills them up to the last erased record.
+        """
+        sets: list[bytes] = []
+        ranges = self._erased.ranges_in(entry_id, slot, *(() if end is None else (end,)))
+        for erased_from, erased_to in ranges:
+            sets += [self._control_record(entry_id, slot, before)] * (erased_from - slot)
+            sets.append(
+                encode_erased(
+                    erased_to - erased_from,
+                    txid=before.txid,
+                    position=self._position(entry_id, erased_from, before),
+                    created_ms=before.created_ms,
+                )
+            )
+            slot = erased_to
+        if end is not None:
+            sets += [self._control_record(entry_id, slot, before)] * (end - slot)
+        return sets
+
+    def _control_record(self, entry_id: int, slot: int, before: _Before) -> bytes:
+        position = self._position(entry_id, slot, before)
+        return encode_control(Kind.FLUSH, txid=before.txid, position=position, created_ms=0)
+
+    def _position(self, entry_id: int, slot: int, before: _Before) -> int:
+        """Return the number of records before a slot, erased ones included."""
+        return before.records + self._erased.before(entry_id, slot)
 
 
 def _producer(archived: ArchivedSet) -> Producer:
     if archived.producer is None or archived.first_sequence is None:
         return Producer(NO_PRODUCER, NO_SEQUENCE)
     return Producer(archived.producer, archived.first_sequence)
-
-
-def _control_record(position: int, txid: int) -> bytes:
-    return encode_control(Kind.FLUSH, txid=txid, position=position, created_ms=0)
-
-
-def _control_entries(first: int, last: int, position: int, txid: int) -> list[LedgerEntry]:
-    payload = _control_record(position, txid)
-    last = min(last, first + CHUNK_ENTRIES_MAX - 1)
-    return [ArchivedEntry(entry_id, payload) for entry_id in range(first, last + 1)]
 
 
 def _retrieve_exception(task: "asyncio.Task[pa.Table]") -> None:

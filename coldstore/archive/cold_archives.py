@@ -29,13 +29,14 @@ class ColdArchives:
         manifest = await self._manifest(stream, segment)
         if manifest is None:
             raise NoSuchLedgerError(f"stream {stream}: segment {segment.lssn} has no archive")
+        now = await manifest_now(self._cold, manifest)  # the old files may hold erased records
         try:
-            return await ArchivedLedger(self._cold, manifest, segment.ledger_id).open()
-        except NoSuchLedgerError:
-            now = await manifest_now(self._cold, manifest)
-            if now == manifest:
-                raise
             return await ArchivedLedger(self._cold, now, segment.ledger_id).open()
+        except NoSuchLedgerError:
+            later = await manifest_now(self._cold, manifest)
+            if later == now:
+                raise
+            return await ArchivedLedger(self._cold, later, segment.ledger_id).open()
 
     async def check(self, stream: str, segment: Segment) -> None:
         """See Archives."""

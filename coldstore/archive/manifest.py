@@ -13,6 +13,7 @@ from typing import Any
 
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError
+from ..erase.erased_set import ErasedSet
 from ..proof.sealed_json import decode_sealed, encode_sealed
 from .archive_folder import ArchiveFolder
 
@@ -88,6 +89,9 @@ class Manifest:
     policy: dict[str, Any] | None = None
     """The policy of the stream when the segment was archived, as metadata records store it; None:
     unknown."""
+    erased: tuple[ErasedSet, ...] = ()
+    """Record sets of which records were erased, in order of position. The totals and the content
+    digest are those before the erasure."""
 
     def __post_init__(self) -> None:
         last = -1
@@ -99,12 +103,22 @@ class Manifest:
                     f"{self.last_entry_id}"
                 )
             last = part.last_entry_id
-        total = sum(part.record_count for part in self.parts)
+        total = self.stored_records + self.erased_count
         if total != self.record_count:
             raise CorruptionError(
                 f"manifest of segment {self.lssn}: the parts hold {total} records, not "
                 f"{self.record_count}"
             )
+
+    @property
+    def erased_count(self) -> int:
+        """The number of records that were erased."""
+        return sum(one.erased_count for one in self.erased)
+
+    @property
+    def stored_records(self) -> int:
+        """The number of records that were not erased."""
+        return sum(part.record_count for part in self.parts)
 
     @property
     def stream_id(self) -> str:
@@ -153,6 +167,9 @@ class Manifest:
         """Return the content of the manifest file: sealed JSON with one field a line."""
         parts = [part.encoded() for part in self.parts]
         fields = {**asdict(self), "parts": parts, "link": self.link}
+        fields["erased"] = [one.encoded() for one in self.erased]
+        if not self.erased:
+            del fields["erased"]
         if not self.doubt:
             del fields["doubt"]
         if self.policy is None:
@@ -166,7 +183,8 @@ class Manifest:
         try:
             link = fields.pop("link")
             parts = tuple(Part(**part) for part in fields.pop("parts"))
-            manifest = cls(**fields, parts=parts)
+            erased = tuple(map(ErasedSet.decode, fields.pop("erased", ())))
+            manifest = cls(**fields, parts=parts, erased=erased)
         except (TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive manifest: {error}") from error
         if manifest.link != link:

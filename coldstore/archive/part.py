@@ -210,8 +210,8 @@ class ArchivedSet:
     attributes: AttributeBuilder | None
 
 
-def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
-    """Yield the record sets of a part file, in order. Raises CorruptionError if it is damaged."""
+def read_part(data: bytes, lssn: int, *, has_gaps: bool = False) -> Iterator[ArchivedSet]:
+    """Yield the record sets of a part file, in order, as ``sets_of``. Raises CorruptionError."""
     try:
         file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         if not file.schema_arrow.equals(SCHEMA):
@@ -220,27 +220,36 @@ def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
                 f"{SCHEMA.names} with their types"
             )
         for group in range(file.num_row_groups):
-            yield from sets_of(file.read_row_group(group), lssn)
+            yield from sets_of(file.read_row_group(group), lssn, has_gaps=has_gaps)
     except (pa.ArrowException, OSError) as error:
         raise CorruptionError(f"archive of segment {lssn}: {error}") from error
 
 
-def sets_of(table: "pa.Table", lssn: int) -> Iterator[ArchivedSet]:
-    """Yield the record sets of a row group. Raises CorruptionError for rows of other segments."""
+def sets_of(table: "pa.Table", lssn: int, *, has_gaps: bool = False) -> Iterator[ArchivedSet]:
+    """Yield the record sets of a row group, or with ``has_gaps`` the runs that are left of them.
+
+    Raises CorruptionError for rows of other segments.
+    """
     found = pc.unique(table.column("lssn")).to_pylist()
     if table.num_rows and found != [lssn]:
         raise CorruptionError(f"archive of segment {lssn}: a part has rows of segments {found}")
-    for start, end in record_set_ranges(table):
+    for start, end in record_set_ranges(table, has_gaps=has_gaps):
         yield record_set_of_rows(table, start, end, lssn)
 
 
-def record_set_ranges(table: "pa.Table") -> list[tuple[int, int]]:
-    """Return the half-open range of rows of each record set, in order."""
+def record_set_ranges(table: "pa.Table", *, has_gaps: bool = False) -> list[tuple[int, int]]:
+    """Return the half-open range of rows of each record set, in order.
+
+    With ``has_gaps``, because records were erased, those of runs of consecutive slots.
+    """
     if not table.num_rows:
         return []
     ends: set[int] = set()
-    for name in ("entry_id", "record_set"):
-        column = table.column(name).combine_chunks()
+    columns = [table.column(name).combine_chunks() for name in ("entry_id", "record_set")]
+    if has_gaps:
+        rows = pa.array(range(table.num_rows), pa.int32())
+        columns.append(pc.subtract(table.column("slot").combine_chunks(), rows))
+    for column in columns:
         ends.update(pc.run_end_encode(column).run_ends.to_pylist())
     found = sorted(ends)
     return list(zip([0, *found], found, strict=False))

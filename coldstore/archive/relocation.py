@@ -8,12 +8,13 @@ manifest: the manifest says which records the parts must hold.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
+from ..erase.erased_set import ErasedSet
 from ..proof.sealed_json import decode_sealed, encode_sealed
 from .archive_folder import ArchiveFolder, parse_chain_key
 from .manifest import MANIFEST_BYTES_MAX, Manifest, Part
@@ -25,16 +26,42 @@ SEGMENTS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class MovedSegment:
-    """A segment and its parts after a relocation; ``link`` is that of its manifest."""
+    """A segment after a relocation; ``link`` is that of its manifest."""
 
     lssn: int
     link: str
     parts: tuple[Part, ...]
+    erased: tuple[ErasedSet, ...] = ()
+    """All sets of the segment of which records were erased, also earlier."""
+
+    @property
+    def erased_count(self) -> int:
+        """The number of records that were erased from the segment."""
+        return sum(one.erased_count for one in self.erased)
 
     def encoded(self) -> dict[str, Any]:
         """Return the members of the object in a relocation."""
-        parts = [part.encoded() for part in self.parts]
-        return {"lssn": self.lssn, "link": self.link, "parts": parts}
+        fields: dict[str, Any] = {"lssn": self.lssn, "link": self.link}
+        fields["parts"] = [part.encoded() for part in self.parts]
+        if self.erased:
+            fields["erased"] = [one.encoded() for one in self.erased]
+        return fields
+
+    @classmethod
+    def decode(cls, fields: dict[str, Any]) -> "MovedSegment":
+        """Return the segment that ``encoded`` describes."""
+        parts = tuple(Part(**part) for part in fields["parts"])
+        erased = tuple(map(ErasedSet.decode, fields.get("erased", ())))
+        return cls(fields["lssn"], fields["link"], parts, erased)
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """The author and the reason of an erasure. The segments of the relocation say which records."""
+
+    erased_by: str
+    reason: str
+    """For example the number of a request; it must not repeat what was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +75,8 @@ class Relocation:
     created_ms: int
     """When it was published: the files that it replaces are deleted a grace period later."""
     segments: tuple[MovedSegment, ...]
+    erasure: Erasure | None = None
+    """Not None if the relocation erases records. It is then kept for as long as the archive."""
 
     @property
     def folder(self) -> ArchiveFolder:
@@ -70,6 +99,8 @@ class Relocation:
             "created_ms": self.created_ms,
             "segments": [segment.encoded() for segment in self.segments],
         }
+        if self.erasure is not None:
+            fields["erasure"] = asdict(self.erasure)
         return encode_sealed(FORMAT, fields)
 
     @classmethod
@@ -77,11 +108,10 @@ class Relocation:
         """Decode a relocation. Raises CorruptionError; ForeignDataError for another format."""
         fields = decode_sealed("archive relocation", FORMAT, data)
         try:
-            segments = tuple(
-                MovedSegment(one["lssn"], one["link"], tuple(Part(**part) for part in one["parts"]))
-                for one in fields.pop("segments")
-            )
-            return cls(**fields, segments=segments)
+            segments = tuple(map(MovedSegment.decode, fields.pop("segments")))
+            erasure = fields.pop("erasure", None)
+            cause = None if erasure is None else Erasure(**erasure)
+            return cls(**fields, segments=segments, erasure=cause)
         except (TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive relocation: {error}") from error
 
@@ -115,7 +145,7 @@ class Relocations:
                 f"{relocation.key}: segment {segment.lssn} has the link {segment.link}, its "
                 f"manifest {manifest.link}"
             )
-        return replace(manifest, parts=segment.parts)
+        return replace(manifest, parts=segment.parts, erased=segment.erased)
 
 
 async def listed_relocations(cold: ColdStore, folder: ArchiveFolder) -> list[int]:

@@ -19,6 +19,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import for_each
+from ..erase.erased_set import ErasedRecords
 from ..proof.chain_tip import ChainTip, check_in_chain, lost_tip_error, read_tip
 from .archive_folder import ArchiveFolder, TipName
 from .catalog import ListedChain, listed_chains, read_manifest
@@ -205,7 +206,7 @@ class StreamIndex:
         return end
 
     async def count(self, start: Dlsn, end: Dlsn) -> int:
-        """Return the number of records in [start, end), with those of missing segments."""
+        """Return the number of records in [start, end), with erased and missing ones."""
         if start >= end:
             return 0
         return await self._sequence_of(end) - await self._sequence_of(start)
@@ -228,6 +229,8 @@ class StreamIndex:
             before = self.manifests.get(position.lssn - 1)
             return 0 if before is None else before.start_sequence_id + before.record_count
         rows = manifest.start_sequence_id
+        if manifest.erased:
+            return rows + bisect_left(await self._all_entry_ids(manifest), position.entry_id)
         for part in manifest.parts:
             if part.last_entry_id < position.entry_id:
                 rows += part.record_count
@@ -237,11 +240,20 @@ class StreamIndex:
 
     async def _entry_of_row(self, manifest: Manifest, row: int) -> int:
         """Return the id of the entry that holds row ``row`` of the segment, counted from 0."""
+        if manifest.erased:
+            return (await self._all_entry_ids(manifest))[row]
         for part in manifest.parts:
             if row < part.record_count:
                 return (await self._entry_ids(manifest, part))[row]
             row -= part.record_count
         raise AssertionError(f"segment {manifest.lssn} has fewer rows than its manifest lists")
+
+    async def _all_entry_ids(self, manifest: Manifest) -> list[int]:
+        """Return the id of the entry of each record of a segment, erased ones included."""
+        found = ErasedRecords(manifest.erased).entry_ids()
+        for part in manifest.parts:
+            found += await self._entry_ids(manifest, part)
+        return sorted(found)
 
     async def _entry_ids(self, manifest: Manifest, part: Part) -> list[int]:
         found: list[int] = []

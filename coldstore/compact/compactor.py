@@ -12,27 +12,19 @@ with the next number.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ...core.protocol.errors import CorruptionError, UnavailableError
+from ...core.protocol.errors import CorruptionError
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder, MergedName
 from ..archive.catalog import ManifestListing, stored_merged, stored_parts
 from ..archive.manifest import Manifest, Part
-from ..archive.relocation import (
-    SEGMENTS_MAX,
-    MovedSegment,
-    Relocation,
-    Relocations,
-    listed_relocations,
-    stored_relocations,
-)
-from ..index.changes import note_rewrite
-from ..proof.chain_tip import read_tip
+from ..archive.relocation import MovedSegment, Relocation, Relocations, stored_relocations
 from ..stores.known_outcome import put_object
 from .grouping import plan_groups
 from .merged_file import write_merged
+from .publish import SegmentMove, note_moves, publish
 from .unused_files import ArchiveFiles, superseded, unused_files
 
 MIB = 1 << 20
@@ -88,33 +80,9 @@ class ArchiveCompactor:
         name = MergedName(True, *lssns, self._wall_ms(), random)
         return await write_merged(self._cold, group, name, self._config.row_group_bytes)
 
-    async def commit(
-        self, manifest: Manifest, groups: Sequence[Sequence[MovedSegment]]
-    ) -> list[Relocation]:
-        """Publish that groups of segments have moved; ``manifest`` is any one of the stream.
-
-        The segments of a group move at the same moment. The change is noted for the index before
-        and afterwards, so that a crash between the two leaves a note. Raises UnavailableError if
-        another compactor published a relocation at the same time.
-        """
-        done: list[Relocation] = []
-        await self._note(manifest.folder)
-        number = max(await listed_relocations(self._cold, manifest.folder), default=0)
-        for segments in _batches(groups):
-            number += 1
-            names = (manifest.namespace, manifest.stream, manifest.stream_identity)
-            relocation = Relocation(*names, number, self._wall_ms(), segments)
-            if not await put_object(self._cold, relocation.key, relocation.encode()):
-                raise UnavailableError(f"{relocation.key}: published by another compaction")
-            done.append(relocation)
-        await self._note(manifest.folder)
-        return done
-
-    async def _note(self, folder: ArchiveFolder) -> None:
-        """Make readers of the index read the manifests of a stream again (rule ARC-45)."""
-        tip = await read_tip(self._cold, folder)
-        if tip is not None:
-            await note_rewrite(self._cold, folder, tip.name)
+    async def commit(self, moves: Sequence[SegmentMove]) -> list[Relocation]:
+        """Publish that segments of one stream have moved. Raises the errors of ``publish``."""
+        return await publish(self._cold, moves, self._wall_ms)
 
     # --- earlier compactions --------------------------------------------------------------------
 
@@ -132,7 +100,7 @@ class ArchiveCompactor:
         moved = await self._merge_staged(list(manifests.values()), relocations)
         result.merged = len(moved)
         if moved:
-            relocations += tuple(await self.commit(next(iter(manifests.values())), moved))
+            relocations += tuple(await self.commit(moved))
         known = Relocations(relocations)
         manifests = {lssn: known.apply(one) for lssn, one in manifests.items()}
         files = ArchiveFiles(
@@ -143,9 +111,13 @@ class ArchiveCompactor:
             await stored_merged(self._cold, folder),
         )
         times = self._wall_ms(), self._config.grace_ms
-        unused, replaced = unused_files(files, *times), superseded(relocations, *times)
+        unused = unused_files(files, *times)
+        left = {str(name) for name in files.merged}.difference(unused)
+        replaced = superseded(relocations, left, *times)
         if unused or replaced:
-            await self._note(folder)  # a crash after the relocation may have prevented it
+            await note_moves(
+                self._cold, folder
+            )  # a crash after the relocation may have prevented it
         for name in unused:
             await self._cold.delete(folder.part(name))
             result.deleted += 1
@@ -155,10 +127,10 @@ class ArchiveCompactor:
 
     async def _merge_staged(
         self, manifests: Sequence[Manifest], relocations: Sequence[Relocation]
-    ) -> list[list[MovedSegment]]:
+    ) -> list[SegmentMove]:
         """Copy staged files whose grace period is over; return where their segments lie then."""
         newest = {one.lssn: relocation for relocation in relocations for one in relocation.segments}
-        moved: dict[str, list[MovedSegment]] = {}
+        moved: dict[str, SegmentMove] = {}
         for manifest in manifests:
             staged = [MergedName.parse(part.name) for part in manifest.parts]
             name = staged[0] if staged else None
@@ -173,7 +145,9 @@ class ArchiveCompactor:
             if merged not in moved:
                 await self._copy(manifest, part, merged)
             parts = (replace(part, name=merged),)
-            moved.setdefault(merged, []).append(MovedSegment(manifest.lssn, manifest.link, parts))
+            segment = MovedSegment(manifest.lssn, manifest.link, parts, manifest.erased)
+            before, after = moved.get(merged, SegmentMove((), ()))
+            moved[merged] = SegmentMove((*before, manifest), (*after, segment))
         return list(moved.values())
 
     async def _copy(self, manifest: Manifest, part: Part, name: str) -> None:
@@ -183,15 +157,3 @@ class ArchiveCompactor:
             raise CorruptionError(f"{source}: the SHA-256 differs from that in the manifest")
         if not await put_object(self._cold, target, data) and await self._cold.get(target) != data:
             raise CorruptionError(f"{target}: exists with other content")
-
-
-def _batches(groups: Sequence[Sequence[MovedSegment]]) -> Iterator[tuple[MovedSegment, ...]]:
-    """Yield the segments of whole groups, as many as one relocation may have."""
-    batch: list[MovedSegment] = []
-    for group in groups:
-        if batch and len(batch) + len(group) > SEGMENTS_MAX:
-            yield tuple(batch)
-            batch = []
-        batch += group
-    if batch:
-        yield tuple(batch)

@@ -7,7 +7,7 @@ verifies before and after. Small row groups of a segment become larger ones.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,45 +18,74 @@ from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import MergedName
 from ..archive.manifest import Manifest, Part
 from ..archive.part import ROW_GROUP_RECORDS
-from ..archive.part_file import chunk_crcs_of, footer_of
+from ..archive.part_file import PartFile, chunk_crcs_of, footer_of
 from ..archive.relocation import MovedSegment
 from ..archive.schema import SCHEMA, PartOrigin, parquet_writer_options
+from ..erase.erased_set import ErasedSet
 from ..proof.verify import verify_segment
 from ..stores.known_outcome import put_object
+
+
+class SegmentRows(NamedTuple):
+    """The rows of a segment that one file will hold."""
+
+    manifest: Manifest
+    """The segment before it moves."""
+    tables: list["pa.Table"]
+    erased: tuple[ErasedSet, ...]
+    """All sets of which records were erased, those included that ``tables`` lack for the first
+    time."""
 
 
 async def write_merged(
     cold: ColdStore, manifests: Sequence[Manifest], name: MergedName, row_group_bytes: int
 ) -> tuple[MovedSegment, ...]:
-    """Write the records of segments to one file, read it back, and return where each one lies.
+    """Write the records of segments to one file, as ``write_file``."""
+    contents = [SegmentRows(one, await stored_tables(cold, one), one.erased) for one in manifests]
+    return await write_file(cold, contents, name, row_group_bytes)
 
-    No reader uses the file before a relocation names it. Raises NoSuchObjectError, CorruptionError
-    if a part is damaged, and the errors of the cold store.
+
+async def write_file(
+    cold: ColdStore, contents: Sequence[SegmentRows], name: MergedName, row_group_bytes: int
+) -> tuple[MovedSegment, ...]:
+    """Write rows of segments to one file, read it back, and return where each segment lies.
+
+    No reader uses the file before a relocation names it. No file is written if there are no rows.
+    Raises NoSuchObjectError, CorruptionError if a part is damaged, and the errors of the cold
+    store.
     """
-    first = manifests[0]
+    first = contents[0].manifest
     sink = pa.BufferOutputStream()
     writer: Any = pq.ParquetWriter(sink, SCHEMA, **parquet_writer_options())
     origin = PartOrigin(first.namespace, first.stream, first.stream_identity, first.lssn)
     writer.add_key_value_metadata(origin.file_metadata())
     counts: list[int] = []
-    for manifest in manifests:
+    for content in contents:
         counts.append(0)
-        tables = [table for part in manifest.parts for table in await _tables(cold, manifest, part)]
-        for group in _joined(tables, row_group_bytes):
+        for group in _joined(content.tables, row_group_bytes):
             writer.write_table(group, row_group_size=group.num_rows)
             counts[-1] += 1
     writer.close()
     data: bytes = sink.getvalue().to_pybytes()
-    moved = _described(manifests, str(name), data, counts)
-    await put_object(cold, first.folder.part(str(name)), data)
-    for manifest, segment in zip(manifests, moved, strict=True):
-        await verify_segment(cold, replace(manifest, parts=segment.parts))
+    moved = _described(contents, str(name), data, counts)
+    if sum(counts):
+        await put_object(cold, first.folder.part(str(name)), data)
+    for content, segment in zip(contents, moved, strict=True):
+        moved_to = replace(content.manifest, parts=segment.parts, erased=segment.erased)
+        await verify_segment(cold, moved_to)
     return moved
 
 
+async def stored_tables(cold: ColdStore, manifest: Manifest) -> list["pa.Table"]:
+    """Return the row groups of a segment. Raises NoSuchObjectError and CorruptionError."""
+    return [table for part in manifest.parts for table in await _tables(cold, manifest, part)]
+
+
 async def _tables(cold: ColdStore, manifest: Manifest, part: Part) -> list["pa.Table"]:
-    """Return the row groups of a part that is a whole file."""
     key = manifest.part_key(part)
+    if part.group_count:
+        groups = await PartFile.open(cold, key, part)
+        return [await groups.read(number) for number in range(part.group_count)]
     data = await cold.get(key)
     if hashlib.sha256(data).hexdigest() != part.sha256:
         raise CorruptionError(f"{key}: the SHA-256 differs from that in the manifest")
@@ -69,7 +98,9 @@ def _joined(tables: list["pa.Table"], row_group_bytes: int) -> Iterator["pa.Tabl
     group: list[pa.Table] = []
     size = records = 0
     for table in tables:
-        added = pc.sum(pc.binary_length(table.column("payload"))).as_py() or 0
+        if not table.num_rows:
+            continue
+        added = _payload_bytes(table)
         is_full = size + added > row_group_bytes or records + table.num_rows > ROW_GROUP_RECORDS
         if group and is_full:
             yield pa.concat_tables(group)
@@ -80,29 +111,37 @@ def _joined(tables: list["pa.Table"], row_group_bytes: int) -> Iterator["pa.Tabl
         yield pa.concat_tables(group)
 
 
+def _payload_bytes(table: "pa.Table") -> int:
+    return pc.sum(pc.binary_length(table.column("payload"))).as_py() or 0
+
+
 def _described(
-    manifests: Sequence[Manifest], name: str, data: bytes, counts: list[int]
+    contents: Sequence[SegmentRows], name: str, data: bytes, counts: list[int]
 ) -> tuple[MovedSegment, ...]:
     crcs = chunk_crcs_of(data)
-    width = len(crcs) // sum(counts)
+    width = len(crcs) // max(1, sum(counts))
     digests = hashlib.sha256(data).hexdigest(), hashlib.sha256(footer_of(data)).hexdigest()
     moved: list[MovedSegment] = []
     group = 0
-    for manifest, count in zip(manifests, counts, strict=True):
+    for (manifest, tables, erased), count in zip(contents, counts, strict=True):
+        if not count:
+            moved.append(MovedSegment(manifest.lssn, manifest.link, (), erased))
+            continue
+        rows = [table for table in tables if table.num_rows]
         part = Part(
             name,
             manifest.parts[0].first_entry_id,
             manifest.parts[-1].last_entry_id,
-            manifest.first_txid,
-            manifest.last_txid,
-            manifest.record_count,
-            manifest.payload_bytes,
+            rows[0].column("txid")[0].as_py(),
+            rows[-1].column("txid")[-1].as_py(),
+            sum(table.num_rows for table in rows),
+            sum(map(_payload_bytes, rows)),
             len(data),
             *digests,
             crcs[group * width : (group + count) * width],
             group,
             count,
         )
-        moved.append(MovedSegment(manifest.lssn, manifest.link, (part,)))
+        moved.append(MovedSegment(manifest.lssn, manifest.link, (part,), erased))
         group += count
     return tuple(moved)

@@ -1,6 +1,6 @@
 """Decides which files of an archive nobody needs any more. Pure (rule ARC-63)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..archive.archive_folder import MergedName
@@ -29,8 +29,8 @@ class ArchiveFiles:
 def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
     """Return the names of files whose records were moved at least ``grace_ms`` ago.
 
-    The parts of a segment stay until its records lie in a merged file, because tools that open the
-    folder do not see staged files.
+    Files in the folder stay until their records lie in another one there, because tools that open
+    the folder do not see staged files.
     """
     live = {part.name for one in files.manifests.values() for part in one.parts}
     moved_ms: dict[int, list[int]] = {}
@@ -52,7 +52,10 @@ def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
     for one in files.merged:
         lssns = range(one.first_lssn, one.last_lssn + 1)
         newest_ms = max((ms for lssn in lssns for ms in moved_ms.get(lssn, [])), default=0)
-        if str(one) in named:
+        known = [files.manifests[lssn] for lssn in lssns if lssn in files.manifests]
+        if not one.is_staged and any(map(is_staged, known)):
+            may_go = False  # tools that open the folder do not see the file that replaces it
+        elif str(one) in named:
             may_go = newest_ms <= now_ms - grace_ms
         else:
             may_go = one.is_staged and one.created_ms <= now_ms - ORPHAN_AGE_MS
@@ -63,16 +66,21 @@ def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
     return unused
 
 
-def superseded(relocations: Sequence[Relocation], now_ms: int, grace_ms: int) -> list[Relocation]:
+def superseded(
+    relocations: Sequence[Relocation], left: Container[str], now_ms: int, grace_ms: int
+) -> list[Relocation]:
     """Return relocations all of whose segments moved again at least ``grace_ms`` ago.
 
-    The newest one is never among them, so numbers never fall.
+    The newest one is never among them, so numbers never fall, and neither are erasures, nor those
+    that name a file of ``left``: it could not be told apart from one that is still needed.
     """
     found: list[Relocation] = []
     later: set[int] = set()
     for relocation in reversed(relocations):
         lssns = {one.lssn for one in relocation.segments}
-        if relocation is not relocations[-1] and lssns <= later:
+        is_needed = relocation is relocations[-1] or relocation.erasure is not None
+        names = {part.name for one in relocation.segments for part in one.parts}
+        if not is_needed and lssns <= later and not any(name in left for name in names):
             found.append(relocation)
         if relocation.created_ms <= now_ms - grace_ms:
             later |= lssns

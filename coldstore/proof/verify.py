@@ -7,18 +7,22 @@ from dataclasses import dataclass, field, replace
 from ...core.protocol.errors import CorruptionError, NoSuchObjectError, RhumblineError
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.primitives.rate_limiter import RateLimiter
-from ..archive.content_digest import ContentDigest, raw_crc_of
+from ..archive.content_digest import raw_crc_of
 from ..archive.manifest import CHAIN_START, Manifest, Part
 from ..archive.part import ArchivedSet, read_part, sets_of
 from ..archive.part_file import PartFile, chunk_crcs_of, footer_of
+from ..erase.erased_digest import DigestOfErased
 from .chain_tip import ChainTip, check_in_chain
 
 
 async def verify_segment(
     cold: ColdStore, manifest: Manifest, *, rate_limiter: RateLimiter | None = None
 ) -> None:
-    """Read every byte of an archived segment. Raises CorruptionError that names the difference."""
-    digest = ContentDigest()
+    """Read every byte of an archived segment. Raises CorruptionError that names the difference.
+
+    Records may be missing only if they are listed as erased.
+    """
+    digest = DigestOfErased(manifest.erased)
     for part in manifest.parts:
         if rate_limiter is not None:
             await rate_limiter.acquire(part.size_bytes)
@@ -38,13 +42,14 @@ async def verify_segment(
 
 
 async def _verify_file(
-    cold: ColdStore, manifest: Manifest, part: Part, digest: ContentDigest
+    cold: ColdStore, manifest: Manifest, part: Part, digest: DigestOfErased
 ) -> None:
     """Verify a part that is a whole file, and add its record sets to the digest."""
     data = await cold.get(manifest.part_key(part))
     if hashlib.sha256(data).hexdigest() != part.sha256:
         raise CorruptionError("the SHA-256 differs from that in the manifest")
-    totals = _described(read_part(data, manifest.lssn), digest)
+    sets = read_part(data, manifest.lssn, has_gaps=bool(manifest.erased))
+    totals = _described(sets, digest)
     found = replace(
         totals,
         name=part.name,
@@ -58,7 +63,7 @@ async def _verify_file(
 
 
 async def _verify_groups(
-    cold: ColdStore, manifest: Manifest, part: Part, digest: ContentDigest
+    cold: ColdStore, manifest: Manifest, part: Part, digest: DigestOfErased
 ) -> None:
     """Verify a part that is some row groups of a file, and add its record sets to the digest.
 
@@ -72,7 +77,8 @@ async def _verify_groups(
     file = await PartFile.open(cold, key, part)
     sets: list[ArchivedSet] = []
     for group in range(len(file.row_groups)):
-        sets += sets_of(await file.read(group), manifest.lssn)
+        table = await file.read(group)
+        sets += sets_of(table, manifest.lssn, has_gaps=bool(manifest.erased))
     totals = _described(sets, digest)
     found = replace(
         part,
@@ -87,12 +93,13 @@ async def _verify_groups(
         raise CorruptionError(f"the manifest describes {part}, the file holds {found}")
 
 
-def _described(sets: Iterable[ArchivedSet], digest: ContentDigest) -> Part:
+def _described(sets: Iterable[ArchivedSet], digest: DigestOfErased) -> Part:
     """Return bounds and totals of record sets as a part; the members about files are empty."""
     first = last = None
     records = payload_bytes = 0
     for one in sets:
-        digest.add(one.entry_id, one.slot, raw_crc_of(one.txids, one.payloads, one.attributes))
+        crc = raw_crc_of(one.txids, one.payloads, one.attributes)
+        digest.add(one.entry_id, one.slot, len(one.payloads), crc)
         first, last = first or one, one
         records += len(one.payloads)
         payload_bytes += sum(map(len, one.payloads))
@@ -113,6 +120,8 @@ def _describes(part: Part, found: Part) -> bool:
 
 def _check_totals(manifest: Manifest) -> None:
     parts = manifest.parts
+    if manifest.erased:  # the totals are those before the erasure
+        return
     totals = replace(
         manifest,
         payload_bytes=sum(part.payload_bytes for part in parts),

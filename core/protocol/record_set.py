@@ -89,7 +89,7 @@ NO_SNAPSHOT = -1
 
 
 class Kind(IntEnum):
-    """The kind of a record set. All but DATA are control records: one slot, never shown."""
+    """The kind of a record set. All but DATA are hidden; all but DATA and ERASED take one slot."""
 
     DATA = 0
     FLUSH = 1
@@ -100,8 +100,12 @@ class Kind(IntEnum):
     """Seals the stream: no record follows, in this or any later segment."""
     PRODUCERS = 4
     """Snapshot of the deduplication table: last sequence and position of each producer."""
+    ERASED = 5
+    """Stands for records that were erased from an archive: it has their slots and positions, and
+    nothing of their content (rule ARC-66). Only readers of archives make such sets."""
 
 
+_COUNTED = (Kind.DATA, Kind.ERASED)
 _KINDS = frozenset(Kind)
 _CODECS = {int(codec): codec for codec in Codec}
 
@@ -145,7 +149,7 @@ class RecordSet:
     kind: int
     """A Kind, or a number unknown to this version, which is then a control record."""
     count: int
-    """Number of records; 1 for a control record."""
+    """Number of records, also of erased ones; 1 for a control record."""
     slot: int
     """Slot of the first record within the entry."""
     position: int
@@ -173,8 +177,13 @@ class RecordSet:
 
     @property
     def is_control(self) -> bool:
-        """True for a control record, which applications do not see."""
+        """True for what applications do not see: control records, and erased records."""
         return self.kind != Kind.DATA
+
+    @property
+    def positions(self) -> int:
+        """The number of positions that the set takes; 0 for a control record."""
+        return self.count if self.kind in _COUNTED else 0
 
     def payloads(self) -> list[bytes]:
         """Return all payloads. Raises CorruptionError if the offsets do not fit."""
@@ -336,6 +345,18 @@ def encode_control(
     )
 
 
+def encode_erased(count: int, *, txid: int, position: int, created_ms: int) -> bytes:
+    """Encode a set that stands for erased records. Txid and time are those of the record before."""
+    return encode_record_set(
+        [b""] * count,
+        first_txid=txid,
+        last_txid=txid,
+        kind=Kind.ERASED,
+        position=position,
+        created_ms=created_ms,
+    )
+
+
 def stamped(
     record_set: bytes,
     *,
@@ -461,7 +482,7 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
         or producers_entry < NO_SNAPSHOT
         or not (TXID_FIRST <= first_txid <= last_txid if kind == Kind.DATA else first_txid >= 0)
         or (first_txid != last_txid) is not has_txids
-        or (kind != Kind.DATA and count != 1)
+        or (kind not in _COUNTED and count != 1)
     ):
         raise CorruptionError("record set: the fields of its header are inconsistent")
     decoded = RecordSet()

@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         "copy": "copy archives to another cold store",
         "compact": "move the records of small archived segments to few large files",
         "retain": "delete old archived segments",
+        "erase": "remove records from archives by key or time, and keep the proof",
         "profile": "describe archived streams by hour, as a table and a page with plots",
         "convert": "decode archived payloads into a typed table, partitioned by date",
     }
@@ -79,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         commands[name].add_argument("--region", help="region of the executors")
     _add_compaction(commands["compact"])
     _add_retention(commands["retain"])
-    for name in ("archive", "verify", "copy", "compact"):
+    _add_erasure(commands["erase"])
+    for name in ("archive", "verify", "copy", "compact", "erase"):
         commands[name].add_argument("--tasks", type=int, help="number of parallel tasks")
     return parser
 
@@ -108,6 +110,18 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
     command.add_argument("--keep-mib", type=int, help="keep so much of each stream's payloads")
     command.add_argument("--metadata", help="URI of the cluster, whose segments are kept")
     command.add_argument("--region", help="region of the driver")
+
+
+def _add_erasure(command: argparse.ArgumentParser) -> None:
+    command.add_argument("prefix", help="NAMESPACE or NAMESPACE/STREAM")
+    command.add_argument("--key", action="append", default=[], help="key of records (repeatable)")
+    command.add_argument("--from-ms", type=int, help="first time of creation, in ms since 1970")
+    command.add_argument("--before-ms", type=int, help="end of the range of times, in ms")
+    command.add_argument("--by", required=True, help="who erases, for the proof")
+    command.add_argument("--reason", required=True, help="why, for the proof, without the key")
+    command.add_argument(
+        "--grace-minutes", type=int, default=60, help="time for which replaced files are kept"
+    )
 
 
 def _archive(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
@@ -174,6 +188,29 @@ def _retain(_: SparkSession, options: argparse.Namespace) -> JobOutcome:
     segments = sum(len(lssns) for lssns in done.deleted.values())
     line = f"deleted {show_count(segments, 'segment')} of {show_count(len(done.deleted), 'stream')}"
     return JobOutcome([*faults, line], faults, {"segments": segments})
+
+
+def _erase(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
+    from ...coldstore.archive.relocation import Erasure
+    from ...coldstore.erase.selection import RecordSelection
+    from .erase import erase
+
+    keys = frozenset(key.encode() for key in options.key)
+    done = erase(
+        spark,
+        options.cold,
+        options.prefix,
+        RecordSelection(keys, options.from_ms, options.before_ms),
+        Erasure(options.by, options.reason),
+        grace_ms=options.grace_minutes * 60_000,
+        tasks=options.tasks,
+    )
+    faults = [f"{name}: {text}" for name, text in sorted(done.faults.items())]
+    line = (
+        f"erased {show_count(done.records, 'record')} of {show_count(done.segments, 'segment')}, "
+        f"deleted {show_count(done.deleted, 'file')}"
+    )
+    return JobOutcome([*faults, line], faults, {"segments": done.segments, "records": done.records})
 
 
 def _source_and_target(options: argparse.Namespace) -> "tuple[ArchivedSource, AppendTarget]":
@@ -243,6 +280,7 @@ _JOBS: dict[str, Job] = {
     "copy": _copy,
     "compact": _compact,
     "retain": _retain,
+    "erase": _erase,
     "profile": _profile,
     "convert": _convert,
 }

@@ -13,12 +13,14 @@ from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.relocation import MovedSegment
 from ...coldstore.compact.compactor import ArchiveCompactor, CompactionConfig
+from ...coldstore.compact.publish import SegmentMove
 from ...coldstore.index.indexer import Indexer
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.errors import RhumblineError
 
-WrittenGroup = tuple[bytes, tuple[MovedSegment, ...], str]
-"""An encoded manifest of a group, where its segments lie now, and why it was not written, or ""."""
+WrittenGroup = tuple[list[bytes], tuple[MovedSegment, ...], str]
+"""The encoded manifests of a group, where its segments will lie, and why it was not written, or
+""."""
 
 
 class CompactOutcome(NamedTuple):
@@ -118,9 +120,9 @@ def _write(
                 try:
                     moved = await compactor.write(group, SystemRandom().getrandbits(20))
                 except RhumblineError as error:
-                    done.append((encoded[0], (), str(error)))
+                    done.append((encoded, (), str(error)))
                 else:
-                    done.append((encoded[0], moved, ""))
+                    done.append((encoded, moved, ""))
         finally:
             await store.close()
         return done
@@ -135,25 +137,26 @@ async def _commit(
 
     Return the groups that moved, and faults.
     """
-    streams: dict[ArchiveFolder, tuple[Manifest, list[tuple[MovedSegment, ...]]]] = {}
+    streams: dict[ArchiveFolder, list[SegmentMove]] = {}
     faults: dict[str, str] = {}
     for encoded, moved, fault in written:
-        manifest = Manifest.decode(encoded)
+        manifests = tuple(map(Manifest.decode, encoded))
+        folder = manifests[0].folder
         if fault:
-            faults["/".join(manifest.folder)] = fault
+            faults["/".join(folder)] = fault
         else:
-            streams.setdefault(manifest.folder, (manifest, []))[1].append(moved)
+            streams.setdefault(folder, []).append(SegmentMove(manifests, moved))
     store = open_cold_store(cold)
     compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
     done: list[tuple[MovedSegment, ...]] = []
     try:
-        for folder, (manifest, groups) in streams.items():
+        for folder, moves in streams.items():
             try:
-                await compactor.commit(manifest, groups)
+                await compactor.commit(moves)
             except RhumblineError as error:
                 faults["/".join(folder)] = str(error)
             else:
-                done += groups
+                done += [move.segments for move in moves]
         for namespace in namespaces:
             await Indexer(store, namespace).run_once()
     finally:

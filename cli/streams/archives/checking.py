@@ -74,7 +74,7 @@ async def verify(
         segments = len(rows) + len(listing.faults)
         where = show_count(segments, "archived segment")
         raise CorruptionError(f"{show_count(faults, 'fault')} in {where}")
-    records = sum(manifest.record_count for manifest in found)
+    records = sum(manifest.stored_records for manifest in found)
     segments_read, records_read = show_count(len(rows), "segment"), show_count(records, "record")
     print_message(f"{segments_read}, {records_read}: all bytes are correct")
 

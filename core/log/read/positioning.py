@@ -390,4 +390,4 @@ class _Search:
 
 def _end_position(record_set: RecordSet) -> int:
     """Return the number of data records in the segment up to the end of this record set."""
-    return record_set.position + (0 if record_set.is_control else record_set.count)
+    return record_set.position + record_set.positions

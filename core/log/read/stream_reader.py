@@ -253,8 +253,8 @@ class StreamReader(ClosesAtExit):
             )
         if record_set.kind == Kind.END_OF_STREAM:
             self._is_ended = True
-        if record_set.kind != Kind.DATA:
-            self._expected = expected
+        if record_set.is_control:
+            self._expected = (chunk.lssn, record_set.position + record_set.positions)
             return
         self._expected = (chunk.lssn, record_set.position + record_set.count)
         first = self._first_wanted(record_set)

@@ -47,10 +47,10 @@ async def _last_data_set(ledger: ReadableLedger, segment: Segment) -> tuple[int,
     while True:
         entry = (await ledger.read(middle, middle))[0]
         *_, last = decode_entry(entry.payload)
-        end = last.position + (0 if last.is_control else last.count)
+        end = last.position + last.positions
         if end < segment.record_count:
             low = middle + 1
-        elif not last.is_control:
+        elif last.positions:
             return middle, last
         else:
             high = middle

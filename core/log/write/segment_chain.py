@@ -201,7 +201,7 @@ class SegmentChain:
         finally:
             await reader.aclose()
         final = decode_entry(entries[0].payload)[-1]
-        count = final.position + (0 if final.is_control else final.count)
+        count = final.position + final.positions
         txid, ends_stream = last_txid_of(final)
         return SegmentEnd(
             last,

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rhumbline.coldstore.archive.relocation import Erasure
 from rhumbline.coldstore.compact.compactor import CompactionConfig
+from rhumbline.coldstore.erase.selection import RecordSelection
 from rhumbline.core.log.metadata.stream_schema import SchemaHistory
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -16,6 +18,7 @@ from rhumbline.spark.jobs.archive import ArchiveJob, archive
 from rhumbline.spark.jobs.compact import compact
 from rhumbline.spark.jobs.convert import ConvertJob, convert
 from rhumbline.spark.jobs.copying import copy_archives
+from rhumbline.spark.jobs.erase import erase
 from rhumbline.spark.jobs.incremental import AppendTarget, ArchivedSource
 from rhumbline.spark.jobs.profile import ProfileJob, profile
 from rhumbline.spark.jobs.split import SplitJob, split
@@ -141,6 +144,29 @@ def test_small_segments_move_to_large_files_and_a_damaged_stream_stops_no_other(
     target = (tmp_path / "target").as_uri()
     assert len(copy_archives(spark, cold, target, "test/orders").copied) == 6
     assert not any(texts for texts in verify(spark, target).values())
+
+
+@pytest.mark.long
+def test_records_are_erased_for_queries_and_in_files(spark: SparkSession, tmp_path: Path) -> None:
+    cold = (tmp_path / "cold").as_uri()
+    records = write_archive(tmp_path / "cold", 3)
+    source = {"archive": cold, "namespace": "test", "subscribe": "orders"}
+    frame = spark.read.format("rhumbline").options(**source).load()
+    selection = RecordSelection(created_before_ms=DAY_MS + 2 * HOUR_MS)
+    assert frame.count() == records
+    done = [
+        erase(spark, cold, "test", selection, Erasure("me", "request 17"), grace_ms=0, tasks=2)
+        for _ in range(2)
+    ]
+    assert [(one.records, one.segments) for one in done] == [(10, 1), (0, 0)]
+    assert not any(one.faults for one in done)
+    again = spark.read.format("rhumbline").options(**source).load()
+    assert again.count() == frame.count() == records - 10
+    first_hours = again.where(f"created < timestamp_millis({DAY_MS + 2 * HOUR_MS})")
+    assert first_hours.count() == 0
+    (folder,) = [one for one in (tmp_path / "cold/test/orders").iterdir() if "_" not in one.name]
+    assert spark.read.parquet(str(folder)).count() == records - 10
+    assert not any(texts for texts in verify(spark, cold, "test/orders").values())
 
 
 @pytest.mark.long

@@ -19,10 +19,10 @@ create, namespace delete, namespace move, namespace set-policy, node adopt, node
 drain, node undrain, proxy drain, proxy pin, proxy release, proxy undrain, proxy unpin, quota rm,
 quota set, rebalance pause, rebalance resume, rebalance start, rebalance stop, region add, region
 disallow, region drain, region offline, region remove, region undrain, repair fix, spark archive,
-spark compact, spark convert, spark copy, spark profile, spark replay, spark retain, spark split,
-stream create, stream delete, stream home, stream recover, stream roll, stream seal, stream
-set-policy, stream truncate, stream unseal, stream untruncate, subscription create, subscription
-delete, subscription seek, topic create, topic delete, topic grow
+spark compact, spark convert, spark copy, spark erase, spark profile, spark replay, spark retain,
+spark split, stream create, stream delete, stream home, stream recover, stream roll, stream seal,
+stream set-policy, stream truncate, stream unseal, stream untruncate, subscription create,
+subscription delete, subscription seek, topic create, topic delete, topic grow
 """
 
 

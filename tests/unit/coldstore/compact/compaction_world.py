@@ -2,6 +2,7 @@
 
 from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.compact.compactor import ArchiveCompactor, CompactionConfig
+from rhumbline.coldstore.compact.publish import SegmentMove
 from rhumbline.core.protocol.errors import UnavailableError
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore
@@ -47,8 +48,10 @@ async def compact_once(cold: ColdStore, now_ms: int, config: CompactionConfig = 
         await compactor.settle(listing, folder)
         groups = compactor.groups(await scan_manifests(cold), folder)
         if groups:
-            moved = [await compactor.write(group, now_ms % 1000) for group in groups]
-            await compactor.commit(groups[0][0], moved)
+            moves = [
+                SegmentMove(group, await compactor.write(group, now_ms % 1000)) for group in groups
+            ]
+            await compactor.commit(moves)
 
 
 async def compact_completely(cold: ColdStore) -> None:

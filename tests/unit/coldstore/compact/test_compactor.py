@@ -11,6 +11,7 @@ from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.compact.compactor import ArchiveCompactor
+from rhumbline.coldstore.compact.publish import SegmentMove
 from rhumbline.coldstore.proof.verify_run import verify_all
 from rhumbline.core.protocol.errors import CorruptionError, UnavailableError
 from rhumbline.tests.support.fakes.log_world import LogWorld
@@ -63,7 +64,10 @@ async def archived(
     world: LogWorld, cold: DictColdStore, segments: int = SEGMENTS
 ) -> list[Manifest]:
     await fill_stream(world, segments, RECORDS)
-    return await archive_segments(world, cold)
+    manifests = await archive_segments(world, cold)
+    await world.namespace.maintain("s")
+    assert world.ledgers.ledgers == {}, "readers read the archive"
+    return manifests
 
 
 async def faults(cold: DictColdStore) -> list[str]:
@@ -136,12 +140,12 @@ async def test_two_compactions_do_not_publish_the_same_number(world: LogWorld) -
     listing = await scan_manifests(cold)
     (folder,) = listing.folders
     (group,) = one.groups(listing, folder)
-    moved = [await compactor.write(group, 7) for compactor in (one, other)]
-    await one.commit(group[0], [moved[0]])
+    moves = [SegmentMove(group, await compactor.write(group, 7)) for compactor in (one, other)]
+    await one.commit(moves[:1])
     chain = [key for key in cold.objects if not key.startswith(".index")]
     cold.hides_relocations = True  # a stale listing
-    with pytest.raises(UnavailableError, match="another compaction"):
-        await other.commit(group[0], [moved[1]])
+    with pytest.raises(UnavailableError, match="another job"):
+        await other.commit(moves[1:])
     assert [key for key in cold.objects if not key.startswith(".index")] == chain
 
 

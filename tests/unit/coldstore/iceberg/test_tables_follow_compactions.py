@@ -7,6 +7,9 @@ from pathlib import Path
 
 from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.archive.relocation import Erasure
+from rhumbline.coldstore.erase.eraser import ArchiveEraser
+from rhumbline.coldstore.erase.selection import RecordSelection
 from rhumbline.tests.unit.coldstore.compact.compaction_world import (
     compact_completely,
     compact_once,
@@ -72,5 +75,28 @@ def test_a_table_that_is_created_later_has_each_record_once(tmp_path: Path) -> N
             done = await world.registrar().run_until_even()
             assert (done.faults, done.removed) == ({}, 1)
             check_rows(world, [], 0)
+
+    asyncio.run(check())
+
+
+def test_erased_records_leave_the_table(tmp_path: Path) -> None:
+    rows = list(archive_on_disk(tmp_path / "cold"))
+
+    async def check() -> None:
+        async with opened(tmp_path) as world:
+            await world.registrar().run_until_even()
+            parts = len(list(world.table().scan().plan_files()))
+            eraser = ArchiveEraser(
+                world.cold, RecordSelection(frozenset({b"k20"})), wall_ms=lambda: 10_000
+            )
+            listing = await scan_manifests(world.cold)
+            (folder,) = listing.folders
+            written = [await eraser.write(one, 5) for one in eraser.groups(listing, folder)]
+            await eraser.commit([one for one in written if one is not None], Erasure("me", "test"))
+            done = await world.registrar().run_until_even()
+            assert (done.faults, done.replaced) == ({}, 1)
+            kept = [row for row in rows if row[2] not in (b"1/20", b"3/20")]
+            assert len(kept) == len(rows) - 2
+            check_rows(world, kept, parts)
 
     asyncio.run(check())

@@ -305,9 +305,9 @@ def test_a_set_says_nothing_that_it_was_not_given() -> None:
 
 def test_the_numbers_of_the_kinds_are_those_of_the_format() -> None:
     assert [kind.name for kind in sorted(Kind)] == [
-        "DATA", "FLUSH", "KEEPALIVE", "END_OF_STREAM", "PRODUCERS",
+        "DATA", "FLUSH", "KEEPALIVE", "END_OF_STREAM", "PRODUCERS", "ERASED",
     ]  # fmt: skip
-    assert sorted(Kind) == list(range(5))
+    assert sorted(Kind) == list(range(6))
 
 
 def test_a_control_record_keeps_its_fields() -> None:

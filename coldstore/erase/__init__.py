@@ -1,0 +1,1 @@
+"""Erases records from archives, and keeps the proof of what was erased."""
