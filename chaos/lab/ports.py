@@ -8,10 +8,12 @@ _FIRST = 10_000
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _EPHEMERAL_START = 32_768  # used if the range cannot be read
 _TRIES = 1_000
+_chosen: set[int] = set()
+"""Ports that this process has returned already: their servers may not have started yet."""
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is currently free.
+    """Return a TCP port of 127.0.0.1 that is currently free, another one with each call.
 
     The port lies below the ephemeral range, because an outgoing connection could take an ephemeral
     port before the server starts or while it is down. Raises OSError if no free port is found.
@@ -24,10 +26,15 @@ def free_port() -> int:
         return _bind(0)
     random = SystemRandom()
     for _ in range(_TRIES):
+        port = random.randrange(_FIRST, ephemeral_start)
+        if port in _chosen:
+            continue
         try:
-            return _bind(random.randrange(_FIRST, ephemeral_start))
+            _bind(port)
         except OSError:
             continue
+        _chosen.add(port)
+        return port
     raise OSError(f"no free port between {_FIRST} and {ephemeral_start}")
 
 

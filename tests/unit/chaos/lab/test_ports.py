@@ -14,3 +14,9 @@ def test_ports_are_free_and_below_the_ephemeral_range() -> None:
         with socket.socket() as server:
             server.bind(("127.0.0.1", port))
             server.listen()
+
+
+def test_no_port_is_returned_twice() -> None:
+    """A world chooses the ports of all its servers before it starts the first one."""
+    ports = [free_port() for _ in range(400)]
+    assert len(set(ports)) == len(ports)
