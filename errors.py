@@ -74,6 +74,7 @@ from .core.protocol.errors import (
     UnknownOutcomeError,
     UnknownStateError,
     WrongClusterError,
+    WrongPortError,
 )
 
 __all__ = [
@@ -103,6 +104,7 @@ __all__ = [
     "ClosedError",
     "UnauthorizedError",
     "PermissionDeniedError",
+    "WrongPortError",
     "WrongClusterError",
     "ForeignDataError",
     "OwnershipLostError",

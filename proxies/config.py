@@ -23,6 +23,27 @@ class ProxyConfig:
         "Pairs (region, host:port): the address under which clients of that region connect.",
         check=check_addresses,
     )
+    operator_port: int = setting(
+        0,
+        "Port of a listener for operators. If it is set, administrative calls and server "
+        "reflection are served there only, and the port for clients refuses them. 0: there is no "
+        "such listener, and the port for clients serves everything.",
+        low=0,
+        high=65535,
+    )
+    operator_host: str = setting(
+        "",
+        "Address of the listener for operators, such as one of a network for operators. Empty: "
+        "that of serve.host.",
+        needs="operator_port",
+    )
+    operator_address: str = setting(
+        "",
+        "host:port for operators of all regions, if it differs from the listening address. Empty: "
+        "operator_host, or the host for clients, and operator_port.",
+        check=check_server,
+        needs="operator_port",
+    )
     session_ttl_ms: int = setting(
         3_000,
         "TTL of the proxy's session in the metadata store. When the proxy has been out of contact "

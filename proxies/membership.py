@@ -50,10 +50,16 @@ class ProxyMembership:
         session_ttl_ms: int,
         addresses: Sequence[tuple[str, str]] = (),
         version: str = "",
+        operator_address: str = "",
     ) -> None:
-        """``addresses`` are pairs (region, host:port) for the clients of other regions."""
+        """``addresses`` are pairs (region, host:port) for the clients of other regions.
+
+        ``operator_address`` is where administrative calls are served, if not at ``address``.
+        """
         self.roles = tuple(roles)
-        self.own_member = ProxyMember("", address, region, True, tuple(addresses), version)
+        self.own_member = ProxyMember(
+            "", address, region, True, tuple(addresses), version, operator_address
+        )
         self.session: Session | None = None
         """The session in the metadata store; None while there is none, and nothing can be claimed.
         """

@@ -11,7 +11,11 @@ from ..core.protocol.metadata_record import decode_metadata_record, encode_metad
 
 _FORMAT = 1
 _REQUIRED: dict[str, type | tuple[type, ...]] = {"address": str, "region": str, "accepting": bool}
-_OPTIONAL: dict[str, tuple[type, object]] = {"addresses": (dict, {}), "version": (str, "")}
+_OPTIONAL: dict[str, tuple[type, object]] = {
+    "addresses": (dict, {}),
+    "version": (str, ""),
+    "operator_address": (str, ""),
+}
 """Type and default of each field that may be absent."""
 
 
@@ -30,6 +34,8 @@ class ProxyMember(NamedTuple):
     """Pairs (region, host:port): where clients of that region connect."""
     version: str = ""
     """The version of the proxy's program; "" if it does not say."""
+    operator_address: str = ""
+    """The host:port that alone serves administrative calls; "": ``address`` serves them, too."""
 
     def address_for(self, viewer_region: str) -> str:
         """Return the host:port to which a client of a region connects."""
@@ -46,6 +52,8 @@ class ProxyMember(NamedTuple):
             fields["addresses"] = dict(self.addresses)
         if self.version:
             fields["version"] = self.version
+        if self.operator_address:
+            fields["operator_address"] = self.operator_address
         return encode_metadata_record(_FORMAT, fields)
 
     @classmethod
@@ -71,4 +79,5 @@ class ProxyMember(NamedTuple):
             fields["accepting"],
             tuple(sorted(addresses.items())),
             fields["version"],
+            fields["operator_address"],
         )

@@ -17,6 +17,7 @@ from ..core.protocol.errors import (
     RhumblineError,
     UnauthorizedError,
     UnknownOutcomeError,
+    WrongPortError,
 )
 
 FIELD_CHARACTERS_MAX = 300
@@ -33,7 +34,8 @@ class AuditResult(StrEnum):
 
     DONE = "done"
     REFUSED = "refused"
-    """The caller may not do it: not authenticated, not permitted, or above a quota."""
+    """The caller may not do it: not authenticated, not permitted, above a quota, or at the port of
+    data, which serves no administration."""
     FAILED = "failed"
     UNKNOWN = "unknown"
     """It is not known whether the act took place."""
@@ -41,7 +43,7 @@ class AuditResult(StrEnum):
 
 def result_of(error: RhumblineError) -> AuditResult:
     """Return the result of an act that ended with an error."""
-    if isinstance(error, UnauthorizedError | OverRateError | LimitExceededError):
+    if isinstance(error, UnauthorizedError | OverRateError | LimitExceededError | WrongPortError):
         return AuditResult.REFUSED
     if isinstance(error, UnknownOutcomeError):
         return AuditResult.UNKNOWN

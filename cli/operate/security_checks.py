@@ -43,6 +43,7 @@ def listening(
                 found[view.status_address] = f"status of bookie {view.bookie}"
     for row in proxies:
         _add(found, str(row["address"]), f"{row['roles']} proxy")
+        _add(found, str(row["operator_address"] or ""), f"operators of {row['roles']} proxy")
     for server in servers:
         _add(found, server.status_address, f"status of {server.kind}")
     return found

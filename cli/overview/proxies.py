@@ -32,6 +32,9 @@ PROXY_ROW: dict[str, Schema] = {
     "cpu_share": maybe(number("CPU time of its process now; 1 is one core.")),
     "queue_ms": maybe(integer("Longest recent delay of its event loop.")),
     "status_address": maybe(text("host:port of its status server.")),
+    "operator_address": maybe(
+        text("host:port that alone serves administrative calls; null: that for clients does.")
+    ),
     "version": maybe(text("Version of its program; null: it does not say.")),
 }
 """The schema of a row of ``read_proxies``."""
@@ -49,6 +52,7 @@ async def read_proxies(store: MetadataStore, role: str | None = None) -> list[di
             row["roles"] = f"{row['roles']} {one}".strip()
             row["accepts_streams"] = member.is_accepting
             row["version"] = member.version
+            row["operator_address"] = member.operator_address
     chosen = {
         address: row for address, row in found.items() if role is None or role in row["roles"]
     }
@@ -60,6 +64,18 @@ async def read_proxies(store: MetadataStore, role: str | None = None) -> list[di
         _row(address, row, _status_address(servers.get(address)), statuses[address])
         for address, row in sorted(chosen.items())
     ]
+
+
+async def operator_address_of(store: MetadataStore, address: str) -> str:
+    """Return where the proxy at an address serves administrative calls, ``address`` if there.
+
+    Raises MetadataUnavailableError.
+    """
+    for role in ROLES:
+        for member in await list_members(store, role):
+            if member.address == address and member.operator_address:
+                return member.operator_address
+    return address
 
 
 def _status_address(server: ServerRecord | None) -> str:
@@ -87,5 +103,6 @@ def _row(
         "cpu_share": measured.get("cpu"),
         "queue_ms": measured.get("queue_ms"),
         "status_address": status_address or None,
+        "operator_address": row["operator_address"] or None,
         "version": row["version"] or None,
     }

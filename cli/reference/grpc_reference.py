@@ -23,8 +23,10 @@ _HEAD = """\
 # gRPC API
 
 Generated from `proxies/rpc/rhumbline.proto`; do not edit. Every write and read proxy serves
-`rhumbline.v1.Rhumbline`, `grpc.health.v1.Health` and server reflection (v1alpha). To run proxies
-and use them from Python, see [Run proxies](../how-to/run-proxies.md).
+`rhumbline.v1.Rhumbline`, `grpc.health.v1.Health` and server reflection (v1alpha). A proxy with
+`proxy.operator_port` serves administrative calls and reflection at that port only
+([SEC-44](../protocol/security.md#SEC-44)). To run proxies and use them from Python, see [Run
+proxies](../how-to/run-proxies.md).
 """
 _RULES = """\
 ## Record sets

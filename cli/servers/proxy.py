@@ -15,7 +15,7 @@ from ...core.protocol.errors import ConfigurationError
 from ...proxies.proxy_uri import parse_advertised
 from ...server.proxy_host import running_proxy
 from ...server.server_directory import ServerRecord
-from ..options import Command, CommandSession, runs, session_options
+from ..options import Command, CommandSession, runs, session_options, setting_option
 from ..output import print_message
 from ..output_schema import prints
 from .serving import (
@@ -41,6 +41,8 @@ def _serving_options(command: Command) -> Command:
         click.option("--advertise", multiple=True, metavar="[REGION=]HOST:PORT",
                      help="host:port for clients, if it differs from the listening address; "
                           "with a region, for the clients of that region. Repeatable."),
+        setting_option("proxy.operator_port", "--operator-port"),
+        setting_option("proxy.operator_host", "--operator-host"),
         port_option,
         host_option,
     ):  # fmt: skip
@@ -105,7 +107,10 @@ async def _serve(session: CommandSession, roles: Sequence[str], advertise: tuple
                 kind, running.address, running.status_address, client.region or ""
             )
             message = f"{' and '.join(roles)} proxy serves at {running.address}{region}"
-            async with announced(session, client, message, server):
+            operators = running.operator_address
+            if operators:
+                message += f" and operators at {operators}"
+            async with announced(session, client, message, server, operators):
                 await stop.wait()
             print_message(f"{' and '.join(roles)} proxy at {running.address} is stopping")
 

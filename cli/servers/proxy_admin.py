@@ -10,7 +10,7 @@ from ...proxies.client.discovery.config import DiscoveryConfig
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_rows
 from ..output_schema import done, flag, integer, prints, record, rows, text
-from ..overview.proxies import PROXY_ROW, ROLES, read_proxies
+from ..overview.proxies import PROXY_ROW, ROLES, operator_address_of, read_proxies
 from ..waiting import list_when, wait_count_options
 from .proxy_balancing import COMMANDS
 
@@ -113,11 +113,13 @@ async def release(session: CommandSession, stream: str) -> None:
 
     namespace = session.settings.cluster.namespace
     async with session.client(moves_data=False) as client:
-        claim = await Claims(client.namespace().store).owner(namespace, stream)
-    if claim is None:
-        raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
+        store = client.namespace().store
+        claim = await Claims(store).owner(namespace, stream)
+        if claim is None:
+            raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
+        called = await operator_address_of(store, claim.address)
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
-    async with _connected(session, claim.address) as caller:
+    async with _connected(session, called) as caller:
         response = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
     message = "released stream" if response.was_owned else "no longer owns stream"
     print_done(
@@ -128,7 +130,7 @@ async def release(session: CommandSession, stream: str) -> None:
 
 
 def _connected(session: CommandSession, address: str) -> "ProxyClient":
-    """Return a client of one proxy."""
+    """Return a client of one proxy, at its address for operators."""
     return connect_proxies(
         f"grpc://{address}",
         discovery=THIS_PROXY,
@@ -139,12 +141,14 @@ def _connected(session: CommandSession, address: str) -> "ProxyClient":
 
 async def _set_accepting(session: CommandSession, address: str, *, is_accepting: bool) -> None:
     async with session.client(moves_data=False) as client:
-        if address not in {row["address"] for row in await read_proxies(client.store)}:
+        rows = {row["address"]: row for row in await read_proxies(client.store)}
+        if address not in rows:
             raise InvalidArgumentError(f"no proxy is up at {address}; see `rhumbline proxy ls`")
+        called = rows[address]["operator_address"] or address
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
 
-    async with _connected(session, address) as caller:
+    async with _connected(session, called) as caller:
         request = pb.SetAcceptingRequest(is_accepting=is_accepting)
         response = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
     state = "accepts_streams" if is_accepting else "accepts no more streams"

@@ -20,6 +20,9 @@ SERVING: Schema = done(
         "server": text("Kind of the server.", "bookie", "write-proxy", "read-proxy", "repair",
                        "archive"),
         "address": maybe(text("host:port for clients; null if it has no clients.")),
+        "operator_address": maybe(
+            text("host:port of a proxy that alone serves administrative calls, if it has one.")
+        ),
         "status_address": text("host:port with /livez, /readyz, /stat and /metrics."),
         "region": maybe(text("Region of the server, if it has one.")),
     }
@@ -66,7 +69,11 @@ async def start_status(server: StatusServer, host: str, port: int) -> int:
 
 @asynccontextmanager
 async def announced(
-    session: CommandSession, client: Client, message: str, record: ServerRecord
+    session: CommandSession,
+    client: Client,
+    message: str,
+    record: ServerRecord,
+    operator_address: str = "",
 ) -> AsyncIterator[None]:
     """Say that a server is ready, and keep it in the list of servers until the block ends."""
     own = await client.own_regional_store()  # the global store may be out of reach then
@@ -77,6 +84,7 @@ async def announced(
             record.kind,
             message,
             address=record.address or None,
+            operator_address=operator_address or None,
             status_address=record.status_address,
             region=record.region,
         )
@@ -90,6 +98,7 @@ def print_serving(
     *,
     status_address: str,
     address: str | None = None,
+    operator_address: str | None = None,
     region: str | None = None,
 ) -> None:
     """Say that the server is ready, and where: to the user and to the service manager."""
@@ -97,6 +106,7 @@ def print_serving(
         {
             "server": server,
             "address": address,
+            "operator_address": operator_address,
             "status_address": status_address,
             "region": region or None,
         },

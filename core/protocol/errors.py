@@ -267,6 +267,19 @@ class PermissionDeniedError(UnauthorizedError):
     code = "permission-denied"
 
 
+class WrongPortError(RefusedError):
+    """This listener of the proxy does not serve the call; another listener of it does.
+
+    Call ``address``, a host:port: that of operators for administration, that of clients for data.
+    """
+
+    code = "wrong-port"
+
+    def __init__(self, message: str, address: str = "") -> None:
+        super().__init__(message)
+        self.address = address
+
+
 class WrongClusterError(RefusedError):
     """Data belongs to another cluster or another bookie, and is refused.
 

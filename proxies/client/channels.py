@@ -18,6 +18,7 @@ from ...core.protocol.errors import (
     RefusedError,
     RhumblineError,
     UnavailableError,
+    WrongPortError,
 )
 from ...core.runtime.tasks import Tasks
 from ..rpc import methods
@@ -268,21 +269,41 @@ class Channels:
     def begin(self, address: str, method: methods.Method) -> RpcCall:
         """Begin a streaming call. Raises ClosedError."""
         self._register_address(address)
-        return self._calls.begin(self.directory.connect_address(address), method)
+        return self._calls.begin(self.directory.address_for(address, method), method)
 
     async def call_unary(
         self, address: str, method: methods.Method, request: Message, timeout_s: float
     ) -> Message:
-        """Send one request, return its response. Raises as ``RpcTransport`` does, and
-        ClosedError."""
+        """Send one request, return its response. Raises as ``RpcTransport`` does, and ClosedError.
+
+        If the proxy names another of its addresses for the call, that one is called.
+        """
         self._register_address(address)
-        connect_to = self.directory.connect_address(address)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout_s
+        try:
+            return await self._call_once(address, method, request, timeout_s)
+        except WrongPortError as error:
+            left_s = give_up_at - loop.time()
+            if left_s <= 0 or not self.directory.set_served_at(address, method, error.address):
+                raise
+        return await self._call_once(address, method, request, left_s)
+
+    async def _call_once(
+        self, address: str, method: methods.Method, request: Message, timeout_s: float
+    ) -> Message:
+        directory = self.directory
+        connect_to = directory.address_for(address, method)
         try:
             response = await self._calls.call_unary(connect_to, method, request, timeout_s)
         except RhumblineError as error:
-            self.directory.report(address, error)
+            if connect_to == directory.connect_address(address):
+                directory.report(address, error)
+            elif isinstance(error, UnavailableError):  # clients may not reach that of operators
+                directory.on_doubt()
             raise
-        self.directory.report(address, None)
+        if connect_to == directory.connect_address(address):
+            directory.report(address, None)
         return response
 
     def _register_address(self, address: str) -> None:

@@ -40,6 +40,7 @@ from ...core.protocol.errors import (
     UnauthorizedError,
     UnavailableError,
     UnknownOutcomeError,
+    WrongPortError,
     error_classes,
 )
 from . import rhumbline_pb2 as pb
@@ -121,6 +122,8 @@ def encode_error(error: RhumblineError) -> pb.Error:
     encoded = pb.Error(code=error.code, message=str(error), retryable=error.retryable)
     if isinstance(error, NotOwnerError):
         encoded.owner = error.owner
+    if isinstance(error, WrongPortError):
+        encoded.served_at = error.address
     if isinstance(error, OverRateError):
         encoded.retry_after_ms = error.retry_after_ms
     if isinstance(error, TruncatedError) and isinstance(error.first_active, Dlsn):
@@ -142,6 +145,8 @@ def decode_error(encoded: pb.Error) -> RhumblineError:
         return known(f"{encoded.code}: {text}")
     if cls is NotOwnerError:
         return NotOwnerError(text, encoded.owner)
+    if cls is WrongPortError:
+        return WrongPortError(text, encoded.served_at)
     if issubclass(cls, OverRateError):
         return cls(text, encoded.retry_after_ms)
     if cls is EndMismatchError:

@@ -59,6 +59,7 @@ def encode_proxies(
             roles=roles[address],
             is_accepting=member.is_accepting,
             version=member.version,
+            operator_address=member.operator_address,
         )
         load = load_of(member)
         if load is not None:
@@ -73,7 +74,12 @@ def decode_proxies(response: pb.ListProxiesResponse) -> Sequence[ListedProxy]:
         if not proxy.address or not proxy.connect_address:
             raise ProtocolError("a listed proxy has no address")
         member = ProxyMember(
-            "", proxy.address, proxy.region, proxy.is_accepting, version=proxy.version
+            "",
+            proxy.address,
+            proxy.region,
+            proxy.is_accepting,
+            version=proxy.version,
+            operator_address=proxy.operator_address,
         )
         load = None
         if proxy.HasField("load_permille"):

@@ -83,11 +83,13 @@ class ProxyService:
         region: str,
         regional: RegionalProxyStore | None = None,
         calls: RpcTransport,
+        operator_address: str = "",
         all_namespaces: LogNamespaces | None = None,
         cpu_seconds: Callable[[], float] = lambda: 0.0,
         cpu_wait_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``address`` is the host:port under which clients and other proxies reach this one.
+        """``address`` is the host:port under which clients and other proxies reach this one,
+        ``operator_address`` that for administrative calls, if it is another one.
 
         ``store`` is the global metadata store, ``regional`` that of the proxy's region, if any.
         ``calls`` is for probes of other proxies; ``leave`` closes it.
@@ -106,6 +108,7 @@ class ProxyService:
                 session_ttl_ms=config.session_ttl_ms,
                 addresses=config.advertised_addresses,
                 version=installed_version(),
+                operator_address=operator_address,
             )
             return ProxyStore(store, membership, store_region)
 

@@ -31,7 +31,7 @@ class Position(_message.Message):
     def __init__(self, lssn: _Optional[int] = ..., entry_id: _Optional[int] = ..., slot: _Optional[int] = ..., stream_id: _Optional[str] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("code", "message", "retryable", "owner", "first_active", "retry_after_ms", "end")
+    __slots__ = ("code", "message", "retryable", "owner", "first_active", "retry_after_ms", "end", "served_at")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRYABLE_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class Error(_message.Message):
     FIRST_ACTIVE_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    SERVED_AT_FIELD_NUMBER: _ClassVar[int]
     code: str
     message: str
     retryable: bool
@@ -46,7 +47,8 @@ class Error(_message.Message):
     first_active: Position
     retry_after_ms: int
     end: Position
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., owner: _Optional[str] = ..., first_active: _Optional[_Union[Position, _Mapping]] = ..., retry_after_ms: _Optional[int] = ..., end: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    served_at: str
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., owner: _Optional[str] = ..., first_active: _Optional[_Union[Position, _Mapping]] = ..., retry_after_ms: _Optional[int] = ..., end: _Optional[_Union[Position, _Mapping]] = ..., served_at: _Optional[str] = ...) -> None: ...
 
 class StatusDetails(_message.Message):
     __slots__ = ("code", "message", "details")
@@ -567,7 +569,7 @@ class ListProxiesResponse(_message.Message):
     def __init__(self, proxies: _Optional[_Iterable[_Union[Proxy, _Mapping]]] = ..., region: _Optional[str] = ...) -> None: ...
 
 class Proxy(_message.Message):
-    __slots__ = ("address", "connect_address", "region", "roles", "is_accepting", "version", "load_permille", "stream_count")
+    __slots__ = ("address", "connect_address", "region", "roles", "is_accepting", "version", "load_permille", "stream_count", "operator_address")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
@@ -576,6 +578,7 @@ class Proxy(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LOAD_PERMILLE_FIELD_NUMBER: _ClassVar[int]
     STREAM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     address: str
     connect_address: str
     region: str
@@ -584,7 +587,8 @@ class Proxy(_message.Message):
     version: str
     load_permille: int
     stream_count: int
-    def __init__(self, address: _Optional[str] = ..., connect_address: _Optional[str] = ..., region: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., is_accepting: _Optional[bool] = ..., version: _Optional[str] = ..., load_permille: _Optional[int] = ..., stream_count: _Optional[int] = ...) -> None: ...
+    operator_address: str
+    def __init__(self, address: _Optional[str] = ..., connect_address: _Optional[str] = ..., region: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., is_accepting: _Optional[bool] = ..., version: _Optional[str] = ..., load_permille: _Optional[int] = ..., stream_count: _Optional[int] = ..., operator_address: _Optional[str] = ...) -> None: ...
 
 class DescribeHomeRequest(_message.Message):
     __slots__ = ("namespace", "stream")

@@ -14,6 +14,7 @@ SUBJECTS = (
     "audit log",
     "quotas",
     "idle connections",
+    "operator port",
     "status address",
 )
 """The items of the checklist; the check of each is ``hardening: ITEM``."""
@@ -36,6 +37,7 @@ _GOOD = (
     "administrative acts and refusals are recorded",
     "each principal has a quota",
     "bookies close idle connections",
+    "proxies refuse administrative calls at the port for clients",
     "clients do not share the address of states and metrics",
 )
 
@@ -60,5 +62,7 @@ def _faults(settings: Settings, quotas: QuotaTable) -> Iterator[str]:
     yield "" if has_default else "principals are not limited: `rhumbline quota set 'principal:*'`"
     yield "" if settings.bookie.connection_idle_ms else "they stay open: bookie.connection_idle_ms"
     serve = settings.serve
+    is_apart = is_loopback(serve.host) or settings.proxy.operator_port > 0
+    yield "" if is_apart else "it is that of clients: set proxy.operator_port"
     is_apart = is_loopback(serve.host) or serve.status_host not in ("", serve.host)
     yield "" if is_apart else f"it is that of clients, {serve.host}: set serve.status_host"

@@ -134,7 +134,7 @@ class ListRefresher:
         for address in addresses[:count_max]:
             try:
                 response = await self._calls.call_unary(
-                    directory.connect_address(address),
+                    directory.address_for(address, methods.LIST_PROXIES),
                     methods.LIST_PROXIES,
                     request,
                     _TRY_SECONDS_MAX,

@@ -12,9 +12,11 @@ from random import Random
 
 from ....core.protocol.errors import DeadlineExceededError, RhumblineError, UnavailableError
 from ....core.runtime.event_log import EventLog, LogLimit
+from ...listeners.listener import Listener
 from ...membership import READ, WRITE
 from ...registration import ProxyMember
 from ...routing import Routing, stream_key
+from ...rpc.methods import Method
 from ...rpc.proxy_listing import ListedProxy
 from .config import DiscoveryConfig
 from .outliers import Outliers
@@ -49,6 +51,10 @@ class ProxyDirectory:
         self._log_limit = LogLimit()
         self._connect_to: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._operator_addresses: dict[str, str] = {}
+        self._is_operator = False
+        """True if the client was given the address for operators of a listed proxy."""
+        self._served_at: dict[tuple[str, bool], str] = {}
         self._writers = Routing(())
         self._readers = Routing(())
         self._homes: dict[tuple[str, str], str] = {}
@@ -65,7 +71,17 @@ class ProxyDirectory:
         if not listed:
             return
         self._connect_to = {proxy.member.address: proxy.connect_address for proxy in listed}
-        self._names = {proxy.connect_address: proxy.member.address for proxy in listed}
+        self._operator_addresses = {
+            proxy.member.address: proxy.member.operator_address
+            for proxy in listed
+            if proxy.member.operator_address
+        }
+        self._names = {
+            **{address: name for name, address in self._operator_addresses.items()},
+            **{proxy.connect_address: proxy.member.address for proxy in listed},
+        }
+        self._is_operator = not set(self._seeds).isdisjoint(self._operator_addresses.values())
+        self._served_at.clear()
         self.region = self.region or self._nearest_region(listed) or region
         self.listed = tuple(listed)
         self._learned.clear()
@@ -100,6 +116,32 @@ class ProxyDirectory:
     def connect_address(self, name: str) -> str:
         """Return the host:port to which the client connects to reach a proxy."""
         return self._connect_to.get(name, name)
+
+    def set_served_at(self, name: str, method: Method, address: str) -> bool:
+        """Note where a proxy serves a call that it has refused elsewhere, until the next list.
+
+        Returns False if that is the address at which the client called.
+        """
+        if address in ("", self.address_for(name, method)):
+            return False
+        self._served_at[name, Listener.DATA.serves(method)] = address
+        if len(self._served_at) > _LEARNED_MAX:
+            del self._served_at[next(iter(self._served_at))]
+        self.on_doubt()
+        return True
+
+    def address_for(self, name: str, method: Method) -> str:
+        """Return the host:port to which the client connects for a call to a proxy.
+
+        An administrative call goes to the address for operators, if there is one (rule SEC-44). So
+        do the calls that are served at both addresses, if the client was given that of operators.
+        """
+        is_for_data = Listener.DATA.serves(method)
+        prefers_operators = self._is_operator and Listener.OPERATORS.serves(method)
+        found = self._served_at.get((name, is_for_data), "")
+        if not found and (prefers_operators or not is_for_data):
+            found = self._operator_addresses.get(name, "")
+        return found or self.connect_address(name)
 
     def name_of(self, address: str) -> str:
         """Return the name of the proxy that the client reaches at an address, if it is known."""

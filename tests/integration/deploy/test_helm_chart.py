@@ -28,7 +28,11 @@ FULL: dict[str, Any] = {
         "storageClassName": "fast",
     },
     "archive": {"enabled": True, "cold": "s3://acme/production"},
-    "networkPolicy": {"bookieClients": ["10.1.0.0/16"], "proxyClients": ["10.0.0.0/8"]},
+    "networkPolicy": {
+        "bookieClients": ["10.1.0.0/16"],
+        "proxyClients": ["10.0.0.0/8"],
+        "operators": ["10.9.0.0/24"],
+    },
 }
 
 
@@ -84,6 +88,32 @@ def test_settings_are_valid(tmp_path: Path, values: dict[str, Any]) -> None:
     loaded = load_settings(file, options={}).settings
     assert (loaded.cluster.region, loaded.cluster.metadata) == ("eu", "etcd://etcd:2379/")
     assert bool(loaded.tls.ca) == ("tls" in values)
+
+
+def test_clients_do_not_reach_the_port_for_operators(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, FULL)
+    policies = {
+        each["metadata"]["name"]: each["spec"]["ingress"]
+        for each in objects
+        if each["kind"] == "NetworkPolicy"
+    }
+    for kind in ("write-proxy", "read-proxy"):
+        callers = {
+            rule["ports"][0]["port"]: [
+                each["ipBlock"]["cidr"] for each in rule.get("from", ()) if "ipBlock" in each
+            ]
+            for rule in policies[f"rb-{kind}"]
+        }
+        assert callers == {"grpc": ["10.0.0.0/8"], "operators": ["10.9.0.0/24"], "status": []}
+    proxies = [each for each in containers([o for o in objects if "spec" in o])
+               if each["name"] == "proxy"]  # fmt: skip
+    for proxy in proxies:
+        environ = {each["name"]: each.get("value") for each in proxy["env"]}
+        ports = {each["name"]: each["containerPort"] for each in proxy["ports"]}
+        assert environ["RHUMBLINE_PROXY__OPERATOR_PORT"] == str(ports["operators"]) == "4291"
+    assert len(proxies) == 2
+    shared = str(rendered(tmp_path, {**FULL, "operatorPort": 0}))
+    assert "operators" not in shared and "OPERATOR_PORT" not in shared
 
 
 def test_each_zone_has_its_bookies_and_nothing_but_a_region_is_assumed(tmp_path: Path) -> None:

@@ -73,6 +73,16 @@ def test_services_of_the_compose_file_start_commands_that_exist() -> None:
             check_command(words)
 
 
+def test_samples_for_networks_have_a_port_for_operators_that_is_not_published() -> None:
+    settings = load_settings(ROOT / "deploy/settings/region.toml", options={}).settings
+    assert settings.proxy.operator_port not in (0, 4281)
+    services = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())["services"]
+    for name in ("write-proxy", "read-proxy"):
+        port = services[name]["environment"]["RHUMBLINE_PROXY__OPERATOR_PORT"]
+        assert port == str(settings.proxy.operator_port)
+        assert not [one for one in services[name]["ports"] if one.endswith(f":{port}")]
+
+
 def shell_commands(script: str) -> list[list[str]]:
     """Return the arguments of each `rhumbline` that a script starts."""
     lines = [shlex.split(line) for line in script.splitlines()]

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from rhumbline.chaos.lab.ports import free_port
+from rhumbline.proxies.config import ProxyConfig
 from rhumbline.tests.support.security.secured_cluster import Secured, secured
 from rhumbline.tests.support.security.tls_scan import s_client, scan, start_tls_relay
 from rhumbline.tests.support.servers import installs
@@ -30,6 +32,11 @@ OPEN = "status"
 """Beginning of the names of ports that also serve clients without a certificate."""
 
 
+def with_all_ports(directory: Path) -> AbstractAsyncContextManager[Secured]:
+    """Run a cluster whose proxy has a port for operators."""
+    return secured(directory, proxy=ProxyConfig(operator_port=free_port()))
+
+
 @asynccontextmanager
 async def ports_of(made: Secured) -> AsyncIterator[dict[str, int]]:
     """Yield one port of each kind by name."""
@@ -40,13 +47,14 @@ async def ports_of(made: Secured) -> AsyncIterator[dict[str, int]]:
             "bookie": bookie.port,
             "bookie after START_TLS": relay,
             "proxy": int(made.proxy.address.rpartition(":")[2]),
+            "operators of a proxy": int(made.proxy.operator_address.rpartition(":")[2]),
             "status of a bookie": made.status_addresses[0][1],
             "status of a proxy": made.status_addresses[-1][1],
         }
 
 
 async def test_openssl_connects_with_tls_1_2_and_1_3_and_no_older_version(tmp_path: Path) -> None:
-    async with asyncio.timeout(90), secured(tmp_path) as made, ports_of(made) as ports:
+    async with asyncio.timeout(90), with_all_ports(tmp_path) as made, ports_of(made) as ports:
         tls = made.client_tls
         own = ("-cert", tls.certificate, "-key", tls.key)
         for name, port in ports.items():
@@ -60,7 +68,7 @@ async def test_openssl_connects_with_tls_1_2_and_1_3_and_no_older_version(tmp_pa
 
 
 async def test_openssl_cannot_choose_a_weak_cipher(tmp_path: Path) -> None:
-    async with asyncio.timeout(90), secured(tmp_path) as made, ports_of(made) as ports:
+    async with asyncio.timeout(90), with_all_ports(tmp_path) as made, ports_of(made) as ports:
         tls = made.client_tls
         weak = ("-tls1_2", "-cipher", f"{':'.join(REFUSED_CIPHERS)}:@SECLEVEL=0")
         for name, port in ports.items():
@@ -69,7 +77,7 @@ async def test_openssl_cannot_choose_a_weak_cipher(tmp_path: Path) -> None:
 
 
 async def test_openssl_cannot_renegotiate_and_needs_a_certificate(tmp_path: Path) -> None:
-    async with asyncio.timeout(90), secured(tmp_path) as made, ports_of(made) as ports:
+    async with asyncio.timeout(90), with_all_ports(tmp_path) as made, ports_of(made) as ports:
         tls = made.client_tls
         for name, port in ports.items():
             again = await s_client(
@@ -88,7 +96,7 @@ async def test_openssl_cannot_renegotiate_and_needs_a_certificate(tmp_path: Path
 @pytest.mark.long
 async def test_sslyze_finds_no_weakness_at_any_port(tmp_path: Path) -> None:
     started(installs.sslyze_python)
-    async with asyncio.timeout(280), secured(tmp_path) as made, ports_of(made) as ports:
+    async with asyncio.timeout(280), with_all_ports(tmp_path) as made, ports_of(made) as ports:
         for name, port in ports.items():
             found = await scan(port, made.client_tls)
             print(f"{name}: {found}")

@@ -66,6 +66,7 @@ async def secured(
     security: SecuritySettings | None = None,
     *,
     audit: AuditSink = NO_AUDIT,
+    proxy: ProxyConfig | None = None,
     **tls: bool,
 ) -> AsyncIterator[Secured]:
     """Run a cluster and a proxy with TLS; ``tls`` are further settings of the servers."""
@@ -84,7 +85,7 @@ async def secured(
         made.proxy = await closing.enter_async_context(
             running_proxy(
                 client,
-                ProxyConfig(),
+                proxy or ProxyConfig(),
                 roles=("write", "read"),
                 host=HOST,
                 port=0,

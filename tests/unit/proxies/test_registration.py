@@ -7,7 +7,9 @@ import pytest
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
 from rhumbline.proxies.registration import ProxyMember
 
-MEMBER = ProxyMember("a1", "one:1", "east", True, (("north", "far:9"), ("west", "far:8")), "0.1.0")
+MEMBER = ProxyMember(
+    "a1", "one:1", "east", True, (("north", "far:9"), ("west", "far:8")), "0.1.0", "one:2"
+)
 
 
 @pytest.mark.parametrize("member", [MEMBER, ProxyMember("a1", "one:1", "", False)])
@@ -20,6 +22,18 @@ def test_record_of_an_earlier_version_is_read() -> None:
     assert ProxyMember.decode("a1", data) == ProxyMember("a1", "one:1", "east", True)
 
 
+def test_fields_with_their_default_are_left_out() -> None:
+    """A program that does not know a field then reads the same bytes as before (rule UPG-5)."""
+    plain = ProxyMember("a1", "one:1", "east", True)
+    assert json.loads(plain.encode()) == {
+        "v": 1,
+        "address": "one:1",
+        "region": "east",
+        "accepting": True,
+    }
+    assert json.loads(MEMBER.encode())["operator_address"] == "one:2"
+
+
 def test_fields_of_a_later_version_are_ignored() -> None:
     """A proxy with a field that the others did not know was no member for them."""
     data = json.dumps({**json.loads(MEMBER.encode()), "shoe_size": 44}).encode()
@@ -27,7 +41,14 @@ def test_fields_of_a_later_version_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"address": 1}, {"accepting": "yes"}, {"addresses": {"west": 8}}, {"addresses": []}]
+    "field",
+    [
+        {"address": 1},
+        {"accepting": "yes"},
+        {"addresses": {"west": 8}},
+        {"addresses": []},
+        {"operator_address": 2},
+    ],
 )
 def test_wrong_types_are_refused(field: dict[str, object]) -> None:
     data = json.dumps({**json.loads(MEMBER.encode()), **field}).encode()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from rhumbline.cli.operate import security_checks
 from rhumbline.cli.operate.security_checks import check_security
 from rhumbline.cli.operate.server_checks import FAULT, OK, WARNING
 from rhumbline.core.runtime.primitives.transport_security import PASS
@@ -80,3 +81,13 @@ async def test_without_tls_addresses_that_others_reach_are_named() -> None:
     (found,) = await check_security(UNPROTECTED, remote)
     assert found.verdict == WARNING
     assert "1 address: bookie b1 at 10.0.0.7:3281" in found.detail
+
+
+def test_ports_for_operators_are_checked_as_well() -> None:
+    row = {"address": "p-1:4281", "roles": "write", "operator_address": "p-1:4291"}
+    shared = {"address": "p-2:4281", "roles": "read", "operator_address": None}
+    assert security_checks.listening([], [row, shared], [], None) == {
+        ("p-1", 4281): "write proxy",
+        ("p-1", 4291): "operators of write proxy",
+        ("p-2", 4281): "read proxy",
+    }

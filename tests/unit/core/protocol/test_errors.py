@@ -106,6 +106,7 @@ STABLE = [
     ("unknown-outcome", "UnknownOutcomeError", "peer", False, True),
     ("unknown-state", "UnknownStateError", "peer", True, False),
     ("wrong-cluster", "WrongClusterError", "caller", False, False),
+    ("wrong-port", "WrongPortError", "caller", False, False),
 ]
 """Codes are on the wire and in JSON output, and programs act by the other attributes."""
 

@@ -20,6 +20,7 @@ from rhumbline.tests.support.fakes.log_world import LogWorld
 
 async def test_each_client_gets_the_address_for_its_region(world: LogWorld) -> None:
     store = MemoryStore()
+    operators = {"two:2": "two:9"}
 
     async def joined(
         address: str, region: str, roles: tuple[str, ...], **fields: str
@@ -33,6 +34,7 @@ async def test_each_client_gets_the_address_for_its_region(world: LogWorld) -> N
             session_ttl_ms=60_000,
             addresses=tuple(fields.items()),
             version="7.8",
+            operator_address=operators.get(address, ""),
         )
         await membership.join()
         return membership
@@ -50,7 +52,7 @@ async def test_each_client_gets_the_address_for_its_region(world: LogWorld) -> N
         return list(decode_proxies(response))
 
     first = ProxyMember("", "one:1", "east", True, version="7.8")
-    second = ProxyMember("", "two:2", "west", False, version="7.8")
+    second = ProxyMember("", "two:2", "west", False, version="7.8", operator_address="two:9")
     assert listed("east") == [
         ListedProxy(first, "one:1", frozenset((WRITE, READ)), ProxyLoad(250, 3)),
         ListedProxy(second, "two:2", frozenset((READ,))),

@@ -9,6 +9,7 @@ from rhumbline.cli.operate.server_checks import OK, WARNING
 from rhumbline.client.settings import ServeSettings
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.protocol.errors import ConfigurationError
+from rhumbline.proxies.config import ProxyConfig
 from rhumbline.security.quotas import NO_QUOTAS, Quota, parse_subject
 from rhumbline.settings import AuditSettings, SecuritySettings, Settings, TlsSettings
 from rhumbline.tests.support.tidy.source_tree import ROOT
@@ -28,6 +29,7 @@ def test_each_item_is_judged_by_its_setting() -> None:
         security=SecuritySettings(bookie_clients="internal"),
         audit=AuditSettings(file="audit.jsonl"),
         serve=ServeSettings(host="192.0.2.1", status_host="198.51.100.1"),
+        proxy=ProxyConfig(operator_port=4291),
     )
     assert {finding.verdict for finding in check_hardening(hardened, LIMITED)} == {OK}
     weak = Settings(
@@ -56,6 +58,15 @@ def test_states_and_metrics_have_an_address_of_their_own_unless_all_is_local() -
         settings = Settings(tls=TLS, serve=ServeSettings(host=host, status_host=status_host))
         *_, last = check_hardening(settings, LIMITED)
         assert (last.verdict == OK) is is_good
+
+
+def test_operators_have_a_port_of_their_own_unless_all_is_local() -> None:
+    for host, port, is_good in (("127.0.0.1", 0, True), ("0.0.0.0", 0, False), ("", 4291, True)):
+        settings = Settings(
+            tls=TLS, serve=ServeSettings(host=host), proxy=ProxyConfig(operator_port=port)
+        )
+        found = {each.subject: each for each in check_hardening(settings, LIMITED)}
+        assert (found["hardening: operator port"].verdict == OK) is is_good
 
 
 def test_a_status_address_must_be_one_that_can_be_published() -> None:

@@ -13,6 +13,7 @@ from rhumbline.proxies.membership import READ, WRITE
 from rhumbline.proxies.registration import ProxyMember
 from rhumbline.proxies.rendezvous import preference
 from rhumbline.proxies.routing import Routing
+from rhumbline.proxies.rpc import methods
 from rhumbline.proxies.rpc.proxy_listing import ListedProxy
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -24,9 +25,14 @@ WEST = ("w1:1", "w2:1")
 
 
 def listed(
-    address: str, region: str, *roles: str, is_accepting: bool = True, link: str = ""
+    address: str,
+    region: str,
+    *roles: str,
+    is_accepting: bool = True,
+    link: str = "",
+    operators: str = "",
 ) -> ListedProxy:
-    member = ProxyMember("", address, region, is_accepting)
+    member = ProxyMember("", address, region, is_accepting, operator_address=operators)
     return ListedProxy(member, link or address, frozenset(roles or (WRITE, READ)))
 
 
@@ -166,3 +172,42 @@ async def test_unknown_proxy_that_another_one_names_is_learned_and_the_list_read
     assert len(known.any_proxies()) <= 65, "bounded"
     known.set_listed(ALL, "east")
     assert set(known.any_proxies()) == {*EAST, *WEST, "a:1"}
+
+
+async def test_administrative_calls_go_to_the_address_for_operators() -> None:
+    known = directory("e1:1")
+    assert known.address_for("e1:1", methods.SET_POLICY) == "e1:1", "nothing is known yet"
+    known.set_listed([listed("e1:1", "east", link="near:1", operators="e1:9"), *ALL[1:]], "east")
+    assert known.address_for("e1:1", methods.SET_POLICY) == "e1:9"
+    assert known.address_for("e1:1", methods.APPEND) == "near:1"
+    assert known.address_for("e1:1", methods.DESCRIBE_STREAM) == "near:1"
+    assert known.address_for("e2:1", methods.SET_POLICY) == "e2:1", "it has one address"
+    assert known.name_of("e1:9") == known.name_of("near:1") == "e1:1"
+
+
+async def test_client_that_was_given_an_address_for_operators_prefers_those() -> None:
+    known = directory("e1:9")
+    known.set_listed([listed("e1:1", "east", operators="e1:9"), *ALL[1:]], "east")
+    assert "e1:9" not in known.any_proxies(), "it is no further proxy"
+    assert known.address_for("e1:1", methods.LIST_PROXIES) == "e1:9"
+    assert known.address_for("e1:1", methods.DESCRIBE_STREAM) == "e1:9"
+    assert known.address_for("e1:1", methods.APPEND) == "e1:1"
+
+
+async def test_address_that_a_refusal_names_is_used_until_the_next_list() -> None:
+    known = directory("e1:1")
+    doubts: list[None] = []
+    known.on_doubt = lambda: doubts.append(None)
+    assert not known.set_served_at("e1:1", methods.SET_POLICY, "")
+    assert not known.set_served_at("e1:1", methods.SET_POLICY, "e1:1"), "it was called there"
+    assert known.set_served_at("e1:1", methods.SET_POLICY, "e1:9")
+    assert known.address_for("e1:1", methods.SEAL_STREAM) == "e1:9"
+    assert known.address_for("e1:1", methods.APPEND) == "e1:1"
+    assert known.set_served_at("e1:9", methods.DESCRIBE_TOPIC, "e1:1"), "given for data"
+    assert known.address_for("e1:9", methods.APPEND) == "e1:1"
+    assert len(doubts) == 2
+    for number in range(200):
+        known.set_served_at(f"p{number}:1", methods.SET_POLICY, "x:9")
+    assert known.address_for("p0:1", methods.SET_POLICY) == "p0:1", "they are bounded"
+    known.set_listed(ALL, "east")
+    assert known.address_for("e1:1", methods.SEAL_STREAM) == "e1:1"

@@ -1,0 +1,1 @@
+"""The ports of a proxy: which calls each of them serves, and to whom."""
