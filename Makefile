@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the tests need besides the base: every optional part.
-LOCK_EXTRAS := --extra test --extra arrow --extra typed --extra avro --extra grpc --extra dns --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra security --extra iceberg --extra spark --extra docs
+LOCK_EXTRAS := --extra test --extra arrow --extra typed --extra avro --extra grpc --extra dns --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra security --extra iceberg --extra spark --extra console --extra docs
 # What the container image holds besides the base: what servers use.
 IMAGE_EXTRAS := --extra arrow --extra avro --extra dns --extra etcd --extra grpc --extra hdfs --extra otel --extra s3 --extra security --extra typed --extra zookeeper
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \

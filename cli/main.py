@@ -47,6 +47,7 @@ _COMMANDS = {
         "Limit principals, namespaces and streams, and show their usage.",
     ),
     "top": ("top.command", "Watch regions, servers, streams, repair and alerts."),
+    "console": ("console.command", "Show the cluster live in a browser."),
     "sql": ("sql.command", "Query streams, ledgers, servers and metrics with SQL."),
     "plan": (
         "planning.plan",

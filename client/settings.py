@@ -98,7 +98,7 @@ class ServeSettings:
     port: int | None = setting(
         None,
         "Port to listen on; 0 selects a free one. none: bookie 3281, write-proxy and read-proxy "
-        "4281.",
+        "4281, console 8290.",
         low=0,
         high=65535,
     )

@@ -1,6 +1,6 @@
 """The ports of the servers: fixed defaults for each kind."""
 
-PORTS = {"bookie": 3281, "write-proxy": 4281, "read-proxy": 4281}
+PORTS = {"bookie": 3281, "write-proxy": 4281, "read-proxy": 4281, "console": 8290}
 """The default of ``--port`` by kind of server."""
 
 STATUS_PORTS = {

@@ -16,8 +16,10 @@ from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import InvalidArgumentError, NamespaceExistsError
+from ...core.protocol.installation import needs_extra
 from ...security.principal import Role
 from ...security.settings import TlsSettings
+from ...server.ports import PORTS
 from ...tls.authority import SERVER_NAME, Authority
 from ...tls.credentials import TlsCredentials
 from ...tls.protection import UNPROTECTED, Protection
@@ -72,6 +74,10 @@ _BOOKIE = record(
               help="Emulated round trip between regions in ms.")  # fmt: skip
 @click.option("--tls", "uses_tls", is_flag=True,
               help="Encrypt all connections, with certificates made in DIRECTORY/tls.")  # fmt: skip
+@click.option("--console", "shows_console", is_flag=True,
+              help="Also serve the web console.")  # fmt: skip
+@click.option("--console-port", type=click.IntRange(0, 65535), default=PORTS["console"],
+              show_default=True, help="Its port; 0 selects a free one.")  # fmt: skip
 @click.option("--wait", "waits", is_flag=True,
               help="Do not start a cluster; wait until the one in DIRECTORY is ready.")  # fmt: skip
 @click.option("--stop", "stops", is_flag=True,
@@ -84,6 +90,7 @@ _BOOKIE = record(
             "config": maybe(text("Settings file for other commands.")),
             "metadata": maybe(text("URI of the metadata store.")),
             "bookies": listing(_BOOKIE, "The bookies, if this process serves them."),
+            "console": maybe(text("Address of the web console, if this process serves it.")),
         }
     )
 )
@@ -91,7 +98,7 @@ _BOOKIE = record(
 @runs
 async def dev(
     directory: Path, regions: str | None, bookies: int, rtt: int, waits: bool, stops: bool,
-    timeout_ms: int, output: str, uses_tls: bool,
+    timeout_ms: int, output: str, uses_tls: bool, shows_console: bool, console_port: int,
 ) -> None:  # fmt: skip
     """Run a cluster of three regions until Ctrl-C, with its data in DIRECTORY.
 
@@ -105,7 +112,10 @@ async def dev(
     elif stops:
         _report(directory, output, await _stop(directory, timeout_ms))
     else:
-        await _serve(directory, regions, bookies, rtt, output, uses_tls=uses_tls)
+        if shows_console and uses_tls:
+            raise click.UsageError("--console and --tls are mutually exclusive")
+        port = console_port if shows_console else None
+        await _serve(directory, regions, bookies, rtt, output, uses_tls=uses_tls, port=port)
 
 
 def _report(directory: Path, output: str, message: str) -> None:
@@ -114,6 +124,7 @@ def _report(directory: Path, output: str, message: str) -> None:
         "config": None,
         "metadata": None,
         "bookies": [],
+        "console": None,
     }
     print_done(document, output, message)
 
@@ -151,8 +162,10 @@ async def _running(directory: Path) -> DevProcess | None:
 
 
 async def _serve(
-    directory: Path, regions: str | None, bookies: int, rtt: int, output: str, *, uses_tls: bool
-) -> None:
+    directory: Path, regions: str | None, bookies: int, rtt: int, output: str, *, uses_tls: bool,
+    port: int | None,
+) -> None:  # fmt: skip
+    """Serve a cluster, and a console at ``port`` unless that is None."""
     names = _region_names(regions) if regions else _known_regions(directory) or _split(_REGIONS)
     pairs = itertools.combinations(names, 2)
     cluster = LocalCluster(
@@ -172,13 +185,27 @@ async def _serve(
         lock = closing.enter_context(locked(directory))
         await closing.enter_async_context(cluster)
         await _ensure_namespace(cluster, names[0])
-        _print_started(directory, file, cluster, output)
+        url = None if port is None else await _start_console(closing, cluster, names[0], port)
+        _print_started(directory, file, cluster, output, url)
         lock.set_ready()
         await stop.wait()
         print_message("stopping")
 
 
-def _print_started(directory: Path, file: Path, cluster: LocalCluster, output: str) -> None:
+async def _start_console(
+    closing: AsyncExitStack, cluster: LocalCluster, region: str, port: int
+) -> str:
+    with needs_extra("the console", "console"):
+        from ..console.serving import running_console
+    client = await closing.enter_async_context(cluster.client(region, namespace=_NAMESPACE))
+    return await closing.enter_async_context(
+        running_console(client, host=HOST, port=port, interval_s=1.0, protection=UNPROTECTED)
+    )
+
+
+def _print_started(
+    directory: Path, file: Path, cluster: LocalCluster, output: str, url: str | None
+) -> None:
     shown = [
         {
             "bookie": local.bookie.bookie_id,
@@ -192,13 +219,16 @@ def _print_started(directory: Path, file: Path, cluster: LocalCluster, output: s
     if output != TABLE:
         document = {"directory": str(directory), "config": str(file), "bookies": shown}
         message = "the cluster is up"
-        print_done({**document, "metadata": cluster.metadata_uri}, output, message)
+        place = {"metadata": cluster.metadata_uri, "console": url}
+        print_done({**document, **place}, output, message)
         return
     for row in shown:
         print_message(
             f"  {row['bookie']:24} region {row['region']:12} address {row['address']}  "
             f"status http://{row['status_address']}"
         )
+    if url is not None:
+        print_message(f"the console is at {url}")
     print_message(
         f"the cluster is up; its data is in {directory}/; Ctrl-C stops it. In another shell:"
     )

@@ -1,15 +1,21 @@
 """``rhumbline segment``: ls."""
 
+from typing import Any
+
 import click
 
+from ...client.store_client import StoreClient
+from ...core.protocol.segments import Segment
 from ..options import CommandSession, runs, session_options
 from ..output import print_rows
 from ..output_schema import integer, listing, maybe, prints, record, rows, table, text
 
-_SEGMENT = record(
+COMPLETED, IN_PROGRESS = "completed", "in progress"
+
+SEGMENT = record(
     {
         "segment": integer("Number of the segment."),
-        "state": text("Whether its end is known.", "completed", "in progress"),
+        "state": text("Whether its end is known.", COMPLETED, IN_PROGRESS),
         "ledger": integer("Id of its ledger."),
         "records": maybe(integer("Records; null while the segment is in progress.")),
         "size_bytes": maybe(integer("Payload; null while the segment is in progress.")),
@@ -33,7 +39,7 @@ def segment() -> None:
 
 @segment.command()
 @click.argument("stream")
-@prints(rows(_SEGMENT))
+@prints(rows(SEGMENT))
 @session_options
 @runs
 async def ls(session: CommandSession, stream: str) -> None:
@@ -41,28 +47,28 @@ async def ls(session: CommandSession, stream: str) -> None:
     async with session.client(moves_data=False) as client:
         known = await client.namespace().describe(stream)
         store = await client.namespaces.find(client.namespace().name)
-        rows = []
-        for segment_record in known.segments:
-            metadata, _ = await store.ledger_store.read(segment_record.ledger_id)
-            regions = {await store.directory.region_of(b) or "?" for b in metadata.bookies()}
-            rows.append(
-                {
-                    "segment": segment_record.lssn,
-                    "state": "completed" if segment_record.is_completed else "in progress",
-                    "ledger": segment_record.ledger_id,
-                    "records": segment_record.record_count if segment_record.is_completed else None,
-                    "size_bytes": segment_record.length_bytes
-                    if segment_record.is_completed
-                    else None,
-                    "residence": segment_record.residence.value,
-                    "quorum": str(metadata.quorum_at(0)),
-                    "min_regions_for_durability": {
-                        str(first): r for first, r in metadata.r_ranges()
-                    },
-                    "regions": sorted(regions),
-                    "bookies": list(metadata.bookies()),
-                    "fragments": len(metadata.fragments),
-                    "end_decided_by_an_operator": segment_record.doubt or None,
-                }
-            )
+        rows = [await segment_row(store, segment_record) for segment_record in known.segments]
         print_rows(rows, session.output, empty=f"stream {stream} has no segment yet")
+
+
+async def segment_row(store: StoreClient, found: Segment) -> dict[str, Any]:
+    """Return a segment as ``segment ls`` prints it.
+
+    Raises NoSuchLedgerError if its ledger was deleted, MetadataUnavailableError.
+    """
+    metadata, _ = await store.ledger_store.read(found.ledger_id)
+    regions = {await store.directory.region_of(b) or "?" for b in metadata.bookies()}
+    return {
+        "segment": found.lssn,
+        "state": COMPLETED if found.is_completed else IN_PROGRESS,
+        "ledger": found.ledger_id,
+        "records": found.record_count if found.is_completed else None,
+        "size_bytes": found.length_bytes if found.is_completed else None,
+        "residence": found.residence.value,
+        "quorum": str(metadata.quorum_at(0)),
+        "min_regions_for_durability": {str(first): r for first, r in metadata.r_ranges()},
+        "regions": sorted(regions),
+        "bookies": list(metadata.bookies()),
+        "fragments": len(metadata.fragments),
+        "end_decided_by_an_operator": found.doubt or None,
+    }

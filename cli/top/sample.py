@@ -111,13 +111,14 @@ class Sampler:
 
         async def examine(one: tuple[Namespace, str]) -> tuple[str, StreamSample | None]:
             async with slots:
-                return _name_of(one), await _examine(*one)
+                return _name_of(one), await examine_stream(*one)
 
         found = await asyncio.gather(*map(examine, chosen))
         return {name: sample for name, sample in found if sample is not None}
 
 
-async def _examine(namespace: Namespace, stream: str) -> StreamSample | None:
+async def examine_stream(namespace: Namespace, stream: str) -> StreamSample | None:
+    """Examine one stream; None if its end is not known now."""
     count = await count_records(namespace, stream)
     if count is None:
         return None

@@ -26,6 +26,7 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
+from .connection.round_trip import measure_round_trip_ms
 from .context import LedgerContext
 from .missing_range import MissingRange
 from .read.ledger_reader import LedgerReader
@@ -284,6 +285,13 @@ class LedgerClient:
     def latency_ms(self, bookie: BookieId, now: float) -> float | None:
         """Returns the recent time that the bookie takes to store an entry; None if not known."""
         return self._context.pool.link(bookie).traffic.latency.recent_ms(now)
+
+    async def measure_round_trip_ms(self, bookie: BookieId) -> float:
+        """Returns the time of a request without I/O. Raises BookieUnavailableError, and others.
+
+        The caller sets the deadline.
+        """
+        return await measure_round_trip_ms(self._context.pool, bookie)
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
         """Returns the bytes (sent, received) by bookie since the start, over all requests."""

@@ -1,4 +1,4 @@
-"""The identity of the caller of a gRPC call: from its token, else from its certificate."""
+"""The identity of the caller of a call: from its token, else from its certificate."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from ...security.certificate_names import principal_of_certificate
 from ...security.principal import ANONYMOUS, Principal
 from ...tls.certificate import decode_pem
 
-_AUTHORIZATION = "authorization"
+AUTHORIZATION = "authorization"
 _BEARER = "bearer "
 _CERTIFICATE = "x509_pem_cert"
 _CERTIFICATES_MAX = 1_024
@@ -38,13 +38,22 @@ class CallIdentity:
         self._of_certificate = lru_cache(_CERTIFICATES_MAX)(self._decode)
 
     async def principal(self, context: Any) -> Principal:  # noqa: ANN401 - grpc's ServicerContext
-        """Return the caller of the call. Raises UnauthorizedError if it must be known and is not.
+        """Return the caller of the call. Raises as ``identify``."""
+        given = (
+            value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION
+        )
+        certificates = context.auth_context().get(_CERTIFICATE)
+        return await self.identify(next(given, None), certificates[0] if certificates else None)
 
-        A token that is not valid is an error, although the caller may have a certificate. So is a
-        certificate that has ended since the connection began.
+    async def identify(self, authorization: object, certificate: bytes | None) -> Principal:
+        """Return the caller with this ``authorization`` header and PEM certificate, if any.
+
+        Raises UnauthorizedError if the caller must be known and is not. A token that is not valid
+        is an error, although the caller may have a certificate. So is a certificate that has ended
+        since the connection began.
         """
         try:
-            found = await self._identify(context)
+            found = await self._identify(authorization, certificate)
             if found.is_anonymous and self.is_required:
                 raise UnauthorizedError("the caller has neither a certificate nor a token")
         except UnauthorizedError:
@@ -55,20 +64,18 @@ class CallIdentity:
     def can_end(self, context: Any) -> bool:  # noqa: ANN401 - as above
         """Return whether the caller has a token or a certificate, either of which may end."""
         keys = (key for key, _ in context.invocation_metadata() or ())
-        has_token = self._verifier is not None and _AUTHORIZATION in keys
+        has_token = self._verifier is not None and AUTHORIZATION in keys
         return has_token or bool(context.auth_context().get(_CERTIFICATE))
 
-    async def _identify(self, context: Any) -> Principal:  # noqa: ANN401 - as above
-        for key, value in context.invocation_metadata() or ():
-            if key == _AUTHORIZATION and self._verifier is not None:
-                text = value if isinstance(value, str) else ""
-                if not text.lower().startswith(_BEARER):
-                    raise UnauthorizedError("the authorization of the call is not a bearer token")
-                return await self._verifier.verify(text[len(_BEARER) :].strip())
-        certificates = context.auth_context().get(_CERTIFICATE)
-        if not certificates:
+    async def _identify(self, authorization: object, certificate: bytes | None) -> Principal:
+        if authorization is not None and self._verifier is not None:
+            text = authorization if isinstance(authorization, str) else ""
+            if not text.lower().startswith(_BEARER):
+                raise UnauthorizedError("the authorization of the call is not a bearer token")
+            return await self._verifier.verify(text[len(_BEARER) :].strip())
+        if certificate is None:
             return ANONYMOUS
-        principal, ends_ms = self._of_certificate(certificates[0])
+        principal, ends_ms = self._of_certificate(certificate)
         if self._now_s() * 1000 >= ends_ms:
             raise UnauthorizedError(
                 f"the certificate of {principal} has ended: connect again with a new one"

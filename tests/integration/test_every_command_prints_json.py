@@ -32,6 +32,7 @@ ELSEWHERE = {
     "chaos report": "tests/unit/cli/operate/test_chaos.py",
     "chaos run": "tests/unit/cli/operate/test_chaos.py",
     "cluster join-store": "tests/integration/regions",
+    "console": "tests/integration/console",
     "demo": "tests/integration/spark/test_the_demo_ends_with_a_query.py",
     "dev": "tests/integration/test_commands_wait.py",
     "metadata migrate": "tests/integration/stores",

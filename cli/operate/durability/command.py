@@ -76,7 +76,7 @@ async def durability(
     by_r = entries_by_r(index.groups())
     now = tally(index, cluster, every_stream=with_streams)
     what_if = [
-        (names, _after(index, cluster, names))
+        (names, after_losses(index, cluster, names))
         for names in ([lost] if lost else [(name,) for name in _regions(cluster)])
     ]
     if session.output != TABLE:
@@ -125,7 +125,10 @@ def _regions(cluster: ClusterCopies) -> list[str]:
     return sorted({str(m.path[0]) for m in cluster.members.values() if m.path[0] is not None})
 
 
-def _after(index: LedgerIndex, cluster: ClusterCopies, names: Sequence[str]) -> DurabilityReport:
+def after_losses(
+    index: LedgerIndex, cluster: ClusterCopies, names: Sequence[str]
+) -> DurabilityReport:
+    """Return the report after these places are lost for good. Raises InvalidArgumentError."""
     lost = frozenset(bookie for name in names for bookie in lost_bookies(cluster, name))
     return tally(index, cluster.without(lost))
 

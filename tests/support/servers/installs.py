@@ -11,11 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ZOOKEEPER = "3.9.5"
 TOXIPROXY = "v2.12.0"
+AXE = "4.14.1"
 GRPCURL = "v1.9.3"
 HELM = "v3.17.3"
 SSLYZE = "6.3.1"
@@ -89,6 +90,18 @@ def grpcurl_binary() -> Path:
     return installed(f"grpcurl-{GRPCURL}", _fetch_grpcurl) / "grpcurl"
 
 
+def axe_script() -> str:
+    """Return axe, which finds what keeps people with disabilities from using a page."""
+    require("npm", "tar")
+    return (installed(f"axe-{AXE}", _fetch_axe) / "package/axe.min.js").read_text()
+
+
+def chromium_folder() -> Path:
+    """Return the folder with Chromium from the distribution's packages, and their libraries."""
+    require("apt-get", "dpkg")
+    return installed("chromium", _fetch_chromium)
+
+
 def helm_binary() -> Path:
     """Return helm, which renders charts of Kubernetes."""
     require("go")
@@ -140,16 +153,34 @@ def _fetch_prometheus(into: Path) -> None:
     _unpack_package("prometheus", into)
 
 
+def _fetch_axe(into: Path) -> None:
+    _run("npm", "pack", "--silent", f"axe-core@{AXE}", at=str(into))
+    (package,) = into.glob("axe-core-*.tgz")
+    _run("tar", "-xzf", package.name, at=str(into))
+
+
+def _fetch_chromium(into: Path) -> None:
+    """Unpack Chromium, a font, and the packages that both need and this machine lacks."""
+    command = ["apt-get", "--simulate", "--no-install-recommends", "install", "chromium"]
+    planned = _run(*command, "fonts-dejavu-core", at=str(into))
+    names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
+    _unpack_packages(["fonts-dejavu-core", *names], into)
+
+
 def _unpack_package(name: str, into: Path) -> None:
-    """Unpack a package of the distribution, without installing it."""
+    _unpack_packages([name], into)
+
+
+def _unpack_packages(names: Sequence[str], into: Path) -> None:
+    """Unpack packages of the distribution, without installing them."""
     with tempfile.TemporaryDirectory() as work:
         try:
-            _run("apt-get", "download", "-q", name, at=work)
+            _run("apt-get", "download", "-q", *names, at=work)
         except NotInstalledError:  # the package list may be missing or outdated
             _run("apt-get", "update", "-q", at=work)
-            _run("apt-get", "download", "-q", name, at=work)
-        (package,) = Path(work).glob(f"{name}_*.deb")
-        _run("dpkg", "-x", str(package), str(into), at=work)
+            _run("apt-get", "download", "-q", *names, at=work)
+        for package in sorted(Path(work).glob("*.deb")):
+            _run("dpkg", "-x", str(package), str(into), at=work)
 
 
 def _fetch_toxiproxy(into: Path) -> None:
@@ -203,9 +234,10 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(*command: str, at: str, **environment: str) -> None:
+def _run(*command: str, at: str, **environment: str) -> str:
+    """Run a program and return its output. Raises NotInstalledError."""
     try:
-        subprocess.run(
+        done = subprocess.run(
             command,
             cwd=at,
             env={**os.environ, **environment},
@@ -214,6 +246,7 @@ def _run(*command: str, at: str, **environment: str) -> None:
             capture_output=True,
             text=True,
         )
+        return done.stdout
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or error.stdout).strip().splitlines() or ["no output"]
         raise NotInstalledError(f"{' '.join(command[:3])} failed: {lines[-1]}") from error

@@ -25,7 +25,7 @@ BANNED = {
 """Wordings that a native engineer stumbles over, each with what to write instead."""
 
 # A citation may be an enumeration: several numbers after one "bugs" or "invariants".
-_RULE = re.compile(r"\b(?:LED|BKE|REC|RPR|STR|PLC|PRX|SEC)-\d+\b")
+_RULE = re.compile(r"\b(?:LED|BKE|REC|RPR|STR|PLC|PRX|SEC|CON)-\d+\b")
 _BUGS = re.compile(r"(?:\bbugs?\s+|\()(B\d{1,2}\b(?:(?:,\s+|\s+and\s+)B\d{1,2}\b)*)")
 _INVARIANTS = re.compile(r"\binvariants?\s+([LVRG]\d+\b(?:(?:,\s+|\s+and\s+)[LVRG]\d+\b)*)")
 _ANCHOR = re.compile(r'<a id="([^"]+)">')

@@ -1,0 +1,1 @@
+"""The web console: pages in a browser that show a cluster as it is now."""

@@ -1,0 +1,110 @@
+// Durability: take regions, racks and bookies away, and see what would block or be lost.
+
+import { get, Refused } from "./api.js";
+import { bytes, count, fact, h, kindOf, plural, show, state, stateBadge, streamLink, table, UNKNOWN } from "./dom.js";
+
+const INTERVAL_MS = 5000;
+
+export function durabilityPage(main, parameters, frame) {
+  const lost = new Set(parameters.getAll("lose"));
+  const body = h("div", {});
+  let timer = null;
+  let asking = null;
+  show(main, h("h1", {}, "Durability"), body);
+  show(body, state("Loading", "All ledgers are read."));
+
+  const toggle = (name) => {
+    if (!lost.delete(name)) lost.add(name);
+    const query = new URLSearchParams([...lost].map((one) => ["lose", one]));
+    history.replaceState(null, "", `#/durability${lost.size ? `?${query}` : ""}`);
+    load();
+  };
+  async function load() {
+    clearTimeout(timer);
+    asking?.abort();
+    asking = new AbortController();
+    const mine = asking;
+    try {
+      const found = await get("/api/durability", [...lost].map((one) => ["lose", one]), mine.signal);
+      show(body, placesOf(found, lost, toggle), verdictOf(found), countsOf(found), streamsOf(found), alternativesOf(found));
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
+      if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
+      if (error instanceof Refused && error.status === 400 && lost.size) lost.clear();
+      show(body, state("Not available", `Durability cannot be judged now: ${error.message}. The next attempt follows by itself.`));
+    }
+    timer = setTimeout(load, INTERVAL_MS);
+  }
+  load();
+  return {
+    close() {
+      clearTimeout(timer);
+      asking?.abort();
+    },
+  };
+}
+
+function placesOf(found, lost, toggle) {
+  const regions = {};
+  for (const one of found.places) ((regions[one.region] ??= {})[one.rack ?? ""] ??= []).push(one);
+  const pick = (name, words, kind) => h("button", { type: "button", class: `pick ${kind ?? ""}`, "data-key": `lose ${name}`, "data-lose": name, "aria-pressed": String(lost.has(name)), onclick: () => toggle(name) }, words);
+  return h("section", { "aria-labelledby": "places" },
+    h("h2", { id: "places" }, "What if this were lost for good?"),
+    h("p", { class: "note" }, "Choose regions, racks or bookies. Nothing is changed."),
+    h("div", { class: "world" }, Object.keys(regions).sort().map((region) => h("div", { class: "land" },
+      pick(region, `Region ${region}`),
+      Object.entries(regions[region]).sort().map(([rack, bookies]) => h("div", { class: "rack" },
+        rack ? pick(`rack:${region}/${rack}`, `Rack ${rack}`) : null,
+        bookies.map((one) => pick(`bookie:${one.bookie}`, [`${one.bookie} `, one.state === "up" ? "" : stateBadge(one.state)], kindOf(one.state)))))))));
+}
+
+function verdictOf(found) {
+  const { after, now } = found;
+  const [title, kind] = after.ledgers_that_may_lose ? ["Data may be lost", "bad"]
+    : after.writes_blocked ? ["Writes would block", "warn"]
+    : found.lost.length ? ["Nothing is lost, and writes go on", "good"] : ["Now", "plain"];
+  const change = (key) => (found.lost.length ? `now ${count(now[key])}` : null);
+  return h("section", { class: `verdict ${kind}`, id: "verdict", "data-verdict": kind, "aria-live": "polite" },
+    h("h2", {}, found.lost.length ? `${title} after losing ${found.lost.join(", ")}` : title),
+    h("dl", { class: "facts" },
+      fact("Ledgers that may lose entries", count(after.ledgers_that_may_lose), change("ledgers_that_may_lose")),
+      fact("Entries in doubt or lost", count(after.entries_that_may_be_lost), bytes(after.bytes_that_may_be_lost)),
+      fact("Open ledgers blocked", count(after.writes_blocked), change("writes_blocked")),
+      fact("Streams that may lose", count(after.streams_that_may_lose), change("streams_that_may_lose")),
+      fact("Streams blocked", count(after.streams_blocked), change("streams_blocked"))));
+}
+
+function countsOf(found) {
+  const verdicts = Object.keys(found.after.ledgers.open);
+  return table("Ledgers by the state of their copies", [
+    ["State", (one) => stateBadge(one)],
+    ["Open now", (one) => count(found.now.ledgers.open[one]), true],
+    ["Open after", (one) => count(found.after.ledgers.open[one]), true],
+    ["Closed now", (one) => count(found.now.ledgers.closed[one]), true],
+    ["Closed after", (one) => count(found.after.ledgers.closed[one]), true],
+    ["Entries after", (one) => count(found.after.entries[one]), true],
+  ], verdicts);
+}
+
+function streamsOf(found) {
+  if (!found.streams.length) return null;
+  return table(`Streams that suffer (${count(found.streams.length)} shown, the worst first)`, [
+    ["Stream", (one) => streamLink(one.stream)], ["After", (one) => stateBadge(one.verdict)],
+    ["Now", (one) => stateBadge(one.verdict_now)], ["Writes", (one) => (one.writes_blocked ? stateBadge("blocked") : "go on")],
+  ], found.streams);
+}
+
+function alternativesOf(found) {
+  if (!found.alternatives.length) return null;
+  const word = (value) => (value === null ? UNKNOWN : value ? "yes" : "no");
+  const hasEffect = found.alternatives.some((one) => one.writes_resume !== null);
+  const columns = [
+    ["E/WQ/AQ/R", (one) => [one.quorum, one.is_current ? " (in use)" : ""]],
+    ["Any regions survived", (one) => count(one.regions_survived), true],
+    ["Bytes between regions per byte", (one) => one.wan_bytes_per_byte, true],
+  ];
+  if (hasEffect) columns.push(["All data readable then", (one) => word(one.reads)], ["Writes resume then", (one) => word(one.writes_resume)], ["Because", (one) => one.obstacle ?? ""]);
+  return [table("Alternatives: quorums on the bookies that are live now", columns, found.alternatives),
+    h("p", { class: "note" }, `Computed as by `, h("code", {}, "rhumbline plan"), ". The quorum of new segments is set with ", h("code", {}, "rhumbline namespace set-policy"), ".")];
+}

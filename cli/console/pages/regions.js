@@ -1,0 +1,168 @@
+// Regions: a ring of the regions with their servers, round trips and traffic, and what is wrong.
+
+import { bytes, count, fact, h, kindOf, ms, plural, rate, show, state, stateBadge, svg, table, UNKNOWN, withCode } from "./dom.js";
+
+const isNarrow = matchMedia("(max-width: 760px)");
+const SERVERS_DRAWN = 24;
+
+export function regionsPage(main) {
+  const ring = h("figure", { class: "ring" });
+  const facts = h("dl", { class: "facts" });
+  const alerts = h("section", { "aria-labelledby": "alerts" });
+  const tables = h("div", {});
+  let chosen = null;
+  let latest = null;
+  const choose = (name) => {
+    chosen = chosen === name ? null : name;
+    draw(latest);
+  };
+  show(main, h("h1", {}, "Regions"), state("Loading", "The first sample is taken."));
+
+  function draw(found) {
+    latest = found;
+    if (!Object.keys(found.regions).length) {
+      show(main, h("h1", {}, "Regions"), state("No region yet", "No bookie was formatted, and no region is declared."));
+      return;
+    }
+    if (!main.contains(ring)) show(main, h("h1", {}, "Regions"), facts, h("div", { class: "columns" }, ring, alerts), tables);
+    show(facts, factsOf(found));
+    show(ring, drawRing(found, chosen, choose), legend());
+    show(alerts, alertsOf(found));
+    show(tables, tablesOf(found, chosen, choose));
+  }
+  return { update: draw };
+}
+
+function factsOf(found) {
+  const regions = Object.values(found.regions);
+  const sum = (key) => regions.reduce((total, one) => total + (one[key] ?? 0), 0);
+  const up = regions.filter((one) => one.state === "open").length;
+  return [
+    fact("Regions open", `${up} of ${regions.length}`),
+    fact("Bookies writable", `${count(sum("writable"))} of ${count(sum("bookies"))}`),
+    fact("Entries added", `${rate(sum("adds_per_second"))}/s`, `${bytes(sum("written_bytes_per_second"))}/s`),
+    fact("Quorum", found.cluster.quorum ?? UNKNOWN, `of new segments in ${found.cluster.namespace}`),
+    fact("Waiting for repair", plural(found.repair.ledgers_waiting, "ledger")),
+  ];
+}
+
+// The size of the map and of the ellipse on which the regions are; on a phone it is narrow and high.
+function layout(total) {
+  if (!isNarrow.matches) return { width: 760, height: 390, across: 255, down: 135 };
+  const down = total > 4 ? 45 * total : 135;
+  return { width: 470, height: 2 * down + 120, across: 148, down };
+}
+
+function place(index, total, { width, height, across, down }) {
+  const angle = -Math.PI / 2 + (2 * Math.PI * index) / total;
+  return total === 1 ? [width / 2, height / 2] : [width / 2 + across * Math.cos(angle), height / 2 + (total === 3 ? 40 : 0) + down * Math.sin(angle)];
+}
+
+function drawRing(found, chosen, choose) {
+  const names = Object.keys(found.regions).sort();
+  const size = layout(names.length);
+  const at = Object.fromEntries(names.map((name, index) => [name, place(index, names.length, size)]));
+  const own = found.cluster.region;
+  const lines = [];
+  for (let a = 0; a < names.length; a += 1) {
+    for (let b = a + 1; b < names.length; b += 1) lines.push(link(found, names[a], names[b], at, own));
+  }
+  const nodes = names.map((name) => region(found, name, at[name], chosen === name, choose));
+  const words = names.map((name) => `${name} is ${found.regions[name].state}`).join(", ");
+  return svg("svg", { viewBox: `0 0 ${size.width} ${size.height}`, role: "group", "aria-label": `Map of the regions: ${words}` }, lines, nodes);
+}
+
+function link(found, a, b, at, own) {
+  const traffic = (found.traffic[`${a}>${b}`] ?? 0) + (found.traffic[`${b}>${a}`] ?? 0);
+  const isOwn = a === own || b === own;
+  const far = found.regions[a === own ? b : a];
+  const isCut = isOwn && far.round_trip_ms === undefined;
+  const width = traffic ? 1.5 + Math.min(7, Math.log10(1 + traffic / 1024) * 2) : 1.5;
+  const [[x1, y1], [x2, y2]] = [at[a], at[b]];
+  const words = [];
+  if (isOwn) words.push(isCut ? "no response" : ms(far.round_trip_ms));
+  if (traffic) words.push(`${bytes(traffic)}/s`);
+  const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
+  return svg("g", { class: `link ${isCut ? "cut" : ""}` },
+    svg("line", { x1, y1, x2, y2, "stroke-width": width }),
+    words.length ? svg("text", { x, y: y - 8, "text-anchor": "middle" }, words.join(" · ")) : null);
+}
+
+function region(found, name, [x, y], isChosen, choose) {
+  const one = found.regions[name];
+  const servers = Object.entries(found.servers).filter(([, server]) => server.region === name);
+  const shown = servers.slice(0, SERVERS_DRAWN);
+  const columns = Math.min(8, Math.max(3, shown.length));
+  const rows = Math.max(1, Math.ceil(shown.length / columns));
+  const width = Math.max(172, columns * 22 + 24);
+  const height = 82 + rows * 22;
+  const press = (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    choose(name);
+  };
+  const more = servers.length > shown.length ? `, ${servers.length - shown.length} more` : "";
+  const work = `${rate(one.adds_per_second)} adds/s · ${bytes(one.written_bytes_per_second)}/s`;
+  const open = `${plural(one.open_ledgers, "open ledger")}${more}`;
+  const label = `${name}, ${one.state}, ${work}, ${open}, ${one.writable} of ${plural(one.bookies, "bookie")} writable`;
+  // The button is the box behind the texts, so that the tooltips of the servers stay reachable.
+  return svg("g", { class: `region ${kindOf(one.state)} ${isChosen ? "chosen" : ""}`, "data-region": name, "data-state": one.state, transform: `translate(${x - width / 2} ${y - height / 2})`, onclick: () => choose(name) },
+    svg("rect", { width, height, rx: 10, role: "button", tabindex: 0, "data-key": `region ${name}`, "aria-pressed": String(isChosen), "aria-label": label, onkeydown: press }),
+    svg("g", { "aria-hidden": "true" },
+      svg("text", { x: 12, y: 22, class: "name" }, name),
+      svg("text", { x: width - 12, y: 22, "text-anchor": "end", class: "word" }, one.state),
+      svg("text", { x: 12, y: 41, class: "word" }, work),
+      svg("text", { x: 12, y: 57, class: "word" }, open)),
+    shown.map(([id, server], index) => dot(id, server, 22 + (index % columns) * 22, 78 + Math.floor(index / columns) * 22)));
+}
+
+// A bookie is a circle, another server a square; the mark inside tells the state without color.
+function dot(id, server, x, y) {
+  const kind = kindOf(server.mode);
+  const isBookie = server.kind === "bookie";
+  const mark = kind === "bad" ? svg("path", { d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }) : kind === "warn" ? svg("path", { d: `M${x} ${y - 4}v4m0 3v1` }) : null;
+  return svg("g", { class: `server ${kind} ${server.open_ledgers ? "written" : ""}`, "data-server": id, "data-mode": server.mode },
+    svg("title", {}, `${server.kind} ${id}: ${server.mode}${server.open_ledgers ? `, ${plural(server.open_ledgers, "open ledger")}` : ""}`),
+    isBookie ? svg("circle", { cx: x, cy: y, r: 8 }) : svg("rect", { x: x - 7, y: y - 7, width: 14, height: 14, rx: 2 }), mark);
+}
+
+function legend() {
+  const item = (kind, words, shape) => h("li", {}, svg("svg", { viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true" },
+    shape ?? dot("", { kind: "bookie", mode: kind }, 10, 10)), words);
+  return h("figcaption", {}, h("ul", { class: "legend" },
+    item("writable", "writable"), item("read-only", "restricted"), item("down", "down"),
+    item("", "being written (ring)", dot("", { kind: "bookie", mode: "writable", open_ledgers: 1 }, 10, 10)),
+    item("", "proxy or repair", dot("", { kind: "proxy", mode: "running" }, 10, 10))));
+}
+
+function alertsOf(found) {
+  const rows = Object.values(found.alerts).sort((a, b) => (a.verdict !== "fault") - (b.verdict !== "fault"));
+  return [h("h2", { id: "alerts" }, "Alerts"), rows.length
+    ? h("ul", { class: "alerts" }, rows.map((one) => h("li", {}, stateBadge(one.verdict), h("strong", {}, ` ${one.subject}`), h("p", {}, withCode(one.detail)))))
+    : h("p", {}, "Nothing is wrong.")];
+}
+
+function tablesOf(found, chosen, choose) {
+  const regions = Object.values(found.regions);
+  const servers = Object.values(found.servers).filter((one) => !chosen || one.region === chosen);
+  return [
+    table("Regions", [
+      ["Region", (one) => one.region], ["State", (one) => stateBadge(one.state)],
+      ["Writable", (one) => `${one.writable} of ${one.bookies}`, true],
+      ["Round trip", (one) => ms(one.round_trip_ms), true],
+      ["Adds/s", (one) => rate(one.adds_per_second), true],
+      ["Written", (one) => (one.written_bytes_per_second === undefined ? UNKNOWN : `${bytes(one.written_bytes_per_second)}/s`), true],
+      ["Add p99", (one) => ms(one.add_p99_ms), true],
+      ["Open ledgers", (one) => count(one.open_ledgers), true],
+      ["Free", (one) => bytes(one.free_bytes), true],
+    ], regions),
+    chosen ? h("p", {}, `Only servers of ${chosen}. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
+    table(chosen ? `Servers in ${chosen}` : "Servers", [
+      ["Server", (one) => one.server], ["Kind", (one) => one.kind], ["Region", (one) => one.region],
+      ["Rack", (one) => one.rack ?? UNKNOWN], ["State", (one) => stateBadge(one.mode)],
+      ["Work/s", (one) => rate(one.work_per_second), true], ["p99", (one) => ms(one.p99_ms), true],
+      ["Open ledgers", (one) => (one.kind === "bookie" ? count(one.open_ledgers) : UNKNOWN), true],
+      ["Free", (one) => bytes(one.free_bytes), true], ["Load", (one) => one.load],
+    ], servers),
+  ];
+}

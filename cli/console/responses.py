@@ -1,0 +1,124 @@
+"""Responses of the console: JSON documents, event streams, and errors with their HTTP status."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...core.protocol.errors import (
+    InvalidArgumentError,
+    NoSuchNamespaceError,
+    NoSuchStreamError,
+    PermissionDeniedError,
+    RhumblineError,
+    UnauthorizedError,
+)
+
+EVENT_STREAM_S_MAX = 600.0
+"""Time after which an event stream ends; the page asks for it again."""
+
+_STATUS: tuple[tuple[type[RhumblineError], int], ...] = (
+    (PermissionDeniedError, 403),
+    (UnauthorizedError, 401),
+    (NoSuchStreamError, 404),
+    (NoSuchNamespaceError, 404),
+    (InvalidArgumentError, 400),
+)
+_UNAVAILABLE = 503
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of every response: nothing is loaded from elsewhere, or shown inside of other pages."""
+
+
+async def error_response(_: Request, error: Exception) -> Response:
+    """Return the response for a ``RhumblineError``."""
+    assert isinstance(error, RhumblineError)
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), _UNAVAILABLE)
+    return JSONResponse({"code": error.code, "error": str(error)}, status)
+
+
+def event_stream(
+    events: AsyncIterator[tuple[str, Mapping[str, Any]]], check: Callable[[], Awaitable[None]]
+) -> Response:
+    """Return a response of server-sent events.
+
+    ``check`` is called before each event (rule CON-3); if it raises, the stream ends with the event
+    `refused`.
+    """
+    return StreamingResponse(_encoded(events, check), media_type="text/event-stream")
+
+
+async def _encoded(
+    events: AsyncIterator[tuple[str, Mapping[str, Any]]], check: Callable[[], Awaitable[None]]
+) -> AsyncIterator[bytes]:
+    ends_at = asyncio.get_running_loop().time() + EVENT_STREAM_S_MAX
+    async for kind, document in events:
+        try:
+            await check()
+        except RhumblineError as error:
+            yield _event("refused", {"code": error.code, "error": str(error)})
+            return
+        yield _event(kind, document)
+        if asyncio.get_running_loop().time() >= ends_at:
+            return
+
+
+def _event(kind: str, document: Mapping[str, Any]) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n".encode()
+
+
+class SafeResponses:
+    """Adds ``HEADERS`` to all responses, and refuses requests for other hosts (rule CON-4).
+
+    Without TLS, a page of another site could otherwise reach a console on loopback under a name of
+    its own (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
+        """``hosts``: the names that a request may have; None: any."""
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        if self._hosts is not None and host_name(_host_of(scope)) not in self._hosts:
+            refusal = JSONResponse({"code": "host", "error": "unknown host name"}, 421)
+            await refusal(scope, receive, send_safely)
+            return
+        await self._app(scope, receive, send_safely)
+
+
+def _host_of(scope: Scope) -> str:
+    found = (value for key, value in scope["headers"] if key == b"host")
+    return str(next(found, b"").decode("latin-1"))
+
+
+def host_name(host: str) -> str:
+    """Return the name or address in a `Host` header, without port and brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()

@@ -1,0 +1,184 @@
+"""The requests that the console answers. All of them read; none changes anything."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ...client.connect import Client
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
+from .cluster_watch import ClusterWatch
+from .feed import FOLLOWERS_MAX, SnapshotFeed
+from .live_tail import LiveTail
+from .responses import error_response, event_stream
+from .snapshot import SNAPSHOT
+from .stream_names import StreamName, StreamNames
+from .stream_view import StreamView
+from .survey import LOSSES_MAX, LedgerSurvey
+from .visitors import Visitors
+
+TAILS_MAX = 64
+"""Maximum number of live tails at once."""
+_ROWS_MAX = 100
+_TEXT_MAX = 200
+_OFFSET_MAX = 10_000_000
+_DEADLINE_S = 30.0
+_ASSETS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class ConsoleRoutes:
+    """Answers requests about one cluster. ``app`` is the ASGI application."""
+
+    def __init__(self, client: Client, visitors: Visitors, interval_s: float) -> None:
+        survey = LedgerSurvey(client)
+        self.feed = SnapshotFeed(ClusterWatch(client, survey).take, interval_s)
+        self._client = client
+        self._visitors = visitors
+        self._survey = survey
+        self._names = StreamNames(client)
+        self._view = StreamView(client)
+        self._tails = 0
+        self._assets = _read_assets()
+        self.app = Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/pages/{name}", self._page),
+                Route("/livez", self._alive),
+                Route("/api/session", self._session),
+                Route("/api/schema", self._schema),
+                Route("/api/events", self._events),
+                Route("/api/streams", self._streams),
+                Route("/api/stream", self._stream),
+                Route("/api/tail", self._tail),
+                Route("/api/durability", self._durability),
+            ],
+            exception_handlers={RhumblineError: error_response},
+        )
+
+    # --- pages ----------------------------------------------------------------------------------
+
+    async def _page(self, request: Request) -> Response:
+        found = self._assets.get(request.path_params.get("name", "index.html"))
+        if found is None:
+            return JSONResponse({"code": "no-such-page", "error": "no such page"}, 404)
+        content, kind = found
+        return Response(content, media_type=kind)
+
+    async def _alive(self, _: Request) -> Response:
+        return JSONResponse({"alive": True})
+
+    # --- documents ------------------------------------------------------------------------------
+
+    async def _session(self, request: Request) -> Response:
+        caller = await self._visitors.caller(request)
+        sees_cluster = self._visitors.sees_cluster(caller)
+        return JSONResponse({"principal": str(caller.principal), "sees_cluster": sees_cluster})
+
+    async def _schema(self, request: Request) -> Response:
+        await self._visitors.caller(request)
+        return JSONResponse(SNAPSHOT)
+
+    async def _events(self, request: Request) -> Response:
+        async def check() -> None:
+            self._visitors.check_cluster(await self._visitors.caller(request))
+
+        await check()
+        if self.feed.follower_count >= FOLLOWERS_MAX:
+            raise UnavailableError(f"{FOLLOWERS_MAX} pages follow this console already")
+        return event_stream(self.feed.follow(), check)
+
+    async def _streams(self, request: Request) -> Response:
+        visitors = self._visitors
+        caller = await visitors.caller(request)
+        search = _text(request, "search")
+        offset = _number(request, "offset", 0, _OFFSET_MAX)
+        limit = _number(request, "limit", 25, _ROWS_MAX)
+        async with asyncio.timeout(_DEADLINE_S):
+            page = await self._names.page(
+                search, offset, limit, lambda name: visitors.may_list(caller, name)
+            )
+            rows = await self._view.rows(page.names)
+        total = page.total if visitors.sees_cluster(caller) else None
+        return JSONResponse({"streams": rows, "has_more": page.has_more, "total": total})
+
+    async def _stream(self, request: Request) -> Response:
+        caller = await self._visitors.caller(request)
+        name = _stream_name(request)
+        self._visitors.check_stream(caller, name)
+        async with asyncio.timeout(_DEADLINE_S):
+            return JSONResponse(await self._view.describe(name))
+
+    async def _tail(self, request: Request) -> Response:
+        name = _stream_name(request)
+
+        async def check() -> None:
+            self._visitors.check_stream(await self._visitors.caller(request), name)
+
+        await check()
+        if self._tails >= TAILS_MAX:
+            raise UnavailableError(f"{TAILS_MAX} live tails are open already")
+        after = _text(request, "after")
+        tail = LiveTail(
+            await self._view.open(name),
+            name.stream,
+            after=Dlsn.parse(after) if after else None,
+            wanted=_text(request, "filter"),
+        )
+        return event_stream(self._counted(tail), check)
+
+    async def _counted(self, tail: LiveTail) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
+        self._tails += 1
+        try:
+            async for event in tail.events():
+                yield "records", event
+        finally:
+            self._tails -= 1
+
+    async def _durability(self, request: Request) -> Response:
+        caller = await self._visitors.caller(request)
+        self._visitors.check_cluster(caller)
+        names = request.query_params.getlist("lose")
+        if len(names) > LOSSES_MAX or any(len(name) > _TEXT_MAX for name in names):
+            raise InvalidArgumentError(
+                f"more than {LOSSES_MAX} places are lost, or a name is longer than {_TEXT_MAX} "
+                "characters"
+            )
+        async with asyncio.timeout(_DEADLINE_S):
+            return JSONResponse(await self._survey.what_if(names))
+
+
+def _read_assets() -> dict[str, tuple[bytes, str]]:
+    """Return the files of the pages with their types, by name."""
+    folder = files(__package__) / "pages"
+    return {
+        item.name: (item.read_bytes(), _ASSETS[kind])
+        for item in folder.iterdir()
+        if (kind := item.name.rpartition(".")[2]) in _ASSETS
+    }
+
+
+def _text(request: Request, name: str) -> str:
+    found = request.query_params.get(name, "")
+    if len(found) > _TEXT_MAX:
+        raise InvalidArgumentError(f"{name} is longer than {_TEXT_MAX} characters")
+    return found
+
+
+def _number(request: Request, name: str, default: int, highest: int) -> int:
+    found = request.query_params.get(name, str(default))
+    if not (found.isascii() and found.isdecimal() and len(found) < 10 and int(found) <= highest):
+        raise InvalidArgumentError(f"{name} {found[:20]!r} is not between 0 and {highest}")
+    return int(found)
+
+
+def _stream_name(request: Request) -> StreamName:
+    namespace, stream = _text(request, "namespace"), _text(request, "stream")
+    if not namespace or not stream:
+        raise InvalidArgumentError("namespace and stream are not given")
+    return StreamName(namespace, stream)

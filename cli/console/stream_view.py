@@ -1,0 +1,135 @@
+"""Reads what the pages show of streams: the rows of a list, and one stream with its segments."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from ...client.connect import Client
+from ...client.store_client import StoreClient
+from ...core.log.namespace import Namespace
+from ...core.protocol.errors import NoSuchLedgerError, RhumblineError
+from ...core.protocol.segments import Segment
+from ...proxies.write.claims import Claims
+from ..overview.streams import read_lags, read_live_end
+from ..streams.segment import COMPLETED, segment_row
+from ..top.rates import rate
+from ..top.sample import StreamSample, examine_stream
+from .stream_names import StreamName
+
+_AT_ONCE = 8
+_REMEMBERED_MAX = 10_000
+_SEGMENTS_SHOWN = 100
+"""The newest segments of a stream are shown one by one, the older ones as one sum."""
+
+
+class StreamView:
+    """Examines streams, and remembers the last counts of records for the rates."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._counts: OrderedDict[StreamName, tuple[float, int]] = OrderedDict()
+
+    async def rows(self, names: Sequence[StreamName]) -> list[dict[str, Any]]:
+        """Return what is known of each stream now. Values that are not known are null."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def row(name: StreamName) -> dict[str, Any]:
+            async with slots:
+                try:
+                    return self._row(name, await examine_stream(await self.open(name), name.stream))
+                except RhumblineError:
+                    return self._row(name, None)
+
+        return list(await asyncio.gather(*map(row, names)))
+
+    async def open(self, name: StreamName) -> Namespace:
+        """Return the namespace of a stream. Raises MetadataUnavailableError."""
+        return self._client.namespace_of(await self._store(name), name.namespace)
+
+    async def describe(self, name: StreamName) -> dict[str, Any]:
+        """Return a stream with its segments and subscriptions.
+
+        Raises NoSuchStreamError, MetadataUnavailableError.
+        """
+        store = await self._store(name)
+        namespace = self._client.namespace_of(store, name.namespace)
+        known = await namespace.describe(name.stream)
+        end = await read_live_end(namespace, known)
+        claim = await Claims(namespace.store).owner(name.namespace, name.stream)
+        records = end.total_records(known)
+        shown = known.segments[-_SEGMENTS_SHOWN:]
+        older = known.segments[: -len(shown)] if shown else ()
+        return {
+            "namespace": name.namespace,
+            "stream": name.stream,
+            "start": str(known.start),
+            "end": None if end.position is None else str(end.position),
+            "records": records,
+            "records_per_second": self._rate(name, records),
+            "size_bytes": sum(one.length_bytes for one in known.segments if one.is_completed),
+            "quorum": str(known.policy.quorum),
+            "owner": None if claim is None else claim.address,
+            "is_ended": known.is_ended,
+            "is_sealed": known.is_sealed,
+            "metadata_age_ms": known.metadata_age_ms,
+            "older": {
+                "segments": len(older),
+                "records": sum(one.record_count for one in older),
+                "size_bytes": sum(one.length_bytes for one in older),
+            },
+            "segments": [
+                await _segment(store, one, end.open_records.get(one.lssn)) for one in shown
+            ],
+            "subscriptions": await read_lags(namespace, known, end),
+        }
+
+    async def _store(self, name: StreamName) -> StoreClient:
+        return await self._client.namespaces.find(name.namespace)
+
+    def _row(self, name: StreamName, found: StreamSample | None) -> dict[str, Any]:
+        records = None if found is None else found.count.records
+        return {
+            "namespace": name.namespace,
+            "stream": name.stream,
+            "records": records,
+            "records_per_second": self._rate(name, records),
+            "end": None if found is None else str(found.count.position).partition("@")[0],
+            "lag_records": None if found is None else found.lag_records,
+            "owner": None if found is None else found.owner,
+        }
+
+    def _rate(self, name: StreamName, records: int | None) -> float | None:
+        """Return the records per second since the last look at the stream, if there was one."""
+        if records is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        before = self._counts.pop(name, None)
+        self._counts[name] = now, records
+        if len(self._counts) > _REMEMBERED_MAX:
+            self._counts.popitem(last=False)
+        return None if before is None else rate(before[1], records, now - before[0])
+
+
+async def _segment(store: StoreClient, found: Segment, live: int | None) -> dict[str, Any]:
+    """Return a segment as ``segment ls`` does, with the region of each bookie.
+
+    A segment in progress has the records that are readable now. One whose ledger was deleted after
+    it was archived has no bookies.
+    """
+    try:
+        row = await segment_row(store, found)
+    except NoSuchLedgerError:
+        return {
+            "segment": found.lssn,
+            "state": COMPLETED,
+            "ledger": found.ledger_id,
+            "records": found.record_count,
+            "size_bytes": found.length_bytes,
+            "residence": found.residence.value,
+            "copies": {},
+        }
+    copies = {b: await store.directory.region_of(b) or "unknown" for b in row["bookies"]}
+    records = row["records"] if found.is_completed else live
+    kept = ("segment", "state", "ledger", "size_bytes", "residence", "quorum", "fragments")
+    return {**{key: row[key] for key in kept}, "records": records, "copies": copies}

@@ -1,0 +1,209 @@
+"""The console in Chromium, over a real cluster of three regions.
+
+With RHUMBLINE_SCREENSHOTS, the pictures of the guide are written into that folder.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from rhumbline.cli.servers.local_cluster import LocalCluster
+from rhumbline.client.connect import Client
+from rhumbline.tests.integration.console.test_console_over_http import three_regions
+from rhumbline.tests.support.processes.web_browser import serious_faults, web_browser
+from rhumbline.tests.support.servers.installs import NotInstalledError
+
+pytestmark = pytest.mark.needs_server("chromium")
+expect.set_options(timeout=30_000)
+
+SIZE = {"width": 1280, "height": 720}
+PHONE = {"width": 390, "height": 800}
+PAGES = {
+    "regions": ".region",
+    "streams": "tbody tr",
+    "stream?namespace=shop&stream=orders": ".places",
+    "durability?lose=oslo": "#verdict",
+}
+"""The pages by their address, each with a part that shows that it has its data."""
+PICTURES = os.environ.get("RHUMBLINE_SCREENSHOTS")
+
+
+async def picture(page: Page, name: str) -> None:
+    """Write a picture for the guide, if pictures are wanted."""
+    if PICTURES:
+        await page.screenshot(path=Path(PICTURES, f"console-{name}.png"))
+
+
+async def open_page(browser: Browser, url: str, *, dark: bool = False, phone: bool = False) -> Page:
+    """Open the console in a window of its own."""
+    context = await browser.new_context(
+        color_scheme="dark" if dark else "light",
+        viewport=PHONE if phone else SIZE,  # type: ignore[arg-type]
+    )
+    page = await context.new_page()
+    await page.goto(url)
+    return page
+
+
+async def test_regions_streams_and_outages_are_shown_live(tmp_path: Path) -> None:
+    try:
+        await see_everything(tmp_path)
+    except NotInstalledError as error:
+        pytest.skip(str(error))
+
+
+async def see_everything(tmp_path: Path) -> None:
+    """Look at every page, in light and dark, wide and narrow, while a bookie fails."""
+    (tmp_path / "cluster").mkdir()
+    async with (
+        web_browser(tmp_path) as browser,
+        three_regions(tmp_path / "cluster") as (cluster, client, url),
+    ):
+        faults: list[str] = []
+        page = await open_page(browser, url)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith(url) else faults.append(one.url))
+        async with written(client):
+            found = await see_regions(page, cluster)
+        found += await see_streams(page)
+        found += await see_a_stream(page, client)
+        found += await see_durability(page)
+        assert faults == [], "errors of the page, or requests to other hosts"
+        found += await see_other_screens(browser, url)
+        found += await see_refusals(page, url)
+        assert found == [], "reported by axe"
+
+
+@asynccontextmanager
+async def written(client: Client) -> AsyncIterator[None]:
+    """Write to a stream until the block ends."""
+    await client.namespace().create_stream("payments")
+    is_over = False
+
+    async def write() -> None:
+        async with client.writer("payments") as writer:
+            while not is_over:
+                await writer.append(b"paid")
+                await asyncio.sleep(0.02)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write())
+        yield
+        is_over = True
+
+
+async def see_regions(page: Page, cluster: LocalCluster) -> list[str]:
+    """A bookie is stopped, and the page shows it without being loaded again."""
+    await expect(page.locator("#connection")).to_have_text("live")
+    await expect(page.locator(".region")).to_have_count(3)
+    await expect(page.locator('.region .server[data-mode="writable"]')).to_have_count(6)
+    gone = next(local for local in cluster.bookies if local.region == "oslo")
+    assert gone.bookie is not None
+    name = gone.bookie.bookie_id
+    await gone.bookie.aclose()
+    await expect(page.locator(f'[data-server="{name}"]')).to_have_attribute("data-mode", "down")
+    await expect(page.locator(".alerts")).to_contain_text(name)
+    written = page.locator(".region .server.written")
+    await expect(written.and_(page.locator('[data-mode="writable"]'))).to_have_count(3)
+    await picture(page, "regions")
+    found = await serious_faults(page)
+    await page.get_by_role("button", name="oslo, open").press("Enter")
+    await expect(page.get_by_role("region", name="Servers in oslo")).to_be_visible()
+    await page.get_by_role("button", name="Show all").press("Enter")
+    await page.get_by_role("link", name="Skip to the page").press("Enter")
+    await expect(page.locator("main")).to_be_focused()
+    return found
+
+
+async def see_streams(page: Page) -> list[str]:
+    """Streams are searched with the keyboard, and a link opens one."""
+    await page.get_by_role("link", name="Streams").press("Enter")
+    await page.get_by_label("Search").fill("nothing")
+    await expect(page.get_by_text("No match")).to_be_visible()
+    await page.get_by_label("Search").fill("ORD")
+    await expect(page.locator("tbody")).to_contain_text("50")
+    await picture(page, "streams")
+    found = await serious_faults(page)
+    await page.get_by_role("link", name="shop/orders").press("Enter")
+    return found
+
+
+async def see_a_stream(page: Page, client: Client) -> list[str]:
+    """The copies are in three regions; the live tail pauses without missing a record."""
+    await expect(page.locator(".places li")).to_have_count(3)
+    await expect(page.locator("#tail-status")).to_contain_text("passed")
+    async with client.writer("orders") as writer:
+        await writer.append(b"seen at once")
+        await expect(page.locator("#lines")).to_contain_text("seen at once")
+        await page.get_by_role("button", name="Pause").click()
+        await writer.append(b"while paused")
+        await page.get_by_label("Filter").fill("PAUSED")
+        await page.get_by_role("button", name="Go on").click()
+        await expect(page.locator("#lines")).to_contain_text("while paused")
+        await expect(page.locator("#lines li:visible")).to_have_count(1)
+        await page.get_by_label("Filter").fill("")
+        await expect(page.locator("#lines li:visible")).to_have_count(2)
+        await picture(page, "stream")
+    return await serious_faults(page)
+
+
+async def see_durability(page: Page) -> list[str]:
+    """The loss of two regions is asked about, with the mouse and with the keyboard."""
+    await page.get_by_role("link", name="Durability").click()
+    await page.locator('[data-lose="bonn"]').click()
+    await page.locator('[data-lose="rome"]').press("Enter")
+    await expect(page.locator("#verdict")).to_contain_text("bonn, rome")
+    await expect(page.locator("#verdict")).to_have_attribute("data-verdict", "bad")
+    await expect(page.get_by_role("link", name="shop/orders")).to_be_visible()
+    await picture(page, "durability")
+    return await serious_faults(page)
+
+
+async def see_other_screens(browser: Browser, url: str) -> list[str]:
+    """In dark colors and on a phone nothing is wider than the screen."""
+    found = []
+    for dark, phone in ((True, False), (False, True)):
+        page = await open_page(browser, url, dark=dark, phone=phone)
+        for address, part in PAGES.items():
+            await page.goto(f"{url}#/{address}")
+            await expect(page.locator(part).first).to_be_visible()
+            await picture(page, f"{'phone' if phone else 'dark'}-{address.partition('?')[0]}")
+            found += await serious_faults(page)
+            assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        await page.context.close()
+    return found
+
+
+async def see_refusals(page: Page, url: str) -> list[str]:
+    """Visitors without permission or token are told so, and a lost server is shown as such."""
+    refused = {"principal": "ann", "sees_cluster": False}
+    await page.route("**/api/session", lambda route: route.fulfill(json=refused))
+    await page.goto(f"{url}#/regions")
+    await page.reload()
+    await expect(page.get_by_text("Not permitted")).to_be_visible()
+    await picture(page, "forbidden")
+    found = await serious_faults(page)
+    await page.unroute("**/api/session")
+    unknown = {"code": "unauthorized", "error": "the caller is unknown"}
+    await page.route("**/api/session", lambda route: route.fulfill(status=401, json=unknown))
+    await page.reload()
+    await expect(page.get_by_label("Token")).to_be_focused()
+    await picture(page, "signed-out")
+    found += await serious_faults(page)
+    await page.unroute("**/api/session")
+    await page.get_by_label("Token").fill("a token")
+    await page.get_by_label("Token").press("Enter")
+    await expect(page.locator(".region")).to_have_count(3)
+    await page.route("**/api/**", lambda route: route.abort())
+    await page.reload()
+    await expect(page.locator("#connection")).to_have_text("disconnected")
+    await picture(page, "disconnected")
+    found += await serious_faults(page)
+    await page.unroute("**/api/**")
+    await expect(page.locator(".region")).to_have_count(3)
+    return found
