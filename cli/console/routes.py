@@ -13,14 +13,14 @@ from starlette.routing import Route
 from ...client.connect import Client
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
-from .cluster_watch import ClusterWatch
-from .feed import FOLLOWERS_MAX, SnapshotFeed
-from .live_tail import LiveTail
+from .cluster.cluster_watch import ClusterWatch
+from .cluster.feed import FOLLOWERS_MAX, SnapshotFeed
+from .cluster.snapshot import SNAPSHOT
+from .cluster.survey import LOSSES_MAX, LedgerSurvey
 from .responses import error_response, event_stream
-from .snapshot import SNAPSHOT
-from .stream_names import StreamName, StreamNames
-from .stream_view import StreamView
-from .survey import LOSSES_MAX, LedgerSurvey
+from .streams.live_tail import LiveTail
+from .streams.stream_names import StreamName, StreamNames
+from .streams.stream_view import StreamView
 from .visitors import Visitors
 
 TAILS_MAX = 64

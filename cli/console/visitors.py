@@ -18,7 +18,7 @@ from ...security.audit import AuditEvent, result_of
 from ...security.caller import Caller
 from ...security.grants import CLUSTER, Action, Resource, stream_resource
 from ...tls.protection import Protection
-from .stream_names import StreamName
+from .streams.stream_names import StreamName
 
 CERTIFICATE = "client_certificate"
 """Key of a request's scope: the verified certificate of its connection, in DER form, or None."""

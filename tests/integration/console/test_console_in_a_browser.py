@@ -50,11 +50,27 @@ async def open_page(browser: Browser, url: str, *, dark: bool = False, phone: bo
     return page
 
 
+async def test_the_console_opens_in_a_browser(tmp_path: Path) -> None:
+    try:
+        await see_the_first_page(tmp_path)
+    except NotInstalledError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.long
 async def test_regions_streams_and_outages_are_shown_live(tmp_path: Path) -> None:
     try:
         await see_everything(tmp_path)
     except NotInstalledError as error:
         pytest.skip(str(error))
+
+
+async def see_the_first_page(tmp_path: Path) -> None:
+    """Open the console, and wait for its first sample."""
+    (tmp_path / "cluster").mkdir()
+    async with web_browser(tmp_path) as browser, three_regions(tmp_path / "cluster") as (*_, url):
+        page = await open_page(browser, url)
+        await expect(page.locator(".region")).to_have_count(3)
 
 
 async def see_everything(tmp_path: Path) -> None:
@@ -148,6 +164,7 @@ async def see_a_stream(page: Page, client: Client) -> list[str]:
         await expect(page.locator("#lines li:visible")).to_have_count(1)
         await page.get_by_label("Filter").fill("")
         await expect(page.locator("#lines li:visible")).to_have_count(2)
+        await expect(page.locator(".segment")).to_have_count(2)
         await picture(page, "stream")
     return await serious_faults(page)
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from rhumbline.access.grant_store import change_grants
+from rhumbline.cli.console.cluster.snapshot import SNAPSHOT
 from rhumbline.cli.console.serving import running_console
-from rhumbline.cli.console.snapshot import SNAPSHOT
 from rhumbline.cli.servers.local_cluster import LocalCluster
 from rhumbline.client.connect import Client
 from rhumbline.core.log.namespace import create_namespace

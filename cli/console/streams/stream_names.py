@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...client.connect import Client
-from ...core.log.namespace import LIST_LIMIT
-from ...core.protocol.errors import RhumblineError
+from ....client.connect import Client
+from ....core.log.namespace import LIST_LIMIT
+from ....core.protocol.errors import RhumblineError
 
 STREAMS_MAX = 1_000_000
 """Maximum number of names that are kept."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rhumbline.cli.console.merge_patch import merge_patch, without_nulls
-from rhumbline.cli.console.snapshot import SNAPSHOT, ClusterFacts, snapshot, stale, traffic
+from rhumbline.cli.console.cluster.merge_patch import merge_patch, without_nulls
+from rhumbline.cli.console.cluster.snapshot import SNAPSHOT, ClusterFacts, snapshot, stale, traffic
 from rhumbline.cli.output_schema import faults
 from rhumbline.cli.overview.status_documents import StatusDocument
 from rhumbline.cli.top.report import report

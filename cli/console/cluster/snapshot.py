@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.protocol.bookie_id import BookieId, Region
-from ..output_schema import Schema, flag, integer, maybe, number, record, table, text, time_at
-from ..overview.bookies import BookieView
-from ..top.rates import rate_at
-from ..top.report import TOP, report
-from ..top.sample import ClusterSample
+from ....core.protocol.bookie_id import BookieId, Region
+from ...output_schema import Schema, flag, integer, maybe, number, record, table, text, time_at
+from ...overview.bookies import BookieView
+from ...top.rates import rate_at
+from ...top.report import TOP, report
+from ...top.sample import ClusterSample
 
 
 def _row_of(section: str) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """The alternatives to a quorum are those of ``plan`` on the bookies that are live."""
 
-from rhumbline.cli.console.survey import alternatives, places
+from rhumbline.cli.console.cluster.survey import alternatives, places
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.regions.durability.copy_states import ClusterCopies, CopyState, Member
 

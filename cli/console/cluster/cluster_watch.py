@@ -5,11 +5,11 @@ import time
 from collections import Counter
 from typing import Any
 
-from ...client.connect import Client
-from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.errors import RhumblineError, UnavailableError
-from ..overview.bookies import BookieView
-from ..top.sample import ClusterSample, Sampler
+from ....client.connect import Client
+from ....core.protocol.bookie_id import BookieId, Region
+from ....core.protocol.errors import RhumblineError, UnavailableError
+from ...overview.bookies import BookieView
+from ...top.sample import ClusterSample, Sampler
 from .snapshot import ClusterFacts, snapshot, stale
 from .survey import LedgerSurvey
 

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ...client.connect import Client
-from ...core.protocol.errors import NoSuchNamespaceError
-from ...core.protocol.placement import LEVELS
-from ...placement.planner import Numbers
-from ...placement.planner import plan as make_plan
-from ...placement.topology import Topology
-from ...regions.durability.cluster_survey import read_cluster, read_index
-from ...regions.durability.copy_states import ClusterCopies
-from ...regions.durability.judgement import CopyVerdict
-from ...regions.durability.ledger_index import LedgerIndex
-from ...regions.durability.report import DurabilityReport, as_document, tally
-from ..operate.durability.command import after_losses
+from ....client.connect import Client
+from ....core.protocol.errors import NoSuchNamespaceError
+from ....core.protocol.placement import LEVELS
+from ....placement.planner import Numbers
+from ....placement.planner import plan as make_plan
+from ....placement.topology import Topology
+from ....regions.durability.cluster_survey import read_cluster, read_index
+from ....regions.durability.copy_states import ClusterCopies
+from ....regions.durability.judgement import CopyVerdict
+from ....regions.durability.ledger_index import LedgerIndex
+from ....regions.durability.report import DurabilityReport, as_document, tally
+from ...operate.durability.command import after_losses
 
 LOSSES_MAX = 64
 """Maximum number of places in one question."""

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rhumbline.cli.console.merge_patch import merge_patch, patched, without_nulls
+from rhumbline.cli.console.cluster.merge_patch import merge_patch, patched, without_nulls
 
 DOCUMENTS = st.recursive(
     st.integers(0, 3)

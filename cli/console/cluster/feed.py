@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from ...core.protocol.errors import RhumblineError
-from ...core.runtime.event_log import EventLog
-from ...core.runtime.tasks import Tasks
+from ....core.protocol.errors import RhumblineError
+from ....core.runtime.event_log import EventLog
+from ....core.runtime.tasks import Tasks
 from .merge_patch import merge_patch, without_nulls
 
 _LOG = EventLog(__name__)

@@ -1,6 +1,6 @@
 """The search over the names of streams finds parts of names, in pages, and hides what is denied."""
 
-from rhumbline.cli.console.stream_names import StreamName, find_names
+from rhumbline.cli.console.streams.stream_names import StreamName, find_names
 
 NAMES = sorted(StreamName("shop", f"orders-{n:05}") for n in range(10_000))
 EXTRA = [*NAMES, StreamName("zoo", "Orders")]

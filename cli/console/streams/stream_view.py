@@ -5,16 +5,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from ...client.connect import Client
-from ...client.store_client import StoreClient
-from ...core.log.namespace import Namespace
-from ...core.protocol.errors import NoSuchLedgerError, RhumblineError
-from ...core.protocol.segments import Segment
-from ...proxies.write.claims import Claims
-from ..overview.streams import read_lags, read_live_end
-from ..streams.segment import COMPLETED, segment_row
-from ..top.rates import rate
-from ..top.sample import StreamSample, examine_stream
+from ....client.connect import Client
+from ....client.store_client import StoreClient
+from ....core.log.namespace import Namespace
+from ....core.protocol.errors import NoSuchLedgerError, RhumblineError
+from ....core.protocol.segments import Segment
+from ....proxies.write.claims import Claims
+from ...overview.streams import read_lags, read_live_end
+from ...streams.segment import COMPLETED, segment_row
+from ...top.rates import rate
+from ...top.sample import StreamSample, examine_stream
 from .stream_names import StreamName
 
 _AT_ONCE = 8

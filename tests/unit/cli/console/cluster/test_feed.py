@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from rhumbline.cli.console.feed import SnapshotFeed
-from rhumbline.cli.console.merge_patch import patched
+from rhumbline.cli.console.cluster.feed import SnapshotFeed
+from rhumbline.cli.console.cluster.merge_patch import patched
 from rhumbline.core.protocol.errors import UnavailableError
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 

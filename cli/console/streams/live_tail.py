@@ -5,13 +5,13 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ...core.log.namespace import Namespace
-from ...core.log.read.record_batch import Record
-from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import RhumblineError
-from ...core.protocol.start import LATEST
-from ...core.runtime.tasks import Tasks
-from ..streams.records.record_documents import as_document
+from ....core.log.namespace import Namespace
+from ....core.log.read.record_batch import Record
+from ....core.protocol.dlsn import Dlsn
+from ....core.protocol.errors import RhumblineError
+from ....core.protocol.start import LATEST
+from ....core.runtime.tasks import Tasks
+from ...streams.records.record_documents import as_document
 
 _FLUSH_S = 0.25
 _SILENCE_S = 5.0

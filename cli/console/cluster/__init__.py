@@ -1,0 +1,1 @@
+"""The cluster in the console: samples, snapshots and their publication, and what-if."""

@@ -1,0 +1,1 @@
+"""Streams in the console: search, rows, segments and the live tail."""
