@@ -118,6 +118,7 @@ def test_etcd(etcd: OpenHandles, program: list[ModelStep]) -> None:
     etcd.check(program)
 
 
+@THREADS_DRAW
 @LOCAL
 @given(program=programs())
 def test_fdb_on_a_model_of_its_transactions(
