@@ -18,7 +18,9 @@ from .output_schema import schema_of
 
 _NO_ACTS = frozenset({"apply", "spark verify", "topic append"})
 """Commands that say what was done, but read or append only, or record each of their acts."""
-_SERVERS = frozenset({"archive serve", "bookie run", "read-proxy", "repair run", "write-proxy"})
+_SERVERS = frozenset(
+    {"archive serve", "bookie run", "console", "read-proxy", "repair run", "write-proxy"}
+)
 _CHANGING = frozenset(
     {
         "archive restore",
