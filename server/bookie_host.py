@@ -148,13 +148,8 @@ async def running_bookie(
             closing.callback(gate.close)
         with prefixed_errors(directory):
             regional = await _regional_store(disk, regional_metadata or {}, closing)
-            whole = await attach_configured(
-                disk,
-                config.data_dirs,
-                config.lost_data_dirs,
-                DataDisks(closing).open,
-                runtime.random,
-            )
+            opener = DataDisks(closing).open
+            whole = await attach_configured(disk, config, opener, runtime.random)
             bookie = await Bookie.open(
                 runtime,
                 whole,
@@ -179,9 +174,7 @@ async def running_bookie(
             closing.push_async_callback(reads.aclose)
             replicas[view[0].number] = reads
         bookie.scrubber.fetch = ReplicaReadsOfStores(replicas).fetch
-        lost = LostFiles(
-            whole, bookie.storage, bookie.scrubber, bookie.maintenance, config.data_dir_check_ms
-        )
+        lost = LostFiles(whole, bookie, config.data_dir_check_ms)
 
         def statistics() -> dict[str, Any]:
             return {

@@ -134,6 +134,10 @@ def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
     for directory in known.get("failed_directories", ()):
         lost = show_count(known["lost_files"], "lost file")
         problems.append((FAULT, f"data directory {directory} failed, {lost} not restored yet"))
+    for directory, numbers in known.get("data_directory", {}).items():
+        if numbers["full"]:
+            free = show_bytes(numbers["free_bytes"])
+            problems.append((WARNING, f"data directory {directory} is full; free: {free}"))
     if view.limbo:
         problems.append((WARNING, f"in limbo: {view.limbo}"))
     if view.mode is BookieMode.READ_ONLY:

@@ -8,6 +8,7 @@ reads nor adds to known ledgers (rule BKE-24).
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -30,6 +31,7 @@ from ..runtime.primitives.transport_security import IncomingSecurity
 from ..runtime.runtime import Runtime
 from ..runtime.state_machine import StateMachine
 from ..runtime.tasks import Tasks, wait_until_done
+from ..wire import lost_ledgers
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
 from .identity import (
@@ -269,7 +271,7 @@ class Bookie:
             host=host,
             port=self.port,
             holder=self._holder,
-            free_bytes=self._space.free_bytes,
+            free_bytes=self._space.published_bytes,
             is_in_limbo=self.storage.states.limbo.is_active,
         )
         directories = [self._directory]
@@ -356,6 +358,14 @@ class Bookie:
         """
         self._is_read_only_by_command = read_only
         self._update_mode()
+
+    def publish_lost(self, ledgers: Iterable[int]) -> None:
+        """Publishes the ledgers of which copies are lost with a data directory (rule DSK-5)."""
+        self._registrations.set_lost(lost_ledgers.encode(ledgers))
+
+    def note_data_space(self, free_bytes: int, total_bytes: int) -> None:
+        """Sets the space of the data directories, which counts for placement (rule PLC-15)."""
+        self._space.data_free_bytes, self._space.data_total_bytes = free_bytes, total_bytes
 
     def _space_changed(self) -> None:
         self._update_mode()

@@ -21,13 +21,16 @@ class FreeSpaceMonitor:
         self.on_lowered: Callable[[dict[str, str]], None] = lambda lowered: None
         """Called when the disk's size lowers other settings than before (``lowered_limits``)."""
         self.on_shift: Callable[[int], None] = lambda free_bytes: None
-        """Called when the free space has changed by a tenth of the disk since the last call."""
+        """Called when ``published_bytes`` changed by a tenth of all space since the last call."""
         self._shifted_from: int | None = None
         self._lowered: dict[str, str] = {}
         self.limits = configured_limits(config)
         """The limits that apply, lowered to the size of the disk."""
         self.free_bytes = 0
         self.total_bytes = 0
+        self.data_free_bytes = 0
+        """Free space of the data directories that get new files, as the owner measured it."""
+        self.data_total_bytes = 0
         self.lent_bytes = 0
         """Part of the free space that the maintenance reserve has lent to maintenance."""
         self.missing_bytes = 0
@@ -54,11 +57,20 @@ class FreeSpaceMonitor:
         if (room, spare) != (self.has_room, self.has_reserve):
             self.has_room, self.has_reserve = room, spare
             self.on_change()
+        self._note_shift(total + self.data_total_bytes)
+
+    @property
+    def published_bytes(self) -> int:
+        """Free space for new data, also in data directories."""
+        return self.free_bytes + self.data_free_bytes
+
+    def _note_shift(self, total: int) -> None:
+        published = self.published_bytes
         if self._shifted_from is None:
-            self._shifted_from = self.free_bytes
-        elif abs(self.free_bytes - self._shifted_from) * _TOTAL_PER_SHIFT >= total:
-            self._shifted_from = self.free_bytes
-            self.on_shift(self.free_bytes)
+            self._shifted_from = published
+        elif abs(published - self._shifted_from) * _TOTAL_PER_SHIFT >= total:
+            self._shifted_from = published
+            self.on_shift(published)
 
     def _report_lowered(self) -> None:
         lowered = lowered_limits(self._config, self.limits)

@@ -23,6 +23,7 @@ from ..wire.registration import (
     HOLDER,
     HOST,
     LIMBO,
+    LOST,
     RACK,
     REGION,
     ZONE,
@@ -118,6 +119,11 @@ class BookieRegistrations:
         for keeper in self._keepers:
             keeper.set_limbo(is_in_limbo)
 
+    def set_lost(self, ledgers: str) -> None:
+        """Publishes which ledgers lack copies, as ``lost_ledgers.encode`` returns (rule DSK-5)."""
+        for keeper in self._keepers:
+            keeper.set_lost(ledgers)
+
     async def leave(self) -> None:
         """Removes the registrations. Safe to repeat."""
         for keeper in self._keepers:
@@ -170,12 +176,18 @@ class RegistrationKeeper:
 
     def set_limbo(self, is_in_limbo: bool) -> None:
         """Publishes whether the bookie is in limbo, so that its copies count or not (PLC-23)."""
-        if is_in_limbo == self._registration.is_in_limbo:
-            return
-        properties = {**self._registration.properties, LIMBO: "yes"}
-        if not is_in_limbo:
-            del properties[LIMBO]
-        self._publish(properties)
+        self._set(LIMBO, "yes" if is_in_limbo else "")
+
+    def set_lost(self, ledgers: str) -> None:
+        """Publishes which ledgers lack copies, as ``lost_ledgers.encode`` returns (rule DSK-5)."""
+        self._set(LOST, ledgers)
+
+    def _set(self, name: str, value: str) -> None:
+        """Publishes a property, or its absence if the value is empty, unless nothing changes."""
+        known = self._registration.properties
+        if value != known.get(name, ""):
+            others = {key: old for key, old in known.items() if key != name}
+            self._publish({**others, name: value} if value else others)
 
     def _publish(self, properties: Mapping[str, str]) -> None:
         self._registration = replace(self._registration, properties=properties)

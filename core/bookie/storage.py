@@ -100,6 +100,8 @@ class Storage:
         """Called when a log was sealed, or an index file is damaged."""
         self.on_space_needed: Callable[[], Awaitable[bool]] = _lend_nothing
         """Called when a state record does not fit; returns whether space was freed for it."""
+        self.is_lost: Callable[[int], bool] = lambda number: False
+        """Returns whether the sorted file with a number lay in a data directory that has failed."""
         self.on_log_began: Callable[[], None] = lambda: None
         """Called when the log continues in a new file."""
         self._highest_number = 0

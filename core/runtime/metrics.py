@@ -235,6 +235,48 @@ CATALOGUE = (
         "Data directories that failed since the start.",
     ),
     Metric(
+        "bookie.data_directories_full",
+        MetricType.GAUGE,
+        "{directory}",
+        "Data directories that get no new files, because they have too little free space.",
+    ),
+    Metric(
+        "bookie.data_directory.{directory}.free_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Free space of a data directory.",
+    ),
+    Metric(
+        "bookie.data_directory.{directory}.disk_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Capacity of the device of a data directory.",
+    ),
+    Metric(
+        "bookie.data_directory.{directory}.files",
+        MetricType.GAUGE,
+        "{file}",
+        "Sorted files in a data directory.",
+    ),
+    Metric(
+        "bookie.data_directory.{directory}.failed",
+        MetricType.GAUGE,
+        "1",
+        "1 if the data directory has failed.",
+    ),
+    Metric(
+        "bookie.data_directory.{directory}.full",
+        MetricType.GAUGE,
+        "1",
+        "1 if the data directory gets no new files, because it has too little free space.",
+    ),
+    Metric(
+        "bookie.lacking_ledgers",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Ledgers of which copies were lost with a data directory and may not be restored yet.",
+    ),
+    Metric(
         "bookie.lost_files",
         MetricType.GAUGE,
         "{file}",

@@ -6,8 +6,9 @@ that does not parse makes a Java client hang at start, so no other format is eve
 
 Rhumbline adds these properties, which Java clients ignore: ``zone``, ``rack`` and ``host``, the
 location in its region; ``region`` (for display only: quorums use the persistent region node, rule
-PLC-10); ``free_bytes``; ``limbo`` (present while the bookie is in limbo, rule BKE-16); ``holder``
-(the lock that the process holds); ``address.<region>``, the ``host:port`` for clients in a region.
+PLC-10); ``free_bytes``; ``limbo`` (present while the bookie is in limbo, rule BKE-16); ``lost``
+(the ledgers of which it has lost copies, rule DSK-5); ``holder`` (the lock that the process holds);
+``address.<region>``, the ``host:port`` for clients in a region.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ from google.protobuf.message import DecodeError
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import CorruptionError
 from ..runtime.metadata_store import VALUE_BYTES_MAX
+from . import lost_ledgers
 from .formats_pb2 import BookieServiceInfoFormat
+from .lost_ledgers import LostLedgers
 from .protobuf_parsing import parse
 
 PROTOCOL = "bookie-rpc"
@@ -32,6 +35,7 @@ HOST = "host"
 REGION = "region"
 FREE_BYTES = "free_bytes"
 LIMBO = "limbo"
+LOST = "lost"
 HOLDER = "holder"
 ADDRESS_PREFIX = "address."
 
@@ -75,6 +79,11 @@ class Registration:
     def is_in_limbo(self) -> bool:
         """True if the bookie says that it may have lost something that it acknowledged."""
         return LIMBO in self.properties
+
+    @property
+    def lost_ledgers(self) -> LostLedgers:
+        """The ledgers of which the bookie has lost copies with a failed data directory."""
+        return lost_ledgers.decode(self.properties.get(LOST, ""))
 
     @property
     def free_bytes(self) -> int:

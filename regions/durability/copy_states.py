@@ -26,6 +26,7 @@ class CopyState(Enum):
     UP = "up"
     DRAINING = "draining"  # live, and about to be moved away
     LIMBO = "limbo"  # registered, but it may have lost something that it acknowledged (BKE-16)
+    INCOMPLETE = "incomplete"  # registered, but a data directory with copies failed (DSK-5)
     DOWN = "down"  # has a cookie and is not registered: it may return
     LOST = "lost"  # declared offline, or not registered for so long that repair gave it up (RPR-4)
     DECOMMISSIONED = "decommissioned"  # neither registered nor known by a cookie: never returns
@@ -38,7 +39,7 @@ class CopyState(Enum):
     @property
     def may_return(self) -> bool:
         """True if the copies are not live but may become so again."""
-        return self is CopyState.LIMBO or self is CopyState.DOWN
+        return self in (CopyState.LIMBO, CopyState.INCOMPLETE, CopyState.DOWN)
 
 
 def copy_state(
@@ -46,6 +47,7 @@ def copy_state(
     is_registered: bool,
     has_cookie: bool,
     is_in_limbo: bool = False,
+    is_incomplete: bool = False,
     is_given_up: bool = False,
     order: PlacementState | None = None,
 ) -> CopyState:
@@ -61,6 +63,8 @@ def copy_state(
         return CopyState.DOWN
     if is_in_limbo:
         return CopyState.LIMBO
+    if is_incomplete:
+        return CopyState.INCOMPLETE
     return CopyState.DRAINING if order is PlacementState.DRAINED else CopyState.UP
 
 
@@ -74,6 +78,11 @@ class Member(NamedTuple):
     """True if it is registered as writable and not in limbo."""
     accepts_ledgers: bool = False
     """True if it may also become a member of other ensembles."""
+
+    @property
+    def takes_next_entry(self) -> bool:
+        """True if the next entry of an open ledger that names the bookie can be stored there."""
+        return self.accepts_adds and (self.state.is_live or self.state is CopyState.INCOMPLETE)
 
     def domain(self, level: str) -> tuple[str | None, ...]:
         """Return the domain of a level above the bookie that it lies in."""
@@ -95,6 +104,8 @@ class ClusterCopies:
     """The state of every bookie at one time."""
 
     members: Mapping[BookieId, Member]
+    lacking: Mapping[BookieId, frozenset[int]] = field(default_factory=dict, compare=False)
+    """The ledgers of which a bookie lacks copies although its state is live (rule DSK-5)."""
     levels: tuple[str, ...] = field(init=False)
     """The ``FAILURE_LEVELS`` at which bookies have labels."""
     kinds: Mapping[BookieId, CopyKind] = field(init=False, compare=False)
@@ -138,8 +149,17 @@ class ClusterCopies:
             {
                 bookie: Member(CopyState.LOST, member.path) if bookie in lost else member
                 for bookie, member in self.members.items()
-            }
+            },
+            self.lacking,
         )
+
+    def with_incomplete(self, bookies: Collection[BookieId]) -> "ClusterCopies":
+        """Return the cluster as it is for ledgers of which these bookies lack copies."""
+        members = dict(self.members)
+        for bookie in bookies:
+            if bookie in members and members[bookie].state.is_live:
+                members[bookie] = members[bookie]._replace(state=CopyState.INCOMPLETE)
+        return ClusterCopies(members, self.lacking)
 
     def changed_since(self, before: "ClusterCopies") -> frozenset[BookieId]:
         """Return the bookies that are not what they were."""

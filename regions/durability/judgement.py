@@ -41,7 +41,7 @@ class CopyVerdict(IntEnum):
     DOUBTFUL = 3
     """A copy is live, but those that are not could have acknowledged entries alone."""
     UNAVAILABLE = 4
-    """No copy is live; a bookie that is down or in limbo may bring one back."""
+    """No copy is live; a bookie that is down, in limbo or incomplete may bring one back."""
     LOST = 5
     """No copy is live, and none can return."""
 
@@ -167,7 +167,7 @@ class _Writes:
         self._members = [cluster.of(bookie) for bookie in part.bookies]
         self._paths = tuple(m.path if layout.rule else _region_only(m) for m in self._members)
         self._view = QuorumView(part.quorum, [path[0] for path in self._paths])
-        self._able = _mask(_accepts(member) for member in self._members)
+        self._able = _mask(member.takes_next_entry for member in self._members)
 
     def are_possible(self, level: str = "", failed: object = None) -> bool:
         """Return whether writes go on after the failure of a domain, or of a bookie."""
@@ -243,10 +243,6 @@ def absent_members(layout: LedgerLayout, cluster: ClusterCopies) -> dict[BookieI
 
 def _region_only(member: Member) -> Path:
     return member.path[0], None, None, None
-
-
-def _accepts(member: Member) -> bool:
-    return member.accepts_adds and member.state.is_live
 
 
 def _mask(flags: Iterator[bool]) -> int:

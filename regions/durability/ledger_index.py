@@ -4,7 +4,7 @@ An audit passes every ledger through ``note``; a ledger whose version has not ch
 dictionary lookup.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...core.protocol.bookie_id import BookieId
@@ -14,12 +14,14 @@ from .ledger_layout import EntryCounts, LedgerLayout, layout_of, stream_of
 
 
 class LayoutGroup:
-    """The ledgers that have one layout."""
+    """The ledgers that have one layout, and of which the same bookies lack copies."""
 
-    __slots__ = ("entries", "layout", "ledgers", "length", "streams", "total")
+    __slots__ = ("entries", "lacking", "layout", "ledgers", "length", "streams", "total")
 
-    def __init__(self, layout: LedgerLayout, counts: int) -> None:
+    def __init__(self, layout: LedgerLayout, lacking: frozenset[BookieId], counts: int) -> None:
         self.layout = layout
+        self.lacking = lacking
+        """The members that lack copies (rule DSK-5)."""
         self.ledgers = 0
         self.entries = [0] * counts
         """Entries by part and write set, without those of open last fragments."""
@@ -29,6 +31,10 @@ class LayoutGroup:
         """Payload bytes of closed ledgers."""
         self.streams: dict[str | None, int] = {}
         """Number of ledgers by stream; None: ledgers without one."""
+
+
+_NONE: frozenset[int] = frozenset()
+_NO_BOOKIES: frozenset[BookieId] = frozenset()
 
 
 class _Counted(NamedTuple):
@@ -51,7 +57,8 @@ class LedgerIndex:
         """True once a scan of all ledgers has ended."""
         self.unreadable = 0
         """Ledgers whose metadata is damaged, as of the last complete scan."""
-        self._groups: dict[LedgerLayout, LayoutGroup] = {}
+        self._groups: dict[tuple[LedgerLayout, frozenset[BookieId]], LayoutGroup] = {}
+        self._lacking: dict[BookieId, frozenset[int]] = {}
         self._ledgers: dict[int, _Counted] = {}
         self._scanned: dict[int, _Counted] = {}
         self._streams: dict[str, str] = {}  # one object for each name
@@ -67,6 +74,23 @@ class LedgerIndex:
     def bookies(self) -> Iterable[BookieId]:
         """Return every bookie that a ledger names, each once."""
         return list(self._bookies)
+
+    def mark_lacking(self, lacking: Mapping[BookieId, frozenset[int]]) -> None:
+        """Note the ledgers of which bookies lack copies, in place of those that were noted."""
+        before, self._lacking = self._lacking, {b: ids for b, ids in lacking.items() if ids}
+        changed: set[int] = set()
+        for bookie in {**before, **self._lacking}:
+            changed |= before.get(bookie, _NONE) ^ self._lacking.get(bookie, _NONE)
+        for ledger_id in sorted(changed):
+            for known in (self._scanned, self._ledgers):
+                counted = known.get(ledger_id)
+                if counted is None:
+                    continue
+                group = self._group_of(ledger_id, counted.group.layout, len(counted.entries))
+                if group is not counted.group:
+                    self._remove(counted)
+                    known[ledger_id] = counted._replace(group=group)
+                    self._change(known[ledger_id], 1)
 
     def begin_scan(self) -> None:
         """Begin to read all ledgers; the ones that are not noted before ``end_scan`` are gone."""
@@ -97,22 +121,29 @@ class LedgerIndex:
 
     def _add(self, metadata: LedgerMetadata, version: Version) -> _Counted:
         layout, entries = layout_of(metadata)
-        group = self._groups.get(layout)
-        if group is None:
-            group = self._groups[layout] = LayoutGroup(layout, len(entries))
-            for bookie in layout.bookies():
-                self._bookies[bookie] = self._bookies.get(bookie, 0) + 1
+        group = self._group_of(metadata.ledger_id, layout, len(entries))
         name = stream_of(metadata)
         stream = None if name is None else self._streams.setdefault(name, name)
         counted = _Counted(version, group, stream, entries, metadata.length)
         self._change(counted, 1)
         return counted
 
+    def _group_of(self, ledger_id: int, layout: LedgerLayout, counts: int) -> LayoutGroup:
+        """Return the group of a ledger, which is made if there is none."""
+        found = [bookie for bookie, ids in self._lacking.items() if ledger_id in ids]
+        lacking = layout.bookies().intersection(found) if found else _NO_BOOKIES
+        group = self._groups.get((layout, lacking))
+        if group is None:
+            group = self._groups[layout, lacking] = LayoutGroup(layout, lacking, counts)
+            for bookie in layout.bookies():
+                self._bookies[bookie] = self._bookies.get(bookie, 0) + 1
+        return group
+
     def _remove(self, counted: _Counted) -> None:
         self._change(counted, -1)
         if counted.group.ledgers == 0:
             layout = counted.group.layout
-            del self._groups[layout]
+            del self._groups[layout, counted.group.lacking]
             for bookie in layout.bookies():
                 self._bookies[bookie] -= 1
                 if not self._bookies[bookie]:

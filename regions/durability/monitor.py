@@ -136,6 +136,7 @@ class DurabilityMonitor:
                 return
             began_at = self._loop.time()
             cluster = await read_cluster(self._directory, index.bookies(), given_up=given_up)
+            index.mark_lacking(cluster.lacking)
             is_same = self._judge is not None and not cluster.changed_since(self._judge.cluster)
             if is_same and self._counted == index.changes and self.report is not None:
                 self._read_at = began_at

@@ -114,6 +114,7 @@ class Judge:
 
     def __init__(self, cluster: ClusterCopies) -> None:
         self.cluster = cluster
+        self._incomplete: dict[frozenset[BookieId], ClusterCopies] = {}
         self._changes: list[frozenset[BookieId]] = []
         self._known: dict[LayoutGroup, tuple[Judgement, int]] = {}
         """The judgements, each with the number of changes that it includes."""
@@ -129,8 +130,17 @@ class Judge:
             if not any(_depends(group, changed) for changed in self._changes[included:]):
                 self._known[group] = found, now
                 return found
-        found = judge(group.layout, self.cluster)
+        found = judge(group.layout, self.cluster_of(group))
         self._known[group] = found, now
+        return found
+
+    def cluster_of(self, group: LayoutGroup) -> ClusterCopies:
+        """Return the cluster as it is for the ledgers of a group (rule DSK-5)."""
+        if not group.lacking:
+            return self.cluster
+        found = self._incomplete.get(group.lacking)
+        if found is None:
+            found = self._incomplete[group.lacking] = self.cluster.with_incomplete(group.lacking)
         return found
 
     def update(self, cluster: ClusterCopies, groups: Collection[LayoutGroup]) -> None:
@@ -140,6 +150,7 @@ class Judge:
         """
         changed = cluster.changed_since(self.cluster)
         self.cluster = cluster
+        self._incomplete = {}
         if changed:
             self._changes.append(changed)
         if len(self._known) > _MORE_THAN_NEEDED * len(groups) or len(self._changes) > _CHANGES_MAX:
@@ -162,8 +173,9 @@ class Tally:
         self._every_stream = every_stream
         levels = judge.cluster.levels
         counts = dict.fromkeys(CopyState, 0)
-        for member in judge.cluster.members.values():
-            counts[member.state] += 1
+        for bookie, member in judge.cluster.members.items():
+            is_incomplete = bookie in judge.cluster.lacking and member.state.is_live
+            counts[CopyState.INCOMPLETE if is_incomplete else member.state] += 1
         self.report = DurabilityReport(levels, counts)
         self.report.one_failure_from_loss = {level: {OPEN: 0, CLOSED: 0} for level in levels}
         self.report.one_failure_from_blocking = dict.fromkeys(levels, 0)
@@ -182,7 +194,7 @@ class Tally:
         report.ends_undecidable += group.ledgers if found.is_end_undecidable else 0
         self._add_entries(group, found)
         if found.worst.is_at_risk:
-            for bookie, its_state in absent_members(layout, self._judge.cluster).items():
+            for bookie, its_state in absent_members(layout, self._judge.cluster_of(group)).items():
                 known = report.causes.get(bookie, (its_state, 0))[1]
                 report.causes[bookie] = its_state, known + group.ledgers
         if self._every_stream or _is_worth_a_row(found):

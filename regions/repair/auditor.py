@@ -2,8 +2,9 @@
 
 An audit reads the metadata of all ledgers and checks whether members are lost or leaving, whether
 the region rule holds, whether copies could be spread better, and whether a segment names the
-ledger. A ledger that was not yet found complete in its present version is also compared with the
-whole entry lists of its bookies, never by first and last entry alone.
+ledger. A ledger that was not yet found complete in its present version, or of which a bookie says
+that it lacks copies (rule DSK-5), is also compared with the whole entry lists of its bookies, never
+by first and last entry alone.
 """
 
 import asyncio
@@ -270,7 +271,9 @@ class Auditor:
     ) -> str | None:
         ledger_id = metadata.ledger_id
         known = self._verified.get(ledger_id)
-        if known is not None and known[0] == version:
+        lacking = liveness.lacking
+        is_lacking = any(b in lacking and lacking[b].covers(ledger_id) for b in metadata.bookies())
+        if known is not None and known[0] == version and not is_lacking:
             return None
         members = dict.fromkeys(
             bookie for entry_range in entry_ranges for bookie in entry_range.fragment.bookies

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import BookieUnavailableError, CorruptionError
 from ...core.protocol.placement import BookieInfo, in_regions
+from ...core.wire.lost_ledgers import LostLedgers
 from ..states import PlacementState, PlacementStates
 from ..steered_directory import SteeredDirectory
 
@@ -31,6 +32,8 @@ class Liveness:
     candidates: Sequence[BookieInfo]
     present: Mapping[BookieId, BookieInfo]
     lost: Mapping[BookieId, None]
+    lacking: Mapping[BookieId, LostLedgers] = field(default_factory=dict)
+    """The ledgers of which present bookies say that they lack copies (rule DSK-5)."""
 
     def standing(self, bookie: BookieId, region: Region | None) -> Standing:
         """Return the standing of a bookie."""
@@ -92,7 +95,15 @@ class LivenessMonitor:
         }
         counted = {str(region): n for region, n in by_region(candidates).items() if region}
         self.writable_by_region = dict(sorted((in_service | counted).items()))
-        return Liveness(states, candidates, present, lost)
+        return Liveness(states, candidates, present, lost, await self._lacking(present))
+
+    async def _lacking(self, present: Iterable[BookieId]) -> dict[BookieId, LostLedgers]:
+        found: dict[BookieId, LostLedgers] = {}
+        for bookie in present:
+            with suppress(BookieUnavailableError, CorruptionError):  # it left meanwhile
+                if lost := (await self._directory.registration(bookie)).lost_ledgers:
+                    found[bookie] = lost
+        return found
 
     async def _located(self, bookie: BookieId) -> BookieInfo:
         """Return a read-only bookie with its location, since its copies count for the spread."""

@@ -1,5 +1,6 @@
 """A data disk of a bookie disappears under load: nothing acknowledged is lost."""
 
+import json
 import re
 import threading
 import time
@@ -10,7 +11,7 @@ import pytest
 
 from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.tests.support.fakes import real_text
-from rhumbline.tests.support.processes.process_cluster import ProcessCluster, rhumbline
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, rhumbline
 from rhumbline.tests.support.processes.small_disk import small_disk, unmount
 
 MIB = 1 << 20
@@ -101,6 +102,51 @@ def test_a_data_disk_that_disappears_under_load_loses_nothing(tmp_path: Path) ->
             print(
                 [line for line in log().splitlines() if "data director" in line or "lost" in line]
             )
+
+
+@pytest.mark.long
+def test_copies_on_a_lost_disk_count_again_only_when_they_are_restored(tmp_path: Path) -> None:
+    text = b"".join(real_text.lines(4_000_000))
+    with small_disk(tmp_path / "d1", 256 * MIB) as disk:
+        cluster = ProcessCluster(tmp_path / "cluster", ("a", "b", "c"), environ=QUICK)
+        victim = cluster.bookies[1] = a_bookie(cluster, {DATA_DIRS: str(disk)})
+        others = cluster.bookies[0], cluster.bookies[2]
+        with cluster:
+            cluster.run("stream", "create", "text")
+            cluster.run("stream", "append", "text", stdin=text)
+            wait_until(lambda: len(list((disk / "sorted").iterdir())) >= 2, "sorted files")
+            cluster.run("durability", "--strict")
+            for other in others:
+                other.kill()
+            unmount(disk)
+            wait_until(lambda: "data directory failed" in victim.log.read_text(), "the failure")
+            wait_until(lambda: bookies_by_state(cluster)["incomplete"] == 1, "the bookie tells it")
+            wait_until(lambda: bookies_by_state(cluster)["down"] == 2, "the others are down")
+            code, line = refusal("durability", "--strict", *cluster.options())
+            assert code == 3
+            assert re.search(r"[1-9]\d* unavailable", line), line
+            assert f"{victim.directory.name}@" in line
+            assert " is incomplete" in line, line
+            print("without the disk:", line)
+            for other in others:
+                other.start()
+            wait_until(lambda: is_safe(cluster), "all copies count again")
+            assert bookies_by_state(cluster)["incomplete"] == 0
+            assert cluster.run("stream", "read", "text") == text
+            print("restored:", cluster.run("durability", "--strict").decode().splitlines()[0])
+
+
+def bookies_by_state(cluster: ProcessCluster) -> dict[str, int]:
+    """Return the bookies by the state of their copies, according to ``durability``."""
+    found: dict[str, int] = json.loads(cluster.run("durability", "-o", "json"))["now"]["bookies"]
+    return found
+
+
+def is_safe(cluster: ProcessCluster) -> bool:
+    """Return whether every copy of every ledger is live, according to ``durability``."""
+    now = json.loads(cluster.run("durability", "-o", "json"))["now"]
+    counts = [*now["ledgers"]["open"].items(), *now["ledgers"]["closed"].items()]
+    return all(verdict == "whole" or not count for verdict, count in counts)
 
 
 def a_bookie(cluster: ProcessCluster, settings: dict[str, str]) -> BookieProcess:

@@ -8,7 +8,7 @@ from ....client.store_client import StoreClient
 from ....client.units import show_count
 from ....core.metadata.ledger_store import LedgerStore
 from ....core.protocol.errors import RhumblineError
-from ....regions.durability.cluster_survey import read_cluster, read_index
+from ....regions.durability.cluster_survey import read_durability
 from ....regions.durability.report import DurabilityReport, tally
 from ..server_checks import FAULT, OK, WARNING, Finding
 from .command import faults
@@ -48,5 +48,4 @@ def judge_next_failure(subject: str, report: DurabilityReport) -> Finding:
 
 
 async def _report(store: StoreClient) -> DurabilityReport:
-    index = await read_index(LedgerStore(store.store))
-    return tally(index, await read_cluster(store.directory, index.bookies()))
+    return tally(*await read_durability(LedgerStore(store.store), store.directory))

@@ -7,7 +7,7 @@ import click
 
 from ....client.units import show_bytes, show_count
 from ....core.metadata.ledger_store import LedgerStore
-from ....regions.durability.cluster_survey import read_cluster, read_index
+from ....regions.durability.cluster_survey import read_durability
 from ....regions.durability.copy_states import ClusterCopies
 from ....regions.durability.crowded_entries import CrowdedEntries
 from ....regions.durability.judgement import CopyVerdict
@@ -60,14 +60,14 @@ async def durability(
 ) -> None:
     """Show the live copies of all ledgers, and what one more failure would do to them.
 
-    Copies count if their bookies are registered and not in limbo. Ledgers that are being written
+    Copies count if their bookies are registered and not in limbo, and have not lost them with a
+    data directory. Ledgers that are being written
     are included. Without --lose, the loss of each region is evaluated separately.
     """
     async with cluster_store(session) as store:
         directory = SteeredDirectory(store)
         try:
-            index = await read_index(LedgerStore(store))
-            cluster = await read_cluster(directory, index.bookies())
+            index, cluster = await read_durability(LedgerStore(store), directory)
             crowded = CrowdedEntries(await directory.snapshot())
         finally:
             directory.close()

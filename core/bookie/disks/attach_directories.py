@@ -11,9 +11,11 @@ from random import Random
 from ...protocol.errors import ForeignDataError, InvalidArgumentError
 from ...runtime.disk import Disk
 from ...runtime.event_log import EventLog
+from ..config import BookieConfig
 from ..identity import STORAGE_VERSION_OF_DATA_DIRECTORIES, read_identity, write_identity
 from ..log.file_set import DIRECTORIES
 from ..log.log_format import SORTED_KIND
+from ..space_limits import limits_on_disk
 from .directory_records import (
     COOKIE_FILE,
     DirectoryCookie,
@@ -23,7 +25,7 @@ from .directory_records import (
     write_cookie,
     write_record,
 )
-from .spread_disk import DataDirectory, SpreadDisk
+from .spread_disk import DataDirectory, FullBelow, SpreadDisk
 
 _LOG = EventLog(__name__)
 _SORTED = DIRECTORIES[SORTED_KIND]
@@ -40,18 +42,19 @@ async def attach_recorded(main: Disk, open_disk: OpenDisk) -> Disk:
     for known in await read_record(main):
         bookie = bookie or (await read_identity(main)).bookie_id
         directories.append(await _recorded(known, bookie, open_disk))
-    return await _spread(main, directories)
+    return await _spread(main, directories, lambda total_bytes: 0)
 
 
 async def attach_configured(
-    main: Disk, paths: Sequence[str], lost: Sequence[str], open_disk: OpenDisk, random: Random
+    main: Disk, config: BookieConfig, open_disk: OpenDisk, random: Random
 ) -> Disk:
-    """Return the disk with the data directories of ``paths``, of which new ones are recorded.
+    """Return the disk with the data directories of ``config``, of which new ones are recorded.
 
-    ``lost`` are recorded directories that are no longer used. Raises ForeignDataError (a recorded
+    Raises ForeignDataError (a recorded
     directory is missing, without its cookie, or neither configured nor declared lost; a new one is
     not empty), InvalidArgumentError, CorruptionError, DiskFullError, DiskFailedError.
     """
+    paths, lost = config.data_dirs, config.lost_data_dirs
     both = [path for path in paths if path in lost]
     if both:
         raise InvalidArgumentError(f"{both[0]} is in data_dirs and in lost_data_dirs")
@@ -83,13 +86,17 @@ async def attach_configured(
         if path in lost:
             bookie = identity.bookie_id
             _LOG.warning("data directory dropped", bookie=bookie, directory=path)
-    return await _spread(main, attached)
+    return await _spread(
+        main,
+        attached,
+        lambda total_bytes: limits_on_disk(config, total_bytes).read_only_below_bytes,
+    )
 
 
-async def _spread(main: Disk, directories: Sequence[DataDirectory]) -> Disk:
+async def _spread(main: Disk, directories: Sequence[DataDirectory], full_below: FullBelow) -> Disk:
     if not directories:
         return main
-    disk = SpreadDisk(main, directories)
+    disk = SpreadDisk(main, directories, full_below)
     await disk.find_files()
     return disk
 

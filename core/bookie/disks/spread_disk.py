@@ -1,8 +1,10 @@
 """The disk of a bookie with data directories: its own directory, and others for sorted files.
 
 New sorted files go to the data directory with the most free space, and to the bookie's own one if
-none has space. The write log, the index and everything else stay in the bookie's own directory, so
-the index still names what lay on a data directory that has failed.
+none has space. A data directory with less free space than the limit for plain adds is full: it gets
+no new files, and its files are read as before (rule DSK-6). The write log, the index and everything
+else stay in the bookie's own directory, so the index still names what lay on a data directory that
+has failed.
 
 A data directory fails once a write to it fails for another reason than a lack of space, or a probe
 of it (lost_files.py). It is not used again by this process: reads of its files raise LostFileError,
@@ -13,11 +15,16 @@ from collections.abc import Callable, Sequence
 
 from ...protocol.errors import CorruptionError, DiskFailedError, DiskFullError
 from ...runtime.disk import Disk, File
+from ...runtime.event_log import EventLog
 from ..log.file_set import DIRECTORIES
 from ..log.log_format import SORTED_KIND
 from .directory_records import DirectoryCookie
 
+_LOG = EventLog(__name__)
 _SORTED = DIRECTORIES[SORTED_KIND]
+
+FullBelow = Callable[[int], int]
+"""Function of a disk's capacity that returns the free space below which it gets no new files."""
 
 
 class LostFileError(CorruptionError):
@@ -32,6 +39,11 @@ class DataDirectory:
         self.disk = disk
         self.cookie = cookie
         self.failure: DiskFailedError | None = None
+        self.free_bytes = 0
+        """Free space, as of the last measurement."""
+        self.total_bytes = 0
+        self.is_full = False
+        """True if it gets no new files, because it has too little free space."""
         self.on_failed: Callable[[DataDirectory], None] = lambda directory: None
 
     def fail(self, error: DiskFailedError) -> None:
@@ -39,6 +51,30 @@ class DataDirectory:
         if self.failure is None:
             self.failure = error
             self.on_failed(self)
+
+    async def measure(self, full_below: FullBelow) -> None:
+        """Reads the free space. A failure ends the use of the directory."""
+        try:
+            self.free_bytes = await self.disk.free_bytes()
+            self.total_bytes = await self.disk.total_bytes()
+        except (DiskFailedError, FileNotFoundError) as error:
+            self.fail(DiskFailedError(str(error)))
+            return
+        limit = full_below(self.total_bytes)
+        # It is used again a tenth above the limit, so that the mode does not flap.
+        is_full = self.free_bytes < (limit * 11 // 10 if self.is_full else limit)
+        if is_full == self.is_full:
+            return
+        self.is_full = is_full
+        bookie, free_bytes = self.cookie.bookie, self.free_bytes
+        if is_full:
+            _LOG.warning(
+                "data directory full", bookie=bookie, directory=self.path, free_bytes=free_bytes
+            )
+        else:
+            _LOG.info(
+                "data directory usable", bookie=bookie, directory=self.path, free_bytes=free_bytes
+            )
 
     def check(self, path: str) -> None:
         """Raise LostFileError if the directory has failed."""
@@ -49,8 +85,11 @@ class DataDirectory:
 class SpreadDisk:
     """The files of one bookie in several directories; implements ``core.runtime.disk.Disk``."""
 
-    def __init__(self, main: Disk, directories: Sequence[DataDirectory]) -> None:
+    def __init__(
+        self, main: Disk, directories: Sequence[DataDirectory], full_below: FullBelow
+    ) -> None:
         self._main = main
+        self._full_below = full_below
         self.directories = list(directories)
         self._places: dict[str, DataDirectory] = {}
 
@@ -61,6 +100,16 @@ class SpreadDisk:
             await directory.disk.sync_directory("")
             for name in await directory.disk.list(_SORTED):
                 self._places[f"{_SORTED}/{name}"] = directory
+
+    async def measure(self) -> None:
+        """Reads the free space of each data directory in use."""
+        for directory in self.directories:
+            if directory.failure is None:
+                await directory.measure(self._full_below)
+
+    def files_in(self, directory: DataDirectory) -> int:
+        """Return the number of files in a data directory."""
+        return sum(1 for place in self._places.values() if place is directory)
 
     def is_lost(self, path: str) -> bool:
         """Return whether the file lay in a data directory that has failed."""
@@ -92,14 +141,9 @@ class SpreadDisk:
         return _DataFile(await place.disk.open(path), place)
 
     async def _by_free_space(self) -> Sequence[DataDirectory]:
-        found: list[tuple[int, DataDirectory]] = []
-        for directory in self.directories:
-            if directory.failure is None:
-                try:
-                    found.append((await directory.disk.free_bytes(), directory))
-                except (DiskFailedError, FileNotFoundError) as error:
-                    directory.fail(DiskFailedError(str(error)))
-        return [directory for _, directory in sorted(found, key=lambda one: -one[0])]
+        await self.measure()
+        usable = [one for one in self.directories if one.failure is None and not one.is_full]
+        return sorted(usable, key=lambda one: -one.free_bytes)
 
     async def list(self, path: str) -> list[str]:
         """See Disk. A directory of sorted files lists those of all data directories."""

@@ -45,6 +45,8 @@ class ScrubReport:
     damages: list[Damage] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
     """(ledger id, entry id) of entries that no replica provided."""
+    unlisted: list[int] = field(default_factory=list)
+    """Numbers of damaged files whose entries could not be listed, so nothing is known of them."""
     rescued_count: int = 0
     """Number of intact entries in damaged groups that were written again."""
     repaired_count: int = 0
@@ -121,7 +123,10 @@ class Scrubber:
         return scan.damages
 
     async def _repair(self, number: int, damages: list[Damage], report: ScrubReport) -> None:
-        for row in await self._rows_in(number, damages):
+        rows = await self._rows_in(number, damages)
+        if rows is None:
+            report.unlisted.append(number)
+        for row in rows or ():
             ledger_id, entry_id, position, length = row
             location = Location(position, length)
             if await self._is_replaced(ledger_id, entry_id, location):
@@ -154,17 +159,19 @@ class Scrubber:
             return False
         return True
 
-    async def _rows_in(self, number: int, damages: list[Damage]) -> list[IndexedEntry]:
-        """Return the rows of a file that lie in the damaged parts."""
+    async def _rows_in(self, number: int, damages: list[Damage]) -> list[IndexedEntry] | None:
+        """Return the rows of a file that lie in the damaged parts; None if they are not known."""
         index = self._storage.index
         file, tier = index.files.get(number), index.sealed_tiers.get(number)
         if file is not None:
             try:
                 columns = await file.columns()
             except RhumblineError:
-                return []  # the index file is rebuilt; the next scrub retries
+                return None  # the index file is rebuilt; the next scrub retries
+        elif tier is not None:
+            columns = list(tier.columns())
         else:
-            columns = [] if tier is None else list(tier.columns())
+            return None
         found: list[IndexedEntry] = []
         for ledger_id, rows in columns:
             page = [IndexedEntry(ledger_id, *row) for row in rows.page(0, len(rows))]

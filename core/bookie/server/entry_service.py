@@ -34,6 +34,7 @@ from ..free_space import FreeSpaceMonitor
 from ..index.tiered_index import NotInMemoryError
 from ..ledger_membership import LedgerMembership, MembershipCheck, MetadataReader
 from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerRecord, lac_of_body
+from ..log.log_format import OFFSET_BITS
 from ..permissions.ledger_clients import LedgerClients
 from ..storage import Storage
 from ..storage_listener import StorageListener
@@ -366,20 +367,22 @@ class EntryService(StorageListener):
     async def entry_ids(self, ledger_id: int) -> list[int]:
         """Return the ids of a ledger's entries on this bookie, rising; yields between pages.
 
-        In limbo these are the entries that are left, so that repair can restore the others. Raises
-        NoSuchLedgerError; UnknownStateError if the ledger was deleted in limbo.
+        In limbo these are the entries that are left, so that repair can restore the others; so it
+        is with entries in a failed data directory (rule DSK-5). Raises NoSuchLedgerError;
+        UnknownStateError if the ledger was deleted in limbo.
         """
         if ledger_id in self.returning:
             raise _returning_error(ledger_id)
         if not self.storage.is_held(ledger_id):
             raise self.storage.absence(ledger_id)
         found: list[int] = []
+        first, is_lost = 0, self.storage.is_lost
         while True:
-            first = found[-1] + 1 if found else 0
             page = await self.storage.index.page(ledger_id, first, _LIST_PAGE)
-            found.extend(row.entry_id for row in page)
+            found.extend(row.entry_id for row in page if not is_lost(row.position >> OFFSET_BITS))
             if len(page) < _LIST_PAGE:
                 return found
+            first = page[-1].entry_id + 1
             await asyncio.sleep(0)
 
     # --- LAC ------------------------------------------------------------------------------------

@@ -159,6 +159,20 @@ CASES = (
         "the disk of bookie b1 is full of live data",
     ),
     AlertCase(
+        "RhumblineDataDirectoryFailed",
+        _constant(f'rhumbline_bookie_data_directory_failed{{{_B1},directory="/d1"}}', 1),
+        _constant(f'rhumbline_bookie_data_directory_failed{{{_B1},directory="/d1"}}', 0),
+        {**_OF_B1, "directory": "/d1"},
+        "data directory /d1 of bookie b1 has failed; its copies are made again elsewhere",
+    ),
+    AlertCase(
+        "RhumblineDataDirectoryFull",
+        _constant(f'rhumbline_bookie_data_directory_full{{{_B1},directory="/d1"}}', 1),
+        _constant(f'rhumbline_bookie_data_directory_full{{{_B1},directory="/d1"}}', 0),
+        {**_OF_B1, "directory": "/d1"},
+        "data directory /d1 of bookie b1 is full and gets no new files",
+    ),
+    AlertCase(
         "RhumblineMaintenanceBlocked",
         _bookie("space_blocked", 1),
         _bookie("space_blocked", 0),

@@ -115,7 +115,8 @@ def test_one_disk_that_is_all_that_is_left_fails_a_strict_check(cluster: Cluster
     assert now["one_failure_from_loss"]["bookie"] == {"open": 1, "closed": 1}
     assert now["streams_at_risk"] == ["main/orders"]
     assert now["bookies"] == {
-        "up": 4, "draining": 0, "limbo": 0, "down": 2, "lost": 0, "decommissioned": 0
+        "up": 4, "draining": 0, "limbo": 0, "incomplete": 0, "down": 2, "lost": 0,
+        "decommissioned": 0,
     }  # fmt: skip
     assert {cause["bookie"] for cause in now["causes"]} == {ON["bonn-2"], ON["oslo-2"]}
     assert after["entries"]["unavailable"] == 50

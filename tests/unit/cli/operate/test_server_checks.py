@@ -28,6 +28,8 @@ from rhumbline.regions.durability.report import DurabilityReport
 from rhumbline.regions.states import PlacementState
 from rhumbline.tests.unit.cli.overview.test_regions import EU, US, bookie
 
+FULL_DIRECTORY = {"full": True, "free_bytes": 5}
+
 
 def test_a_region_that_is_down_stays_a_fault_until_it_is_ordered() -> None:
     views = [bookie(is_up=False), bookie("c@00000002", US)]
@@ -81,6 +83,11 @@ def test_a_full_bookie_says_what_it_does_about_it(statistics: dict[str, Any], de
             {"status": StatusDocument({"failed_directories": ["/d1"], "lost_files": 1}, None)},
             FAULT,
             "data directory /d1 failed, 1 lost file not restored yet",
+        ),
+        (
+            {"status": StatusDocument({"data_directory": {"/d1": FULL_DIRECTORY}}, None)},
+            WARNING,
+            "data directory /d1 is full; free: 5 B",
         ),
         ({"status": StatusDocument({"failure": "disk"}, None)}, FAULT, "failed: disk"),
         ({"status": StatusDocument({}, "no answer")}, WARNING, "its status server: no answer"),

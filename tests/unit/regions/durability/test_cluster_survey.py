@@ -10,7 +10,7 @@ from rhumbline.core.protocol.bookie_id import BookieId, Region, check_bookie_id
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.core.wire.cookie import Cookie
-from rhumbline.core.wire.registration import LIMBO, RACK, Registration
+from rhumbline.core.wire.registration import LIMBO, LOST, RACK, Registration
 from rhumbline.regions.durability.cluster_survey import read_cluster
 from rhumbline.regions.durability.copy_states import CopyState
 from rhumbline.regions.states import PlacementState
@@ -62,6 +62,8 @@ async def test_each_bookie_has_the_state_that_the_store_shows() -> None:
     odd = await world.add("odd", session)
     await world.store.put(Paths().registration(odd, read_only=False), b"does not parse")
     await world.add("apache", session)
+    partly = await world.add("partly", session, properties={LOST: "3,7-8"})
+    await world.add("holey", session, properties={LOST: "all"})
     await world.add("down", None)
     await world.add("gone", None, has_cookie=False)
     await world.add("lost", None)
@@ -82,6 +84,8 @@ async def test_each_bookie_has_the_state_that_the_store_shows() -> None:
         "limbo": CopyState.LIMBO,
         "odd": CopyState.LIMBO,
         "apache": CopyState.UP,
+        "partly": CopyState.UP,
+        "holey": CopyState.INCOMPLETE,
         "down": CopyState.DOWN,
         "gone": CopyState.DECOMMISSIONED,
         "lost": CopyState.LOST,
@@ -92,8 +96,10 @@ async def test_each_bookie_has_the_state_that_the_store_shows() -> None:
     assert states["full"].path == ("rome", None, "rack-full", "full"), "also of a read-only one"
     assert states["down"].path == states["gone"].path == ("rome", None, None, None)
     adds = sorted(name for name, member in states.items() if member.accepts_adds)
-    assert adds == ["apache", "drained", "offline", "up"]
-    assert sorted(n for n, m in states.items() if m.accepts_ledgers) == ["apache", "up"]
+    assert adds == ["apache", "drained", "holey", "offline", "partly", "up"]
+    open_to_ledgers = sorted(n for n, m in states.items() if m.accepts_ledgers)
+    assert open_to_ledgers == ["apache", "holey", "partly", "up"]
+    assert {b: ids for b, ids in found.lacking.items() if ids} == {partly: frozenset((3, 7, 8))}
     world.directory.close()
 
 

@@ -94,3 +94,26 @@ def test_an_index_is_complete_after_its_first_scan() -> None:
     index.end_scan()
     assert index.is_complete
     assert not index.groups()
+
+
+def test_ledgers_of_which_copies_are_lost_are_counted_apart() -> None:
+    """An index that was marked before its scan has the same groups as one that is marked later."""
+    random = Random(2)
+    ledgers = {n: (random_ledger(n, random), Version("1")) for n in range(40)}
+    marks = [{}, {BOOKIES[0]: frozenset(range(20))}, {BOOKIES[1]: frozenset(range(10, 30))}]
+    index = LedgerIndex()
+    for lacking in [*marks, marks[1], marks[0]]:
+        index.mark_lacking(lacking)
+        scanned(ledgers, index)
+        anew = scanned(ledgers)
+        anew.mark_lacking(lacking)
+        assert marked(index) == marked(anew)
+        for bookie, ids in lacking.items():
+            wanted = sum(n in ids and bookie in ledgers[n][0].bookies() for n in ledgers)
+            found = sum(g.ledgers for g in index.groups() if bookie in g.lacking)
+            assert found == wanted > 0
+    assert contents(index) == contents(scanned(ledgers)), "nothing is lost any more"
+
+
+def marked(index: LedgerIndex) -> dict[object, tuple[int, list[int]]]:
+    return {(g.layout, g.lacking): (g.ledgers, g.entries) for g in index.groups()}

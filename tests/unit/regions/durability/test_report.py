@@ -151,3 +151,26 @@ def test_a_judge_judges_again_only_what_depends_on_a_change(
     for group in groups:
         sums.add(group)
     assert replace(sums.report, ledgers_unreadable=2) == fresh
+
+
+def test_copies_in_a_failed_data_directory_do_not_count() -> None:
+    index = index_of(ledger(1, (A, B), "heat", 5), ledger(2, (A, B), "cold", 5))
+    lacking = {bookie: frozenset((1,)) for bookie in (A, B, C)}
+    index.mark_lacking(lacking)
+    found = tally(index, ClusterCopies(cluster().members, lacking))
+    assert found.ledgers[CLOSED][CopyVerdict.UNAVAILABLE] == 1
+    assert found.ledgers[CLOSED][CopyVerdict.WHOLE] == 1
+    assert found.bookies[CopyState.INCOMPLETE] == 3
+    assert found.causes == {A: (CopyState.INCOMPLETE, 1), B: (CopyState.INCOMPLETE, 1)}
+    assert found.streams_that_may_lose() == ["main/heat"]
+    index.mark_lacking({})
+    assert tally(index, cluster()).ledgers[CLOSED][CopyVerdict.WHOLE] == 2
+
+
+def test_an_open_ledger_can_be_written_although_earlier_copies_are_lost() -> None:
+    index = index_of(ledger(1, (A, B, C), "orders", None))
+    lacking = {bookie: frozenset((1,)) for bookie in (A, B, C)}
+    index.mark_lacking(lacking)
+    found = tally(index, ClusterCopies(cluster().members, lacking))
+    assert found.writes_blocked == 0
+    assert found.ledgers_at_risk(OPEN) == 1

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.disks.attach_directories import attach_configured, attach_recorded
 from rhumbline.core.bookie.disks.directory_records import COOKIE_FILE, read_cookie
 from rhumbline.core.bookie.disks.spread_disk import SpreadDisk
@@ -27,7 +28,8 @@ class Machine:
     async def attach(self, *paths: str, lost: tuple[str, ...] = ()) -> Disk:
         if IDENTITY_FILE not in self.main.files:
             await write_identity(self.main, ME)
-        return await attach_configured(self.main, paths, lost, self.mounted.__getitem__, Random(1))
+        config = BookieConfig(data_dirs=paths, lost_data_dirs=lost)
+        return await attach_configured(self.main, config, self.mounted.__getitem__, Random(1))
 
 
 async def test_a_bookie_without_data_directories_keeps_its_disk_and_format() -> None:

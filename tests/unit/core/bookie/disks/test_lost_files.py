@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +12,9 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.disks.attach_directories import attach_configured
 from rhumbline.core.bookie.disks.lost_files import LostFiles
 from rhumbline.core.bookie.disks.spread_disk import SpreadDisk
+from rhumbline.core.metadata.bookie_directory import BookieDirectory
+from rhumbline.core.protocol.errors import DiskFailedError
+from rhumbline.core.wire.lost_ledgers import NONE_LOST, LostLedgers
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry
@@ -27,8 +31,10 @@ class UnevenDisk(MemoryDisk):
         super().__init__()
         self._random = random
 
+        self.measured: int | None = None
+
     async def free_bytes(self) -> int:
-        return self._random.getrandbits(30)
+        return self.measured or self._random.getrandbits(30) + (2 << 30)
 
 
 class Spread:
@@ -43,8 +49,9 @@ class Spread:
         self.lost: LostFiles
 
     async def open(self, *paths: str, lost: tuple[str, ...] = ()) -> None:
+        config = replace(SMALL, data_dirs=paths, lost_data_dirs=lost)
         disk = await attach_configured(
-            self.main, paths, lost, self.data.__getitem__, self.world.runtime.random
+            self.main, config, self.data.__getitem__, self.world.runtime.random
         )
         assert isinstance(disk, SpreadDisk)
         self.disk = disk
@@ -52,8 +59,7 @@ class Spread:
             self.world.runtime, disk, SMALL, self.world.ledgers, self.world.directory
         )
         await self.bookie.serve("127.0.0.1", 0)
-        bookie = self.bookie
-        self.lost = LostFiles(disk, bookie.storage, bookie.scrubber, bookie.maintenance, 100)
+        self.lost = LostFiles(disk, self.bookie, 100)
 
     def sorted_in(self, path: str) -> list[str]:
         return [name for name in self.data[path].files if name.startswith("sorted/")]
@@ -131,12 +137,18 @@ async def test_a_directory_that_vanishes_loses_only_what_it_held() -> None:
         assert log.fields("lost files restored")[0]["missing"] == missing
         assert await wire.add(entry(4, 0)) == Code.OK
         assert not spread.bookie.is_read_only
+        listed = [await spread.bookie.service.entry_ids(ledger) for ledger in (1, 2, 3)]
+        assert sum(map(len, listed)) == 3 * COUNT - missing, "lost entries are not listed"
+        lacking = [ledger for ledger, ids in enumerate(listed, 1) if len(ids) < COUNT]
+        assert await published(spread) == LostLedgers(frozenset(lacking))
         found = spread.lost.statistics()
         assert (found["data_directories_failed"], found["failed_directories"]) == (1, ["/d1"])
         spread.bookie.scrubber.fetch = fetch
         await run_for_a_while(spread, lambda: not spread.lost.numbers())
         await all_there(wire, (1, 2, 3), COUNT)
         assert not spread.sorted_in("/d1")
+        await run_for_a_while(spread, lambda: not spread.lost.statistics()["lacking_ledgers"])
+        assert await published(spread) == NONE_LOST
 
 
 async def test_a_directory_that_cannot_be_written_fails_and_the_other_one_is_used() -> None:
@@ -151,8 +163,56 @@ async def test_a_directory_that_cannot_be_written_fails_and_the_other_one_is_use
         assert len(spread.sorted_in("/d2")) > before
 
 
+async def published(spread: Spread) -> LostLedgers:
+    """Return what the bookie's registration says, once it has not changed for a while."""
+    await asyncio.sleep(0.05)
+    directory = BookieDirectory(spread.world.store)
+    try:
+        return (await directory.registration(spread.bookie.bookie_id)).lost_ledgers
+    finally:
+        directory.close()
+
+
+async def test_every_ledger_with_lost_files_is_published_before_any_attempt() -> None:
+    async with filled() as (spread, _):
+        spread.disk.directories[0].fail(DiskFailedError("it has gone"))
+        found = await published(spread)
+        assert found.ids and found.ids <= {1, 2, 3}
+        lacking = {ledger for ledger in (1, 2, 3) if await lacks_entries(spread, ledger)}
+        assert found.ids >= lacking
+        assert not found.are_all
+
+
+async def lacks_entries(spread: Spread, ledger_id: int) -> bool:
+    return len(await spread.bookie.service.entry_ids(ledger_id)) < COUNT
+
+
 def _lost(spread: Spread) -> list[int]:
     return spread.lost.numbers()
+
+
+async def test_a_directory_below_its_limit_gets_no_new_files_until_it_has_space_again() -> None:
+    async with filled() as (spread, _):
+        full, other = spread.disk.directories
+        first, second = spread.data.values()
+        first.measured, second.measured = 1, 2 << 30
+        with recorded_log() as log:
+            await spread.disk.measure()
+            await spread.disk.measure()
+        assert log.events() == ["data directory full"]
+        assert log.fields("data directory full")[0]["directory"] == "/d1"
+        assert (full.is_full, other.is_full) == (True, False)
+        assert [one.path for one in await spread.disk._by_free_space()] == ["/d2"]
+        await spread.lost._measure()
+        assert spread.bookie._space.data_free_bytes == 2 << 30
+        statistics = spread.lost.statistics()
+        assert statistics["data_directories_full"] == 1
+        assert statistics["data_directory"]["/d1"]["full"] is True
+        first.measured = 2 << 30
+        with recorded_log() as log:
+            await spread.disk.measure()
+        assert log.events() == ["data directory usable"]
+        assert not full.is_full
 
 
 async def test_a_full_directory_is_left_out() -> None:

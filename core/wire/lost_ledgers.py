@@ -1,0 +1,69 @@
+"""The ledgers of which a bookie has lost copies, as it publishes them (rule DSK-5).
+
+The text form is a list of ledger ids and ranges, such as ``3,7-9``, or ``all`` if the list would be
+too long. Text that does not parse means all ledgers: a copy only counts if it is known to be there.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+RANGES_MAX = 2_000
+"""The longest list; every client of the cluster reads it."""
+
+_IDS_MAX = 1_000_000
+_ALL = "all"
+_RANGE = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LostLedgers:
+    """Some ledgers, or all of them."""
+
+    ids: frozenset[int] = frozenset()
+    are_all: bool = False
+    """True if any ledger may have lost copies."""
+
+    def __bool__(self) -> bool:
+        return self.are_all or bool(self.ids)
+
+    def covers(self, ledger_id: int) -> bool:
+        """Return whether copies of the ledger may be lost."""
+        return self.are_all or ledger_id in self.ids
+
+
+NONE_LOST = LostLedgers()
+ALL_LOST = LostLedgers(are_all=True)
+
+
+def encode(ledgers: Iterable[int]) -> str:
+    """Return the text form; empty if there are no ledgers."""
+    ids = sorted(dict.fromkeys(ledgers))
+    if not ids:
+        return ""
+    ends = [at for at, (a, b) in enumerate(pairwise(ids), 1) if b != a + 1]
+    starts = [0, *ends]
+    if len(starts) > RANGES_MAX or len(ids) > _IDS_MAX:
+        return _ALL
+    found = []
+    for start, end in zip(starts, [*ends, len(ids)], strict=True):
+        first, last = ids[start], ids[end - 1]
+        found.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(found)
+
+
+def decode(text: str) -> LostLedgers:
+    """Return the ledgers that a text form names."""
+    if not text:
+        return NONE_LOST
+    ids: set[int] = set()
+    for part in text.split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            return ALL_LOST
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first or len(ids) + last - first >= _IDS_MAX:
+            return ALL_LOST
+        ids.update(range(first, last + 1))
+    return LostLedgers(frozenset(ids))
