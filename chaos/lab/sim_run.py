@@ -19,6 +19,7 @@ from ..simulation.seed_run import LivenessError, RunPlan, SeedRun, describe_fail
 from ..simulation.workload.workload import Applications, WriterHabits
 from ..simulation.world.sim_world import SimHost, SimWorld
 from ..simulation.world.sim_world import SimTopology as SimTopology
+from ..simulation.world.wiretap import Wiretap
 from . import product_settings, sim_faults
 from .cold_store import MemoryColdStore, compare_archive
 from .fault_kinds import LEADER, OWNER
@@ -320,16 +321,23 @@ class ScenarioRun(SeedRun):
 
 
 def play_in_sim(
-    scenario: Scenario, seed: int, *, on_line: Callable[[str], None] | None = None
+    scenario: Scenario,
+    seed: int,
+    *,
+    on_line: Callable[[str], None] | None = None,
+    on_end: Callable[[SeedRun], None] = lambda run: None,
 ) -> PlayedScenario:
     """Play a scenario in a new simulated world.
 
-    An error that ends the run early is stored in ``PlayedScenario.broke``.
+    An error that ends the run early is stored in ``PlayedScenario.broke``. ``on_line`` receives
+    each line of the trace, frames included. ``on_end`` is called with the run when it has ended.
     """
     started = time.monotonic()
     plan = plan_of(scenario, seed)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
         run = ScenarioRun(world, scenario, seed)
+        if on_line is not None:
+            Wiretap(world.network)
         try:
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
         except LivenessError as error:
@@ -337,6 +345,7 @@ def play_in_sim(
         except Exception as error:  # an error of production code is a result of the run
             run.result.broke = describe_failure(error)
         result = run.finish()
+        on_end(run)
     result.real_s = time.monotonic() - started
     return result
 

@@ -1,4 +1,4 @@
-"""The requests that the console answers. All of them read; none changes anything."""
+"""The requests that the console answers. None of them changes anything in the cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -13,6 +13,7 @@ from starlette.routing import Route
 from ...client.connect import Client
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
+from .chaos.chaos_routes import ChaosRoutes
 from .cluster.cluster_watch import ClusterWatch
 from .cluster.feed import FOLLOWERS_MAX, SnapshotFeed
 from .cluster.snapshot import SNAPSHOT
@@ -45,6 +46,7 @@ class ConsoleRoutes:
         self._view = StreamView(client)
         self._tails = 0
         self._assets = _read_assets()
+        self.chaos = ChaosRoutes(visitors)
         self.app = Starlette(
             routes=[
                 Route("/", self._page),
@@ -57,6 +59,7 @@ class ConsoleRoutes:
                 Route("/api/stream", self._stream),
                 Route("/api/tail", self._tail),
                 Route("/api/durability", self._durability),
+                *self.chaos.routes,
             ],
             exception_handlers={RhumblineError: error_response},
         )

@@ -59,6 +59,7 @@ async def running_console(
         await routes.feed.aclose()
         await wait_until_done(serving)
     finally:
+        await routes.chaos.aclose()
         await routes.feed.aclose()
         await tasks.aclose()
         await visitors.aclose()

@@ -132,6 +132,8 @@ class SimNetwork:
         self.cut_rate = 1 / 64
         self.on_sent: Callable[[SimTransport, bytes], None] | None = None
         self.on_delivery: Callable[[SimTransport, bytes], None] | None = None
+        self.on_change: Callable[[], None] | None = None
+        """Called after each change of the paths."""
         self._connection_count = 0
         self._watched: set[int] = set()
 
@@ -222,6 +224,8 @@ class SimNetwork:
     def changed(self) -> None:
         """Block and unblock connections after a change of the paths."""
         self.generation += 1
+        if self.on_change is not None:
+            self.on_change()
         for pair in list(self.connections.values()):
             for end in pair:
                 if self.is_blocked(end.node, end.peer.node):

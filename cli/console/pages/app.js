@@ -1,6 +1,7 @@
 // The frame of the console: pages by address, connection, notices, theme and sign-in.
 
 import { follow, get, patched, Refused, token } from "./api.js";
+import { chaosPage } from "./chaos.js";
 import { h, show, state } from "./dom.js";
 import { durabilityPage } from "./durability.js";
 import { regionsPage } from "./regions.js";
@@ -12,6 +13,7 @@ const PAGES = {
   streams: { title: "Streams", make: streamsPage },
   stream: { title: "Stream", make: streamPage, isHidden: true },
   durability: { title: "Durability", make: durabilityPage, isOfCluster: true },
+  chaos: { title: "Chaos", make: chaosPage, isOfCluster: true },
 };
 
 const main = document.getElementById("main");

@@ -35,13 +35,15 @@ QUICK_S = 0.2
 
 
 @asynccontextmanager
-async def three_regions(root: Path) -> AsyncIterator[tuple[LocalCluster, Client, str]]:
-    """Run three regions with a stream of 50 records, and a console."""
+async def three_regions(
+    root: Path, *, lasts_s: float = 60
+) -> AsyncIterator[tuple[LocalCluster, Client, str]]:
+    """Run three regions with a stream of 50 records, and a console, for a limited time."""
     cluster = LocalCluster(
         root, REGIONS, bookies_per_region=2, round_trips_ms={}, serves_status=True
     )
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(lasts_s),
         cluster,
         cluster.client("bonn", namespace="shop") as client,
     ):

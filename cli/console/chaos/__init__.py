@@ -1,0 +1,1 @@
+"""The page Chaos: runs of the simulator that visitors start, one at a time."""
