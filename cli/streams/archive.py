@@ -1,4 +1,4 @@
-"""``rhumbline archive``: run, serve, ls, verify, reconcile, restore."""
+"""``rhumbline archive``: run, serve, ls, verify, erasures, reconcile, restore."""
 
 from contextlib import suppress
 from functools import partial
@@ -25,6 +25,7 @@ from .archive_serving import serve
 from .archive_tables import open_tables, table_registrar, tables
 from .archives.archive_rows import ARCHIVED, archive_row
 from .archives.checking import reconcile, verify
+from .archives.erasures import erasures
 from .archives.indexing import index
 from .cold_options import cold_option, opened_cold
 from .policy_options import PolicyOptions, default_quorum, policy_options
@@ -61,6 +62,7 @@ archive.add_command(tables)
 archive.add_command(verify)
 archive.add_command(reconcile)
 archive.add_command(index)
+archive.add_command(erasures)
 
 
 @archive.command()

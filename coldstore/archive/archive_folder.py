@@ -7,7 +7,7 @@ different times lie side by side::
 
     <namespace>/<stream>/<stream id>/segment-<lssn>-<number>-<attempt>.parquet
     <namespace>/<stream>/_chain/<stream id>/manifest-<lssn>.json
-    <namespace>/<stream>/_chain/<stream id>/tip/<last lssn>-<first lssn>.json
+    <namespace>/<stream>/_chain/<stream id>/tip/<last lssn>-<first lssn>[-<erasure>].json
 
 Compaction adds files that hold the records of several segments, and the relocations that say so. It
 writes each file to a folder of its own first, where no tool sees it beside the parts that it
@@ -25,7 +25,7 @@ _CHAIN, _STAGED = "_chain", "_staged"
 """They begin with ``_``: tools that open a folder ignore such names. No stream id does."""
 _PART = re.compile(r"segment-(\d{19})-\d{5}-[0-9a-f]{16}\.parquet")
 _MANIFEST = re.compile(r"manifest-(\d{19})\.json")
-_TIP = re.compile(r"(\d{19})-(\d{19})\.json")
+_TIP = re.compile(r"(\d{19})-(\d{19})(?:-(\d{19}))?\.json")
 _MERGED = re.compile(r"(staged|merged)-(\d{19})-(\d{19})-([0-9a-f]{11})([0-9a-f]{5})\.parquet")
 _RELOCATION = re.compile(r"moved/(\d{19})\.json")
 
@@ -35,15 +35,18 @@ class TipName(NamedTuple):
 
     last_lssn: int
     first_lssn: int
+    erasure: int = 0
+    """The newest relocation that erased records; 0, which the name leaves out: none did."""
 
     def __str__(self) -> str:
-        return f"{self.last_lssn:019d}-{self.first_lssn:019d}.json"
+        erasure = f"-{self.erasure:019d}" if self.erasure else ""
+        return f"{self.last_lssn:019d}-{self.first_lssn:019d}{erasure}.json"
 
     @classmethod
     def parse(cls, name: str) -> "TipName | None":
         """Return the numbers, or None if it is not the name of a tip."""
         match = _TIP.fullmatch(name)
-        return None if match is None else cls(int(match[1]), int(match[2]))
+        return None if match is None else cls(int(match[1]), int(match[2]), int(match[3] or 0))
 
 
 class MergedName(NamedTuple):

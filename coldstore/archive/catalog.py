@@ -8,6 +8,7 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObj
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import for_each
 from ..proof.chain_tip import ChainTip, lost_tip_error, read_tip
+from ..proof.erasure_chain import stored_relocations
 from .archive_folder import (
     ArchiveFolder,
     MergedName,
@@ -52,8 +53,9 @@ class ListedChain(NamedTuple):
     """Manifests that need not be read, because the index has them; None without an index."""
     tip: ChainTip | None = None
     """The tip of the chain, if it need not be read either."""
-    relocations: tuple[int, ...] = ()
-    """The numbers of its relocations, ascending."""
+    relocations: tuple[int, ...] | None = ()
+    """The numbers of its relocations, ascending; None: not known. None of those that the given
+    manifests already contain."""
 
 
 def missing_manifest_error(folder: ArchiveFolder, lssn: int) -> CorruptionError:
@@ -127,7 +129,7 @@ async def scan_manifests(
             faults[folder.tips] = error
         else:
             tips[folder] = tip
-        relocations = await _relocations(cold, folder, chains[folder], faults)
+        relocations = await _relocations(cold, folder, chains[folder], tips.get(folder), faults)
         covered = tips[folder].covered if folder in tips else range(0)
         for lssn in sorted({*chain.lssns, *covered}):
             try:
@@ -148,14 +150,22 @@ async def _relocations(
     cold: ColdStore,
     folder: ArchiveFolder,
     chain: ListedChain,
+    tip: ChainTip | None,
     faults: dict[str, CorruptionError | ForeignDataError],
 ) -> Relocations:
     """Return the relocations of a chain; if one cannot be used, add a fault and return none."""
     try:
-        return await read_relocations(cold, folder, chain.relocations)
+        if tip is None:  # a fault of its own: what was erased cannot be proved
+            return await read_relocations(cold, folder, chain.relocations or ())
+        return await stored_relocations(cold, folder, listed=chain.relocations, tip=tip)
     except (CorruptionError, ForeignDataError) as error:
         faults[folder.relocations] = error
         return Relocations()
+
+
+async def listed_archives(cold: ColdStore, prefix: str = "") -> list[ArchiveFolder]:
+    """Return the archives below ``prefix`` (``namespace`` or ``namespace/stream``), sorted."""
+    return sorted((await _listed_chains(cold, prefix))[0])
 
 
 async def listed_chains(
@@ -191,7 +201,7 @@ async def _listed_chains(
         elif parsed.tip is not None:
             chain.tips.append(parsed.tip)
         elif parsed.relocation is not None:
-            numbers = (*chain.relocations, parsed.relocation)
+            numbers = (*(chain.relocations or ()), parsed.relocation)
             found[parsed.folder] = chain._replace(relocations=numbers)
         else:
             others.append(key)

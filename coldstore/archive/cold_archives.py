@@ -8,11 +8,11 @@ from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchOb
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
 from ..proof.chain_tip import raise_first, read_tip
+from ..proof.erasure_chain import manifest_now
 from .archive_folder import ArchiveFolder, MergedName
 from .archived_ledger import ArchivedLedger
 from .catalog import archived_lssns, read_manifest, stored_merged, stored_parts
 from .manifest import Manifest
-from .relocation import manifest_now
 
 EXPIRED_PER_CALL_MAX = 1000
 

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from ...core.protocol.errors import NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
+from ..proof.erasure_chain import manifest_now
 from .archive_folder import ArchiveFolder
 from .catalog import read_manifest
 from .manifest import Part
 from .part_file import ANY_TIME, PartFile, RowGroup
-from .relocation import manifest_now
 
 _ANY = (0, 2**63 - 1)
 

@@ -7,9 +7,10 @@ the newest one that names a segment counts. They hold nothing that readers belie
 manifest: the manifest says which records the parts must hold.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObjectError
@@ -64,6 +65,13 @@ class Erasure:
     """For example the number of a request; it must not repeat what was erased."""
 
 
+class ErasureLink(NamedTuple):
+    """Names one relocation that erased records, and proves its content."""
+
+    number: int
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True)
 class Relocation:
     """The new parts of some segments of a stream."""
@@ -77,6 +85,8 @@ class Relocation:
     segments: tuple[MovedSegment, ...]
     erasure: Erasure | None = None
     """Not None if the relocation erases records. It is then kept for as long as the archive."""
+    previous_erasure: ErasureLink | None = None
+    """The erasure before this one; None if this is the first one, or none."""
 
     @property
     def folder(self) -> ArchiveFolder:
@@ -88,6 +98,11 @@ class Relocation:
     def key(self) -> str:
         """The key of the relocation."""
         return self.folder.relocation(self.number)
+
+    @property
+    def erasure_link(self) -> ErasureLink:
+        """The number and the digest of this erasure, for the next one and for the tip."""
+        return ErasureLink(self.number, hashlib.sha256(self.encode()).hexdigest())
 
     def encode(self) -> bytes:
         """Return the content of the object."""
@@ -101,6 +116,8 @@ class Relocation:
         }
         if self.erasure is not None:
             fields["erasure"] = asdict(self.erasure)
+        if self.previous_erasure is not None:
+            fields["previous_erasure"] = list(self.previous_erasure)
         return encode_sealed(FORMAT, fields)
 
     @classmethod
@@ -111,7 +128,9 @@ class Relocation:
             segments = tuple(map(MovedSegment.decode, fields.pop("segments")))
             erasure = fields.pop("erasure", None)
             cause = None if erasure is None else Erasure(**erasure)
-            return cls(**fields, segments=segments, erasure=cause)
+            previous = fields.pop("previous_erasure", None)
+            link = None if previous is None else ErasureLink(*previous)
+            return cls(**fields, segments=segments, erasure=cause, previous_erasure=link)
         except (TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive relocation: {error}") from error
 
@@ -130,6 +149,11 @@ class Relocations:
     def last_number(self) -> int:
         """The number of the newest relocation; 0 if there is none."""
         return self.known[-1].number if self.known else 0
+
+    @property
+    def last_erasure(self) -> Relocation | None:
+        """The newest relocation that erased records, or None."""
+        return next((one for one in reversed(self.known) if one.erasure is not None), None)
 
     def apply(self, manifest: Manifest) -> Manifest:
         """Return the manifest with the parts that the segment has now.
@@ -154,38 +178,31 @@ async def listed_relocations(cold: ColdStore, folder: ArchiveFolder) -> list[int
     return sorted(key.relocation for key in parsed if key and key.relocation is not None)
 
 
+async def read_relocation(cold: ColdStore, folder: ArchiveFolder, number: int) -> Relocation:
+    """Return a relocation. Raises NoSuchObjectError, CorruptionError and ForeignDataError."""
+    key = folder.relocation(number)
+    data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
+    try:
+        relocation = Relocation.decode(data)
+    except (CorruptionError, ForeignDataError) as error:
+        raise type(error)(f"{key}: {error}") from error
+    if (relocation.folder, relocation.number) != (folder, number):
+        raise CorruptionError(f"{key}: the relocation is {relocation.key}")
+    return relocation
+
+
 async def read_relocations(
     cold: ColdStore, folder: ArchiveFolder, numbers: Sequence[int]
 ) -> Relocations:
     """Return relocations by number; those that were deleted meanwhile are left out.
 
-    Raises CorruptionError and ForeignDataError, which name the object.
+    It does not notice a lost erasure: see ``stored_relocations``. Raises CorruptionError and
+    ForeignDataError, which name the object.
     """
     found: list[Relocation] = []
     for number in sorted(numbers):
-        key = folder.relocation(number)
         try:
-            data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
+            found.append(await read_relocation(cold, folder, number))
         except NoSuchObjectError:
             continue  # newer ones name all of its segments
-        try:
-            relocation = Relocation.decode(data)
-        except (CorruptionError, ForeignDataError) as error:
-            raise type(error)(f"{key}: {error}") from error
-        if (relocation.folder, relocation.number) != (folder, number):
-            raise CorruptionError(f"{key}: the relocation is {relocation.key}")
-        found.append(relocation)
     return Relocations(found)
-
-
-async def stored_relocations(cold: ColdStore, folder: ArchiveFolder) -> Relocations:
-    """Return all relocations of a stream. Raises CorruptionError and ForeignDataError."""
-    return await read_relocations(cold, folder, await listed_relocations(cold, folder))
-
-
-async def manifest_now(cold: ColdStore, manifest: Manifest) -> Manifest:
-    """Return the manifest with the parts that the segment has now. Lists the relocations.
-
-    Raises CorruptionError and ForeignDataError.
-    """
-    return (await stored_relocations(cold, manifest.folder)).apply(manifest)

@@ -21,11 +21,12 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import for_each
 from ..erase.erased_set import ErasedRecords
 from ..proof.chain_tip import ChainTip, check_in_chain, lost_tip_error, read_tip
+from ..proof.erasure_chain import stored_relocations
 from .archive_folder import ArchiveFolder, TipName
 from .catalog import ListedChain, listed_chains, read_manifest
 from .manifest import Manifest, Part
 from .part_scan import RowSelection, read_row_groups
-from .relocation import Relocations, read_relocations
+from .relocation import Relocations
 from .schema import MICROSECONDS_PER_MS, TIMESTAMP
 
 _MANIFESTS_AT_A_TIME = 16
@@ -67,7 +68,7 @@ class StreamIndex:
         self._stream = stream
         self._folder: ArchiveFolder | None = None
         self._tips: dict[ArchiveFolder, tuple[list[TipName], ChainTip]] = {}
-        self._state: tuple[ChainTip, list[int], tuple[int, ...]] | None = None
+        self._state: tuple[ChainTip, list[int], tuple[int, ...] | None] | None = None
         """The tip, the listed segments and the relocations from which ``manifests`` were made."""
         self.is_read = False
         """True after the first refresh."""
@@ -95,7 +96,7 @@ class StreamIndex:
             is_indexed = chain.manifests is not None
             state = tip, chain.lssns, chain.relocations
             if is_indexed or state != self._state or not self.manifests.is_complete:
-                relocations = await read_relocations(self._cold, folder, chain.relocations)
+                relocations = await self._relocations(folder, tip, chain)
                 self.manifests = await self._read(folder, tip, chain, relocations)
                 self._state = state
         self.is_read = True
@@ -127,6 +128,13 @@ class StreamIndex:
                 raise lost_tip_error(folder)
             known = self._tips[folder] = (names, tip)
         return known[1]
+
+    async def _relocations(
+        self, folder: ArchiveFolder, tip: ChainTip, chain: ListedChain
+    ) -> Relocations:
+        if chain.manifests is not None and chain.relocations is not None:
+            return Relocations()  # the index has applied them
+        return await stored_relocations(self._cold, folder, listed=chain.relocations, tip=tip)
 
     async def _read(
         self, folder: ArchiveFolder, tip: ChainTip, chain: ListedChain, relocations: Relocations

@@ -20,7 +20,8 @@ from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder, MergedName
 from ..archive.catalog import ManifestListing, stored_merged, stored_parts
 from ..archive.manifest import Manifest, Part
-from ..archive.relocation import MovedSegment, Relocation, Relocations, stored_relocations
+from ..archive.relocation import MovedSegment, Relocation, Relocations
+from ..proof.erasure_chain import cover_erasures, stored_relocations
 from ..stores.known_outcome import put_object
 from .grouping import plan_groups
 from .merged_file import write_merged
@@ -96,7 +97,9 @@ class ArchiveCompactor:
         manifests = {one.lssn: one for one in listing.manifests if one.folder == folder}
         if listing.faults_of(folder) or not manifests:
             return result
-        relocations = (await stored_relocations(self._cold, folder)).known
+        stored = await stored_relocations(self._cold, folder)
+        await cover_erasures(self._cold, folder, stored)  # a crash may have prevented it
+        relocations = stored.known
         moved = await self._merge_staged(list(manifests.values()), relocations)
         result.merged = len(moved)
         if moved:

@@ -1,6 +1,7 @@
 """Publishes where the records of segments lie (rules ARC-60 and ARC-67)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...core.protocol.errors import UnavailableError
@@ -13,10 +14,10 @@ from ..archive.relocation import (
     MovedSegment,
     Relocation,
     Relocations,
-    stored_relocations,
 )
 from ..index.changes import note_rewrite
 from ..proof.chain_tip import read_tip
+from ..proof.erasure_chain import cover_erasures, stored_relocations
 from ..stores.known_outcome import put_object
 
 
@@ -38,24 +39,29 @@ async def publish(
     """Publish moves of one stream.
 
     The change is noted for the index before and afterwards, so that a crash between the two leaves
-    a note. Raises UnavailableError if a segment has moved since it was read, because the move would
-    undo an erasure, or if a relocation is published at the same time.
+    a note. An erasure is complete when the tip names it. Raises the errors of
+    ``stored_relocations``, and UnavailableError if a segment has moved since it was read, because
+    the move would undo an erasure, or if a relocation is published at the same time.
     """
     folder = moves[0].manifests[0].folder
     done: list[Relocation] = []
     known = await stored_relocations(cold, folder)
     _check_current(moves, known)
-    number = known.last_number
+    number, last = known.last_number, known.last_erasure
     await note_moves(cold, folder)
     for batch in _batches(moves):
         number += 1
         first = batch[0].manifests[0]
         segments = tuple(segment for move in batch for segment in move.segments)
         names = (first.namespace, first.stream, first.stream_identity)
-        relocation = Relocation(*names, number, wall_ms(), segments, erasure)
+        relocation = Relocation(*names, number, wall_ms(), segments)
+        if erasure is not None:
+            link = None if last is None else last.erasure_link
+            last = relocation = replace(relocation, erasure=erasure, previous_erasure=link)
         if not await put_object(cold, relocation.key, relocation.encode()):
             raise UnavailableError(f"{relocation.key}: published by another job")
         done.append(relocation)
+    await cover_erasures(cold, folder, Relocations([*known.known, *done]))
     await note_moves(cold, folder)
     return done
 

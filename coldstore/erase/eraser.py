@@ -7,40 +7,18 @@ the old files when the grace period is over.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder, MergedName
 from ..archive.catalog import ManifestListing
 from ..archive.manifest import Manifest
 from ..archive.part_file import PartFile
-from ..archive.relocation import Erasure, Relocation, Relocations
+from ..archive.relocation import Erasure, Relocation
 from ..compact.merged_file import SegmentRows, stored_tables, write_file
 from ..compact.publish import SegmentMove, publish
 from .selection import COLUMNS, RecordSelection, without_selected
 
 ROW_GROUP_BYTES = 16 << 20
-
-
-class ErasureProof(NamedTuple):
-    """One erasure of records of a stream, as its relocation proves it."""
-
-    relocation: Relocation
-    records: dict[int, int]
-    """Number of records that it erased, by segment."""
-
-
-def proofs(relocations: Relocations) -> list[ErasureProof]:
-    """Return the erasures of a stream, in order."""
-    found: list[ErasureProof] = []
-    before: dict[int, int] = {}
-    for one in relocations.known:
-        if one.erasure is not None:
-            counts = {segment.lssn: segment.erased_count for segment in one.segments}
-            new = {lssn: count - before.get(lssn, 0) for lssn, count in counts.items()}
-            found.append(ErasureProof(one, {lssn: n for lssn, n in new.items() if n}))
-            before |= counts
-    return found
 
 
 class ArchiveEraser:

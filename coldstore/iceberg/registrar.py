@@ -18,8 +18,9 @@ from ...core.runtime.event_log import EventLog, LogLimit
 from ..archive.archive_folder import ArchiveFolder, MergedName, TipName, parse_chain_key
 from ..archive.catalog import read_manifest
 from ..archive.manifest import Manifest
-from ..archive.relocation import Relocations, read_relocations
+from ..archive.relocation import Relocations
 from ..proof.chain_tip import lost_tip_error
+from ..proof.erasure_chain import stored_relocations
 from .iceberg_tables import IcebergTables
 from .part_footers import part_footers
 from .registration import Remove, Replace, Step, TableState, next_step, waiting_segments
@@ -165,6 +166,7 @@ class TableRegistrar:
                 lssns[key.folder].add(key.lssn)
             elif key is not None and key.tip is not None:
                 tips[key.folder].append(key.tip)
+                moved[key.folder].append(key.tip.erasure)  # 0: none
             elif key is not None and key.relocation is not None:
                 moved[key.folder].append(key.relocation)
         self._relocations = moved
@@ -203,8 +205,8 @@ class TableRegistrar:
             removal = await self._tables.remove(folder, step.below, state)
             result.removed += removal.was_made
             return removal.state
-        numbers = self._relocations.get(folder, [])
-        relocations = await read_relocations(self._cold, folder, numbers)
+        numbers = set(self._relocations.get(folder, [])) - {0}
+        relocations = await stored_relocations(self._cold, folder, listed=numbers)
         if isinstance(step, Replace):
             assert state is not None
             return await self._replace(folder, relocations, state, result)

@@ -115,7 +115,7 @@ def _faults_of(
         return
     if record is not None and record.tip is not None:
         held = record.tip
-        is_older = held.last_lssn <= tip.last_lssn and held.first_lssn <= tip.first_lssn
+        is_older = all(a <= b for a, b in zip(held.name, tip.name, strict=True))
         if not is_older or (held.name == tip.name and held != tip):
             yield CorruptionError(f"{where}the tip of {folder.chain} is {held}, not {tip}")
     stored = {one.lssn: one for one in listing.manifests if one.folder == folder}

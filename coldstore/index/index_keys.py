@@ -4,8 +4,10 @@ They are below a folder that no namespace can have, because names do not begin w
 
     .index/<namespace>/head/<generation>.json
     .index/<namespace>/pack/<generation>-<sha256>
-    .index/<namespace>/changed/<stream>/<stream id>/<last lssn>-<first lssn>[-<token>]
-    .index/<namespace>/noted/<stream>/<stream id>/<last lssn>-<first lssn>[-<token>]
+    .index/<namespace>/changed/<stream>/<stream id>/<tip>[-<token>]
+    .index/<namespace>/noted/<stream>/<stream id>/<tip>[-<token>]
+
+``<tip>`` stands for the numbers in the name of the chain's tip: last and first segment, erasure.
 
 A generation is a version of the index. Its head is created only if absent, so exactly one of
 several writers succeeds, and the head with the highest generation is the index. A pack is named by
@@ -25,7 +27,7 @@ _HEAD = re.compile(r"head/(\d{19})\.json")
 _PACK = re.compile(r"pack/(\d{19})-([0-9a-f]{64})")
 _CHANGED, _NOTED = "changed", "noted"
 _CHANGE = re.compile(
-    rf"(?:{_CHANGED}|{_NOTED})/([^/]+)/([^/]+)/(\d{{19}})-(\d{{19}})(?:-([0-9a-f]{{16}}))?"
+    rf"(?:{_CHANGED}|{_NOTED})/([^/]+)/([^/]+)/([\d-]{{39,59}}?)(?:-([0-9a-f]{{16}}))?"
 )
 
 
@@ -75,10 +77,10 @@ class ChainChange(NamedTuple):
     def parse(cls, namespace: str, name: str) -> "ChainChange | None":
         """Return the change with the name of an object, or None if it is not that of a note."""
         match = _CHANGE.fullmatch(name)
-        if match is None:
+        tip = None if match is None else TipName.parse(f"{match[3]}.json")
+        if match is None or tip is None:
             return None
-        folder = ArchiveFolder(namespace, match[1], match[2])
-        return cls(folder, TipName(int(match[3]), int(match[4])), match[5] or "")
+        return cls(ArchiveFolder(namespace, match[1], match[2]), tip, match[4] or "")
 
 
 @dataclass(slots=True)

@@ -53,6 +53,9 @@ def _with_copies(
         record = joined(records)
     except (CorruptionError, ForeignDataError):
         return listed
+    erasure = 0 if record.tip is None else record.tip.erasure
+    if any(one.erasure > erasure for one in listed.tips):
+        return listed
     tip = record.tip if record.tip is not None and listed.tips == [record.tip.name] else None
     held: dict[int, Manifest] = {
         lssn: record.manifests[lssn] for lssn in listed.lssns if lssn in record.manifests

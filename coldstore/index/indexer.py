@@ -6,7 +6,7 @@ and the others begin again with what it contains. Archiving never waits for the 
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ from ..archive.catalog import (
     listed_namespace,
     read_manifest,
 )
-from ..archive.relocation import Relocations, stored_relocations
+from ..archive.relocation import Relocations
 from ..proof.chain_tip import read_tip
+from ..proof.erasure_chain import stored_relocations
 from ..stores.known_outcome import put_object
 from .index_head import IndexHead, PackEntry
 from .index_keys import (
@@ -173,12 +174,16 @@ class Indexer:
         if tip is None:
             is_deleted = not await archived_lssns(self._cold, folder)
             return ChainRecord(folder, None, {}, True) if is_deleted else None
-        is_whole = not records or any(one.token for one in notes)
-        held = set() if is_whole else lssns_in(records)
-        try:  # a segment that the index lacks has moved only if a note says so
-            relocations = await stored_relocations(self._cold, folder) if is_whole else _NONE_MOVED
+        try:
+            is_whole = not records or any(one.token for one in notes)
+            is_whole = is_whole or (bool(tip.erasure) and tip.erasure > _erasure_in(records))
+            # A segment that the index lacks has moved only if a note, or the tip, says so.
+            relocations = (
+                await stored_relocations(self._cold, folder, tip=tip) if is_whole else _NONE_MOVED
+            )
         except (CorruptionError, ForeignDataError):
             return None
+        held = set() if is_whole else lssns_in(records)
         manifests = {}
         for lssn in tip.covered:
             if lssn not in held:
@@ -283,6 +288,12 @@ class Indexer:
         await for_each(keys, self._cold.delete, CHAINS_AT_A_TIME)
 
 
+def _erasure_in(records: Sequence[PackedChain]) -> int:
+    """Return the newest erasure that the index contains of a chain. Raises CorruptionError."""
+    tip = records[0].tip() if records else None
+    return 0 if tip is None else tip.erasure
+
+
 def _packs_to_merge(base: IndexedNamespace, added: Iterable[PackedChain]) -> int:
     return packs_to_merge(
         [one.size_bytes for one in base.head.packs],
@@ -299,6 +310,9 @@ def _differs(base: IndexedNamespace, folder: ArchiveFolder, chain: ListedChain |
     if chain is None or records is None or not is_held:
         return is_held or chain is not None
     if not chain.tips:
+        return True
+    erasure = max(one.erasure for one in chain.tips)
+    if erasure and erasure > _erasure_in(records):
         return True
     first = max(one.first_lssn for one in chain.tips)
     covered = range(first, max(one.last_lssn for one in chain.tips) + 1)

@@ -73,11 +73,14 @@ class IndexedNamespace:
             if tip is None and not changes:
                 continue
             manifests = {} if record is None else dict(record.manifests)
-            if any(one.token for one in changes):
+            erasure = 0 if tip is None else tip.erasure
+            is_rewritten = any(one.token or one.tip.erasure > erasure for one in changes)
+            if is_rewritten:
                 manifests.clear()  # they may name parts that do not exist any more
             names = [one.tip for one in changes] + ([] if tip is None else [tip.name])
             known_tip = None if changes else tip
-            found[folder] = ListedChain(sorted(manifests), names, manifests, known_tip)
+            relocations = None if is_rewritten else ()
+            found[folder] = ListedChain(sorted(manifests), names, manifests, known_tip, relocations)
         return found
 
 

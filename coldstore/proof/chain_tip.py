@@ -1,11 +1,11 @@
 """The tip of a chain: which segments a stream's archive holds (rule ARC-23).
 
 A tip names the first and the last segment of the chain, and the link of the last one. A reader
-therefore knows when a manifest is missing, even the first or the last one. Objects never change, so
-each change of the chain writes another tip, whose name holds both numbers, and then deletes the
-older ones. Both numbers only rise; where several tips are left, each number counts
-where it is highest. An archive without a tip is damaged: the first tip, of an empty chain, is
-written before the first manifest.
+therefore knows when a manifest is missing, even the first or the last one. It also names the newest
+erasure (rule ARC-68). Objects never change, so each change of the chain writes another tip, whose
+name holds all numbers, and then deletes the older ones. The numbers only rise; where several tips
+are left, each number counts where it is highest. An archive without a tip is damaged: the first
+tip, of an empty chain, is written before the first manifest.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -38,6 +38,10 @@ class ChainTip:
     """The link of segment ``last_lssn``; it covers all segments before it."""
     created_ms: int
     """When the first segment of the chain was created: orders streams that had the same name."""
+    erasure: int = 0
+    """The newest relocation that erased records; 0: none did."""
+    erasure_sha256: str = ""
+    """Its SHA-256."""
 
     @property
     def folder(self) -> ArchiveFolder:
@@ -48,7 +52,7 @@ class ChainTip:
     @property
     def name(self) -> TipName:
         """The numbers in the name of the tip."""
-        return TipName(self.last_lssn, self.first_lssn)
+        return TipName(self.last_lssn, self.first_lssn, self.erasure)
 
     @property
     def covered(self) -> range:
@@ -72,7 +76,10 @@ class ChainTip:
 
     def encode(self) -> bytes:
         """Return the content of the tip's object."""
-        return encode_sealed(FORMAT, asdict(self))
+        fields = asdict(self)
+        if not self.erasure:
+            del fields["erasure"], fields["erasure_sha256"]
+        return encode_sealed(FORMAT, fields)
 
     @classmethod
     def decode(cls, data: bytes) -> "ChainTip":
@@ -141,6 +148,10 @@ async def merged_tip(cold: ColdStore, folder: ArchiveFolder, names: list[TipName
     first = max(names, key=lambda name: name.first_lssn)
     if first.first_lssn > newest.first_lssn:
         newest = _with_first(newest, (await _read(cold, folder, first)).first_lssn)
+    erased = max(names, key=lambda name: name.erasure)
+    if erased.erasure > newest.erasure:
+        other = await _read(cold, folder, erased)
+        newest = replace(newest, erasure=other.erasure, erasure_sha256=other.erasure_sha256)
     return newest
 
 
@@ -149,15 +160,19 @@ async def advance_tip(cold: ColdStore, tip: ChainTip) -> ChainTip:
 
     The change is noted for the index of the namespace (rule ARC-45), unless the chain is empty
     because it is new. Return what was written. Raises CorruptionError if a tip of the same segments
-    has another link.
+    has another link or another erasure.
     """
     for _ in range(_ATTEMPTS_MAX):
         key = tip.folder.tip(tip.name)
         if not await put_object(cold, key, tip.encode()):
             found = await _read(cold, tip.folder, tip.name)
             if found != tip:
-                raise CorruptionError(f"{key}: the tip has the link {found.last_link}, not "
-                                      f"{tip.last_link}")  # fmt: skip
+                differs = found.last_link != tip.last_link
+                what = "the link" if differs else "the erasure"
+                held, new = (
+                    one.last_link if differs else one.erasure_sha256 for one in (found, tip)
+                )
+                raise CorruptionError(f"{key}: the tip has {what} {held}, not {new}")
         names = {tip.name, *await listed_tips(cold, tip.folder)}
         try:
             merged = await merged_tip(cold, tip.folder, list(names))

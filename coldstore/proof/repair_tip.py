@@ -9,8 +9,11 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError, NoSuchObj
 from ...core.protocol.segments import Residence
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder
+from ..archive.catalog import stored_merged
 from ..archive.manifest import Manifest
+from ..archive.relocation import Relocations, listed_relocations, read_relocations
 from .chain_tip import ChainTip, advance_tip, empty_tip, listed_tips, merged_tip
+from .erasure_chain import stored_relocations, with_erasure
 
 
 async def repair_tip(
@@ -22,9 +25,18 @@ async def repair_tip(
     """Replace a lost or damaged tip. ``manifests`` are all that can be read, in order.
 
     Raises CorruptionError unless they prove, with the metadata of the stream, that no segment is
-    missing which the cluster still has. The chain begins with the oldest manifest that is left.
+    missing which the cluster still has, and the files of the archive that no erasure is missing.
+    The chain begins with the oldest manifest that is left.
     """
     _check_whole(folder, manifests, stream)
+    numbers = await listed_relocations(cold, folder)
+    relocations = await read_relocations(cold, folder, numbers)
+    await _check_relocations(cold, folder, relocations)
+    first, last = manifests[0], manifests[-1]
+    tip = replace(empty_tip(first), last_lssn=last.lssn, last_link=last.link)
+    if relocations.last_erasure is not None:
+        tip = with_erasure(tip, relocations.last_erasure)
+    await stored_relocations(cold, folder, tip=tip)
     names = await listed_tips(cold, folder)
     for name in names:
         try:
@@ -33,9 +45,22 @@ async def repair_tip(
             continue
         except (CorruptionError, ForeignDataError):
             await cold.delete(folder.tip(name))
-    first, last = manifests[0], manifests[-1]
-    tip = replace(empty_tip(first), last_lssn=last.lssn, last_link=last.link)
     return await advance_tip(cold, tip)
+
+
+async def _check_relocations(
+    cold: ColdStore, folder: ArchiveFolder, relocations: Relocations
+) -> None:
+    """Raise CorruptionError if a file suggests that a relocation was lost: it may be an erasure."""
+    named = {
+        part.name for one in relocations.known for moved in one.segments for part in moved.parts
+    }
+    for name in await stored_merged(cold, folder):
+        if str(name) not in named:
+            raise CorruptionError(
+                f"{folder.part(str(name))}: no relocation names the file, so an erasure may be "
+                "missing; delete the file if a job that was killed has left it behind"
+            )
 
 
 def _check_whole(

@@ -14,11 +14,14 @@ def select_manifests(
     """Return the manifests of the stream with ``stream_id``, in order.
 
     Without an id it is the newest stream that had the name. Without ``segments`` all segments of
-    its chain are selected, and a fault of the archive is raised; faults outside of ``segments`` do
-    not matter. Raises InvalidArgumentError if there is no such archive or segment.
+    its chain are selected, and a fault of the archive is raised; faults of segments outside of
+    ``segments`` do not matter. Raises InvalidArgumentError if there is no such archive or segment.
     """
     folder = _folder(listing, stream, stream_id)
     manifests = [one for one in listing.manifests if one.folder == folder]
+    for key in (folder.tips, folder.relocations):  # what was erased would come back
+        if key in listing.faults:
+            raise listing.faults[key]
     if segments is None:
         for error in listing.faults_of(folder):
             raise error

@@ -65,6 +65,7 @@ archive tables --update --set archive.tables=sqlite://{root}/tables.db
 archive reconcile
 archive restore s --as back
 archive verify
+archive erasures --positions
 bookie format {root}/new --name new
 chaos ls
 cluster describe

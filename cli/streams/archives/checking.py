@@ -77,6 +77,13 @@ async def verify(
     records = sum(manifest.stored_records for manifest in found)
     segments_read, records_read = show_count(len(rows), "segment"), show_count(records, "record")
     print_message(f"{segments_read}, {records_read}: all bytes are correct")
+    erased = [manifest for manifest in found if manifest.erased]
+    if erased:
+        count = show_count(sum(manifest.erased_count for manifest in erased), "record")
+        print_message(
+            f"{count} of {show_count(len(erased), 'segment')} were erased, and are absent: "
+            "'rhumbline archive erasures' shows who erased them, and why"
+        )
 
 
 def _verified_log(path: Path | None, uri: str) -> AbstractContextManager[VerifiedLog | None]:

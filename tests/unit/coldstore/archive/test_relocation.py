@@ -10,9 +10,9 @@ from rhumbline.coldstore.archive.relocation import (
     MovedSegment,
     Relocation,
     Relocations,
-    manifest_now,
     read_relocations,
 )
+from rhumbline.coldstore.proof.erasure_chain import manifest_now
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.coldstore.archive.archive_world import (

@@ -14,6 +14,7 @@ from rhumbline.tests.unit.coldstore.archive.archive_world import (
     archive_segments,
     fill_stream,
 )
+from rhumbline.tests.unit.coldstore.erase.test_eraser import BY_KEY, archived, erase
 
 
 @pytest.mark.parametrize("damage", ["lost", "damaged"])
@@ -53,3 +54,19 @@ async def test_a_tip_is_not_written_over_a_hole(world: LogWorld, lssn: int) -> N
     assert not found.has_new_tip
     assert len(found.faults) == 3, "the tip, the hole, and why nothing was repaired"
     assert await read_tip(cold, folder) is None
+
+
+async def test_a_tip_is_written_again_with_its_erasure_or_not_at_all(world: LogWorld) -> None:
+    cold = DictColdStore()
+    folder = await archived(world, cold)
+    await erase(cold, BY_KEY)
+    before = await read_tip(cold, folder)
+    assert before is not None
+    del cold.objects[folder.tip(before.name)]
+    (found,) = await reconcile(cold, world.namespace, repairs_tips=True)
+    assert (found.has_new_tip, found.faults) == (True, [])
+    assert await read_tip(cold, folder) == before
+    del cold.objects[folder.tip(before.name)], cold.objects[folder.relocation(1)]
+    (found,) = await reconcile(cold, world.namespace, repairs_tips=True)
+    assert not found.has_new_tip
+    assert "an erasure may be missing" in found.faults[-1]
