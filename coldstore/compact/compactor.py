@@ -87,8 +87,13 @@ class ArchiveCompactor:
 
     # --- earlier compactions --------------------------------------------------------------------
 
-    async def settle(self, listing: ManifestListing, folder: ArchiveFolder) -> SettledFiles:
+    async def settle(
+        self, listing: ManifestListing, folder: ArchiveFolder, *, merges: bool = True
+    ) -> SettledFiles:
         """Finish the earlier compactions of a stream whose grace period is over. Safe to repeat.
+
+        Without ``merges`` only the files are deleted that nobody needs: a copy of an archive gets
+        merged files and relocations from the original.
 
         Nothing is deleted from an archive with a damaged or missing object. Raises CorruptionError
         if a staged file is damaged, UnavailableError as ``commit``, and the errors of the store.
@@ -100,7 +105,9 @@ class ArchiveCompactor:
         stored = await stored_relocations(self._cold, folder)
         await cover_erasures(self._cold, folder, stored)  # a crash may have prevented it
         relocations = stored.known
-        moved = await self._merge_staged(list(manifests.values()), relocations)
+        moved = []
+        if merges:
+            moved = await self._merge_staged(list(manifests.values()), relocations)
         result.merged = len(moved)
         if moved:
             relocations += tuple(await self.commit(moved))

@@ -152,6 +152,8 @@ def _copy(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     records = sum(manifest.record_count for manifest in done.copied)
     faults = [text for _, text in sorted(done.faults.items())]
     line = f"copied {show_count(len(done.copied), 'segment')}, {show_count(records, 'record')}"
+    if done.relocations:
+        line += f", {show_count(done.relocations, 'relocation')}"
     return JobOutcome([*faults, line], faults, {"segments": len(done.copied), "records": records})
 
 

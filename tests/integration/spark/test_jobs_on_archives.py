@@ -1,5 +1,6 @@
 """Jobs that need only an archive: it is copied, profiled and converted; and records are split."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from rhumbline.coldstore.archive.relocation import Erasure
 from rhumbline.coldstore.compact.compactor import CompactionConfig
+from rhumbline.coldstore.erase.proofs import stored_proofs
 from rhumbline.coldstore.erase.selection import RecordSelection
+from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.log.metadata.stream_schema import SchemaHistory
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -109,7 +112,7 @@ def test_archives_are_copied_and_a_damaged_stream_stops_no_other(
     done = copy_archives(spark, source.as_uri(), target.as_uri(), "test/bad")
     assert [one.lssn for one in done.copied] == [2, 3]
     assert done.faults == {}
-    assert copy_archives(spark, source.as_uri(), target.as_uri()) == ([], {})
+    assert copy_archives(spark, source.as_uri(), target.as_uri()) == ([], {}, 0)
     for path in source.rglob("*"):
         if path.is_file() and ".index" not in path.parts:  # each store has an index of its own
             assert (target / path.relative_to(source)).read_bytes() == path.read_bytes()
@@ -144,6 +147,26 @@ def test_small_segments_move_to_large_files_and_a_damaged_stream_stops_no_other(
     target = (tmp_path / "target").as_uri()
     assert len(copy_archives(spark, cold, target, "test/orders").copied) == 6
     assert not any(texts for texts in verify(spark, target).values())
+
+
+def test_a_copy_gets_later_erasures_with_their_proofs(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    records = write_archive(source, 2)
+    copy_archives(spark, source.as_uri(), target.as_uri(), tasks=1)
+    selection = RecordSelection(created_before_ms=DAY_MS + 2 * HOUR_MS)
+    why = Erasure("me", "request 17")
+    done = erase(spark, source.as_uri(), "test", selection, why, grace_ms=HOUR_MS, tasks=1)
+    assert done.records == 10
+    copy = copy_archives(spark, source.as_uri(), target.as_uri(), tasks=1)
+    assert (copy.copied, copy.faults, copy.relocations) == ([], {}, 1)
+    assert copy_archives(spark, source.as_uri(), target.as_uri()) == ([], {}, 0)
+    found, copied = (asyncio.run(stored_proofs(LocalColdStore(one))) for one in (source, target))
+    assert found == copied, "both stores have the same proofs"
+    ((proof,),) = found[0].values()
+    assert proof.records == {1: 10}
+    assert not any(texts for texts in verify(spark, target.as_uri(), tasks=1).values())
+    options = {"archive": target.as_uri(), "namespace": "test", "subscribe": "orders"}
+    assert spark.read.format("rhumbline").options(**options).load().count() == records - 10
 
 
 @pytest.mark.long
