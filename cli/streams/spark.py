@@ -8,7 +8,7 @@ import click
 
 from ...core.protocol.errors import ConfigurationError
 from ...core.protocol.installation import needs_extra
-from ..exit_codes import EXIT_FAILED
+from ..exit_codes import EXIT_FAILED, EXIT_UNAVAILABLE
 from ..options import Command, CommandSession, session_options
 from ..output import TABLE, print_document
 from ..output_schema import done, integer, listing, maybe, prints, text
@@ -36,6 +36,21 @@ def _job_options(command: Command) -> Command:
     return command
 
 
+def _with_cluster(command: Command) -> Command:
+    return click.option(
+        "--without-cluster",
+        is_flag=True,
+        help="Contact no cluster, for copies of archives: all their readers must know feature "
+        "level 4.",
+    )(command)
+
+
+def _cluster(session: CommandSession, given: dict[str, Any]) -> list[str]:
+    if given["without_cluster"]:
+        return ["--without-cluster"]
+    return ["--metadata", session.metadata_uri()]
+
+
 def _run(
     session: CommandSession, job: str, cold: str | None, master: str | None, *more: str
 ) -> None:
@@ -58,11 +73,14 @@ def _run(
             "segments": outcome.counts.get("segments"),
             "records": outcome.counts.get("records"),
             "faults": outcome.faults,
+            "remaining": list(outcome.remaining),
             "message": outcome.lines[-1],
         }
         print_document(document, session.output)
     if outcome.faults:
         sys.exit(EXIT_FAILED)
+    if outcome.remaining:
+        sys.exit(EXIT_UNAVAILABLE)
 
 
 _OUTCOME = done(
@@ -70,6 +88,10 @@ _OUTCOME = done(
         "segments": maybe(integer("Segments, if the job counts them.")),
         "records": maybe(integer("Records, if the job counts them.")),
         "faults": listing(text("Fault."), "Faults that were found."),
+        "remaining": listing(
+            text("Stream, and the segments that bookies hold."),
+            "Of erase: where nothing was erased, so that the erasure is incomplete.",
+        ),
     }
 )
 
@@ -191,17 +213,19 @@ def copy(session: CommandSession, prefix: str, to: str, **given: Any) -> None:  
     show_default=True,
     help="Time for which replaced files are kept for running readers.",
 )
+@_with_cluster
 @_job_options
 @prints(_OUTCOME)
 @session_options
 def compact(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa: ANN401
     """Move small archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM) to large files.
 
-    Run it regularly: each run also deletes the files that earlier ones have replaced.
+    The cluster must have feature level 4. Run it regularly: each run also deletes the files that
+    earlier ones have replaced.
     """
     more = [prefix] if prefix else []
     more += ["--file-mib", str(given["file_mib"])]
-    more += ["--grace-minutes", str(given["grace_minutes"])]
+    more += ["--grace-minutes", str(given["grace_minutes"]), *_cluster(session, given)]
     _run(session, "compact", given["cold"], given["master"], *more)
 
 
@@ -256,6 +280,7 @@ def retain(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa:
     show_default=True,
     help="Time for which replaced files are kept for running readers.",
 )
+@_with_cluster
 @_job_options
 @prints(_OUTCOME)
 @session_options
@@ -265,11 +290,12 @@ def erase(
 ) -> None:  # fmt: skip
     """Remove records from the archives below PREFIX (NAMESPACE or NAMESPACE/STREAM) for good.
 
-    Erases the records that all given limits select. Only archives are changed: records that bookies
-    still store are erased by a repeat after their segment was archived and its ledger deleted.
+    Erases the records that all given limits select. The cluster must have feature level 4. Only
+    archives are changed: if bookies hold segments of these streams, the command names the segments
+    and ends with exit code 5. Repeat it after they were archived and their ledgers deleted.
     """
     more = [prefix, "--by", given["by"], "--reason", given["reason"]]
-    more += ["--grace-minutes", str(given["grace_minutes"])]
+    more += ["--grace-minutes", str(given["grace_minutes"]), *_cluster(session, given)]
     more += [text for key in keys for text in ("--key", key)]
     for name, time in (("--from-ms", from_time), ("--before-ms", before_time)):
         if time is not None:

@@ -17,8 +17,11 @@ LEVELS = {
     2: "all processes know levels; values of the metadata store may name the oldest format whose "
     "programs read them",
     3: "quotas may limit connections and stored bytes",
+    4: "archives may be compacted, and records erased from them",
 }
 """The meaning of each level that this program knows."""
+RELOCATIONS_LEVEL = 4
+"""From this level on, jobs may move the records of archived segments (rule ARC-60)."""
 
 _FORMAT = 1
 _LEVEL_MAX = 1_000_000

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from ...client.connect import Client
 from ...client.units import show_count
+from ...coldstore.compact.permission import require_relocations
+from ...coldstore.erase.hot_copies import segments_on_bookies
 from ...core.protocol.errors import RhumblineError
 from ...typed import SchemaHistory
 from ..hadoop_settings import s3_environment
@@ -23,6 +25,12 @@ from .outcome import JobOutcome
 
 if TYPE_CHECKING:
     from .incremental import AppendTarget, ArchivedSource
+
+_WRITES_RELOCATIONS = {"compact": "compacted archives", "erase": "erasures from archives"}
+"""Jobs that need a feature level."""
+
+EXIT_INCOMPLETE = 5
+"""The exit code if the same job has to do the rest later."""
 
 Job = Callable[[SparkSession, argparse.Namespace], JobOutcome]
 
@@ -81,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_compaction(commands["compact"])
     _add_retention(commands["retain"])
     _add_erasure(commands["erase"])
+    for name in ("compact", "erase"):
+        _add_cluster(commands[name])
     for name in ("archive", "verify", "copy", "compact", "erase"):
         commands[name].add_argument("--tasks", type=int, help="number of parallel tasks")
     return parser
@@ -110,6 +120,14 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
     command.add_argument("--keep-mib", type=int, help="keep so much of each stream's payloads")
     command.add_argument("--metadata", help="URI of the cluster, whose segments are kept")
     command.add_argument("--region", help="region of the driver")
+
+
+def _add_cluster(command: argparse.ArgumentParser) -> None:
+    chosen = command.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--metadata", help="URI of the cluster whose programs read the archive")
+    chosen.add_argument(
+        "--without-cluster", action="store_true", help="all readers know compacted archives"
+    )
 
 
 def _add_erasure(command: argparse.ArgumentParser) -> None:
@@ -212,7 +230,49 @@ def _erase(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
         f"erased {show_count(done.records, 'record')} of {show_count(done.segments, 'segment')}, "
         f"deleted {show_count(done.deleted, 'file')}"
     )
-    return JobOutcome([*faults, line], faults, {"segments": done.segments, "records": done.records})
+    remaining, end = _remaining(options)
+    counts = {"segments": done.segments, "records": done.records}
+    return JobOutcome([*faults, *remaining, line, end], faults, counts, remaining)
+
+
+def _remaining(options: argparse.Namespace) -> tuple[list[str], str]:
+    """Return what an erasure did not reach: lines for streams, and one for the whole."""
+    if options.metadata is None:
+        return [], "copies on bookies were not examined, and are not erased"
+    namespace, _, stream = options.prefix.partition("/")
+    found = asyncio.run(_segments_on_bookies(options.metadata, namespace, stream))
+    lines = [
+        f"{namespace}/{name}: bookies hold {show_count(len(lssns), 'segment')} ({_spans(lssns)}), "
+        "from which nothing was erased"
+        for name, lssns in sorted(found.items())
+    ]
+    if not lines:
+        return [], "no bookie holds copies: the erasure is complete"
+    return lines, (
+        "the erasure is INCOMPLETE: repeat it when these segments are archived and their ledgers "
+        "are deleted"
+    )
+
+
+async def _require_relocations(metadata: str, what: str) -> None:
+    async with Client(metadata, moves_data=False) as client:
+        await require_relocations(client.store, what)
+
+
+async def _segments_on_bookies(metadata: str, namespace: str, stream: str) -> dict[str, list[int]]:
+    async with Client(metadata, namespace=namespace, moves_data=False) as client:
+        return await segments_on_bookies(client.namespace(), stream)
+
+
+def _spans(lssns: list[int]) -> str:
+    """Return ascending numbers as text, such as 1-4, 7."""
+    spans: list[list[int]] = []
+    for lssn in lssns:
+        if spans and spans[-1][1] == lssn - 1:
+            spans[-1][1] = lssn
+        else:
+            spans.append([lssn, lssn])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _source_and_target(options: argparse.Namespace) -> "tuple[ArchivedSource, AppendTarget]":
@@ -297,6 +357,8 @@ def _root_cause(text: str) -> str:
 def perform(given: list[str]) -> JobOutcome:
     """Run a job. Raises RhumblineError, also for errors of Spark."""
     options = _parser().parse_args(given)
+    if options.job in _WRITES_RELOCATIONS and options.metadata is not None:
+        asyncio.run(_require_relocations(options.metadata, _WRITES_RELOCATIONS[options.job]))
     spark = open_session(f"rhumbline {options.job}", master=options.master)
     os.environ.update(s3_environment(spark))  # for the driver, as for the executors
     try:
@@ -315,7 +377,9 @@ def main(given: list[str]) -> int:
         print(f"rhumbline: {error}", file=sys.stderr)
         return 1
     print("\n".join(outcome.lines))
-    return 1 if outcome.faults else 0
+    if outcome.faults:
+        return 1
+    return EXIT_INCOMPLETE if outcome.remaining else 0
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ bookie format {root}/new --name new
 chaos ls
 cluster describe
 cluster features
-cluster features --raise 3
+cluster features --raise 4
 cluster init
 completion bash
 config check
