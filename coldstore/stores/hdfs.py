@@ -1,5 +1,7 @@
 """A cold store in HDFS that uses WebHDFS, over http or https. Only this module imports ``hdfs``.
 
+The user is a name that HDFS believes, or proved with Kerberos.
+
 An object is written to a temporary file, which is then renamed to the object's name. The rename of
 WebHDFS refuses to replace a file and is atomic in the NameNode, so exactly one of several writers
 succeeds; the others delete their temporary files. Temporary files have a folder of their own. The
@@ -30,10 +32,15 @@ from ...core.protocol.errors import (
 from ...core.runtime.cold_store import OBJECT_BYTES_MAX, ObjectStat, check_key
 from .authorities import check_authorities
 from .blocking_calls import BlockingCalls
+from .kerberos import TicketAuth
 
 T = TypeVar("T")
 
 _UPLOADING = ".uploading"
+_FAILURES = (hdfs.HdfsError, requests.RequestException, OSError, RhumblineError)
+_REFUSED = (
+    "AccessControlException", "Permission denied", "SecurityException", "Authentication failure",
+)  # fmt: skip
 _LEFTOVER_AGE_MS = 24 * 3600 * 1000
 
 
@@ -43,13 +50,15 @@ class HdfsOptions:
 
     ``url`` is the http or https address of the NameNode; for high availability give several,
     separated by ``;``. ``ca`` is a PEM file with the authorities that https servers are verified
-    by; None: those that ``requests`` trusts. ``timeout_ms`` is the deadline of each call.
+    by; None: those that ``requests`` trusts. With ``kerberos`` the user is that of the process's
+    Kerberos ticket, and ``user`` is not used. ``timeout_ms`` is the deadline of each call.
     """
 
     url: str
     root: str
     user: str = "rhumbline"
     ca: str | None = None
+    kerberos: bool = False
     timeout_ms: int = 60_000
     threads: int = 4
 
@@ -57,7 +66,8 @@ class HdfsOptions:
 class HdfsColdStore:
     """Stores objects as files below ``root``.
 
-    Raises InvalidArgumentError for a relative root, ConfigurationError for a bad ``ca``.
+    Raises InvalidArgumentError for a relative root, ConfigurationError for a bad ``ca`` or if
+    Kerberos is not installed.
     """
 
     def __init__(self, options: HdfsOptions) -> None:
@@ -183,7 +193,7 @@ class HdfsColdStore:
         try:
             return _with_typed_errors(call, path, True)
         finally:
-            with contextlib.suppress(hdfs.HdfsError, requests.RequestException, OSError):
+            with contextlib.suppress(*_FAILURES):
                 self._client.delete(temporary)
 
 
@@ -194,6 +204,9 @@ def _client(options: HdfsOptions) -> Any:  # noqa: ANN401 - the package has no t
         session.verify = options.ca
         session.trust_env = False  # REQUESTS_CA_BUNDLE would replace it
     timeout_s = max(1.0, options.timeout_ms / 1000)
+    if options.kerberos:
+        session.auth = TicketAuth()
+        return hdfs.Client(options.url, session=session, timeout=timeout_s)
     return hdfs.InsecureClient(options.url, user=options.user, session=session, timeout=timeout_s)
 
 
@@ -212,7 +225,7 @@ def _translate_error(error: hdfs.HdfsError, path: str) -> RhumblineError:
     short = f"HDFS, {path}: {error.message.splitlines()[0] if error.message else error}"
     for words, kind in (
         (("FileNotFoundException", "does not exist"), NoSuchObjectError),
-        (("AccessControlException", "Permission denied", "SecurityException"), UnauthorizedError),
+        (_REFUSED, UnauthorizedError),
         (("DSQuotaExceeded", "NSQuotaExceeded", "could only be written to 0"), DiskFullError),
     ):
         if any(word in text for word in words):

@@ -8,6 +8,7 @@
 | ``webhdfs://host:port/root?user=name`` | HDFS, at the HTTP port of the NameNode |
 | ``hdfs://host:port/root?user=name&http-port=9870`` | the same, as Hadoop writes it |
 | ``swebhdfs://host:port/root?user=name&ca=/file.pem`` | HDFS with https |
+| ``swebhdfs://host:port/root?authentication=kerberos`` | HDFS with https and Kerberos |
 
 Packages add further schemes by entry points in the group ``rhumbline.cold_stores`` (see
 ``core/runtime/plugins.py``).
@@ -24,6 +25,7 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.plugins import COLD_STORES, OpenerTable
 from .local import LocalColdStore
 
+_SIMPLE, _KERBEROS = "simple", "kerberos"
 _NAMENODE_HTTP_PORT = 9870
 """Hadoop's default."""
 
@@ -79,9 +81,12 @@ def _open_s3(uri: str) -> ColdStore:
 
 
 def _open_hdfs(uri: str) -> ColdStore:
-    parts, options = _split(uri, ("user", "ca"))
+    parts, options = _split(uri, ("user", "ca", "authentication"))
     if not parts.netloc:
         raise ConfigurationError(f"{uri!r} names no host: write {parts.scheme}://host:port/root")
+    kerberos = options.get("authentication", _SIMPLE) != _SIMPLE
+    if kerberos:
+        _check_kerberos(uri, parts.scheme, options)
     with needs_extra("the HDFS cold store", "hdfs"):
         from .hdfs import HdfsColdStore, HdfsOptions
     return HdfsColdStore(
@@ -90,8 +95,27 @@ def _open_hdfs(uri: str) -> ColdStore:
             parts.path or "/",
             user=options.get("user", "rhumbline"),
             ca=options.get("ca") or os.environ.get("RHUMBLINE_HDFS_CA"),
+            kerberos=kerberos,
         )
     )
+
+
+def _check_kerberos(uri: str, scheme: str, options: dict[str, str]) -> None:
+    """Check the options of a URI with an authentication other than simple.
+
+    Without https, whoever reads the traffic could use the cookie that the server gives to the
+    holder of a ticket. Raises ConfigurationError.
+    """
+    given = options["authentication"]
+    if given != _KERBEROS:
+        problem = f"authentication {given!r} is neither {_SIMPLE} nor {_KERBEROS}"
+    elif scheme != "swebhdfs":
+        problem = "Kerberos needs https: write swebhdfs://host:port/root"
+    elif "user" in options:
+        problem = "with Kerberos the user is that of the ticket: leave out the option user"
+    else:
+        return
+    raise ConfigurationError(f"{uri!r}: {problem}")
 
 
 def _open_hadoop_uri(uri: str) -> ColdStore:

@@ -85,6 +85,7 @@ class Hdfs(Server):
 
     name = "hdfs"
     user = getpass.getuser()
+    java_options: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         installs.require("java", "mvn")
@@ -136,7 +137,7 @@ class Hdfs(Server):
 
     def _java(self, main: str) -> list[str]:
         return [
-            "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.java_options,
             "-cp", f"{self.directory}/conf:{self._jars}/*",
             f"org.apache.hadoop.hdfs.server.{main}",
         ]  # fmt: skip

@@ -128,9 +128,7 @@ def copy_dependencies(pom: str, into: Path) -> None:
     """Fetch the jars of a Maven project's dependencies."""
     with tempfile.TemporaryDirectory() as work:
         Path(work, "pom.xml").write_text(pom)
-        _run(
-            "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={into}", at=work
-        )
+        run("mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={into}", at=work)
 
 
 def _fetch_zookeeper(into: Path) -> None:
@@ -154,33 +152,38 @@ def _fetch_prometheus(into: Path) -> None:
 
 
 def _fetch_axe(into: Path) -> None:
-    _run("npm", "pack", "--silent", f"axe-core@{AXE}", at=str(into))
+    run("npm", "pack", "--silent", f"axe-core@{AXE}", at=str(into))
     (package,) = into.glob("axe-core-*.tgz")
-    _run("tar", "-xzf", package.name, at=str(into))
+    run("tar", "-xzf", package.name, at=str(into))
 
 
 def _fetch_chromium(into: Path) -> None:
     """Unpack Chromium, a font, and the packages that both need and this machine lacks."""
-    command = ["apt-get", "--simulate", "--no-install-recommends", "install", "chromium"]
-    planned = _run(*command, "fonts-dejavu-core", at=str(into))
-    names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
-    _unpack_packages(["fonts-dejavu-core", *names], into)
+    names = lacking_packages(["chromium", "fonts-dejavu-core"], into)
+    unpack_packages(["fonts-dejavu-core", *names], into)
 
 
 def _unpack_package(name: str, into: Path) -> None:
-    _unpack_packages([name], into)
+    unpack_packages([name], into)
 
 
-def _unpack_packages(names: Sequence[str], into: Path) -> None:
+def lacking_packages(names: Sequence[str], at: Path) -> list[str]:
+    """Return these packages and those that they need, without those that are installed."""
+    command = ["apt-get", "--simulate", "--no-install-recommends", "install"]
+    planned = run(*command, *names, at=str(at))
+    return [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
+
+
+def unpack_packages(names: Sequence[str], into: Path) -> None:
     """Unpack packages of the distribution, without installing them."""
     with tempfile.TemporaryDirectory() as work:
         try:
-            _run("apt-get", "download", "-q", *names, at=work)
+            run("apt-get", "download", "-q", *names, at=work)
         except NotInstalledError:  # the package list may be missing or outdated
-            _run("apt-get", "update", "-q", at=work)
-            _run("apt-get", "download", "-q", *names, at=work)
+            run("apt-get", "update", "-q", at=work)
+            run("apt-get", "download", "-q", *names, at=work)
         for package in sorted(Path(work).glob("*.deb")):
-            _run("dpkg", "-x", str(package), str(into), at=work)
+            run("dpkg", "-x", str(package), str(into), at=work)
 
 
 def _fetch_toxiproxy(into: Path) -> None:
@@ -196,8 +199,8 @@ def _fetch_helm(into: Path) -> None:
 
 
 def _fetch_sslyze(into: Path) -> None:
-    _run(sys.executable, "-m", "venv", str(into), at=str(into))
-    _run(
+    run(sys.executable, "-m", "venv", str(into), at=str(into))
+    run(
         str(into / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
         f"sslyze=={SSLYZE}", at=str(into),
     )  # fmt: skip
@@ -205,7 +208,7 @@ def _fetch_sslyze(into: Path) -> None:
 
 def go_install(module: str, into: Path) -> None:
     """Build a Go program into the directory."""
-    _run("go", "install", module, at=str(into), GOBIN=str(into))
+    run("go", "install", module, at=str(into), GOBIN=str(into))
 
 
 def installed(name: str, fetch: Callable[[Path], None]) -> Path:
@@ -234,7 +237,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(*command: str, at: str, **environment: str) -> str:
+def run(*command: str, at: str, **environment: str) -> str:
     """Run a program and return its output. Raises NotInstalledError."""
     try:
         done = subprocess.run(

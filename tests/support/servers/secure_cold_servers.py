@@ -1,15 +1,18 @@
 """Real servers of cold stores with https."""
 
 import json
+import os
 import shutil
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 from rhumbline.chaos.lab.ports import free_port
 from rhumbline.tests.support.servers.certificates import Certificates, certificates
 from rhumbline.tests.support.servers.cold_servers import S3, Hdfs, write_xml
+from rhumbline.tests.support.servers.kerberos import REALM, Kdc
 
 _HOST = "localhost"
 _PASSWORD = "of-the-keystore"
@@ -43,12 +46,16 @@ class SecureS3(S3):
 
 
 class SecureHdfs(Hdfs):
-    """HDFS with https only; its host is ``localhost``."""
+    """HDFS with https only, and with Kerberos if there is a ``kdc``; its host is ``localhost``."""
 
     name = "hdfs-https"
 
-    def __init__(self) -> None:
+    def __init__(self, kdc: Kdc | None = None) -> None:
+        self._kdc = kdc
         self.https_port = free_port()
+        if kdc is not None:
+            self.java_options = (f"-Djava.security.krb5.conf={kdc.configuration}",)
+            self._keytab = kdc.keytab(f"hdfs/{_HOST}", f"HTTP/{_HOST}")
         super().__init__()
 
     @property
@@ -79,14 +86,49 @@ class SecureHdfs(Hdfs):
             self.directory / "conf" / "ssl-server.xml", self.directory / "conf" / "ssl-client.xml"
         )
 
+    def core_site(self) -> dict[str, str]:
+        """See Hdfs."""
+        found = super().core_site()
+        if self._kdc is not None:
+            found |= {
+                "fs.defaultFS": f"hdfs://{_HOST}:{self._rpc_port}",
+                "hadoop.security.authentication": "kerberos",
+                "hadoop.security.authorization": "true",
+                "hadoop.security.token.service.use_ip": "false",
+                "hadoop.http.authentication.type": "kerberos",
+                "hadoop.http.authentication.kerberos.principal": f"HTTP/{_HOST}@{REALM}",
+                "hadoop.http.authentication.kerberos.keytab": str(self._keytab),
+                "hadoop.http.authentication.kerberos.endpoint.whitelist": "/jmx",  # for is_ready
+                "hadoop.http.authentication.signature.secret.file": str(self._secret()),
+            }
+        return found
+
+    def _secret(self) -> Path:
+        """Return a file with the key that signs the cookies of authenticated callers."""
+        file = self.directory / "signature-secret"
+        file.write_text(os.urandom(16).hex())
+        return file
+
     def hdfs_site(self) -> dict[str, str]:
         """See Hdfs."""
-        return super().hdfs_site() | {
+        found = super().hdfs_site() | {
             "dfs.http.policy": "HTTPS_ONLY",
             "dfs.namenode.https-address": self.secure_address,
             "dfs.datanode.https.address": f"{_HOST}:0",
             "dfs.datanode.hostname": _HOST,
             "dfs.namenode.rpc-address": f"{_HOST}:{self._rpc_port}",
+        }
+        if self._kdc is None:
+            return found
+        for server in ("namenode", "datanode"):
+            found[f"dfs.{server}.kerberos.principal"] = f"hdfs/{_HOST}@{REALM}"
+            found[f"dfs.{server}.keytab.file"] = str(self._keytab)
+        return found | {
+            "dfs.permissions.enabled": "false",  # of users; all of them need Kerberos
+            "dfs.block.access.token.enable": "true",
+            "dfs.data.transfer.protection": "authentication",
+            "dfs.web.authentication.kerberos.principal": f"HTTP/{_HOST}@{REALM}",
+            "dfs.web.authentication.kerberos.keytab": str(self._keytab),
         }
 
     def _bean(self, name: str) -> "dict[str, object]":

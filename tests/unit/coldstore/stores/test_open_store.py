@@ -1,5 +1,6 @@
 """``open_cold_store`` opens stores of installed packages, and reports what is wrong with them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,31 @@ async def test_hdfs_over_https_keeps_its_scheme() -> None:
         await store.close()
     with pytest.raises(ConfigurationError, match="swebhdfs://host:port/root"):
         open_cold_store("swebhdfs:")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("swebhdfs://head:9871/a?authentication=ldap", "'ldap' is neither simple nor kerberos"),
+        ("webhdfs://head:9870/a?authentication=kerberos", "Kerberos needs https: write swebhdfs:"),
+        ("hdfs://head/a?authentication=kerberos", "unknown option authentication"),
+        ("swebhdfs://head:9871/a?authentication=kerberos&user=me", "leave out the option user"),
+    ],
+)
+def test_kerberos_is_used_over_https_and_for_the_user_of_the_ticket(
+    given: str, reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        open_cold_store(given)
+
+
+def test_kerberos_that_is_not_installed_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri = "swebhdfs://head:9871/a?authentication=kerberos"
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigurationError, match=r"needs gssapi: .*'rhumbline\[kerberos\]'"):
+        open_cold_store(uri)
 
 
 @pytest.mark.parametrize("uri", ["swebhdfs://namenode:9871/a?", "s3://bucket/a?region=north&"])
