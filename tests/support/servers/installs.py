@@ -169,8 +169,12 @@ def _unpack_package(name: str, into: Path) -> None:
 
 def lacking_packages(names: Sequence[str], at: Path) -> list[str]:
     """Return these packages and those that they need, without those that are installed."""
-    command = ["apt-get", "--simulate", "--no-install-recommends", "install"]
-    planned = run(*command, *names, at=str(at))
+    command = ["apt-get", "--simulate", "--no-install-recommends", "install", *names]
+    try:
+        planned = run(*command, at=str(at))
+    except NotInstalledError:  # the package list may be missing or outdated
+        run("apt-get", "update", "-q", at=str(at))
+        planned = run(*command, at=str(at))
     return [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
 
 
