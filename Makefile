@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems \
 	packages proto lock clean
 
 help: ## list the targets
@@ -107,6 +107,9 @@ hostile: FRAMES = 100000
 hostile: CONNECTIONS = 10000
 hostile: $(SELF) ## attack every port of a local cluster, and time an application meanwhile: FRAMES=1000000
 	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.chaos.lab.hostile --frames $(FRAMES) --connections $(CONNECTIONS)
+
+apache-systems: $(SELF) ## run Pulsar, DistributedLog, and BookKeeper's client, shell and autorecovery on our bookies
+	$(BIN)/python -m pytest -s tests/interop
 
 security-drills: $(SELF) ## end certificates, revoke a principal and change the authority under load: DRILLS=principal-revoked
 	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.chaos.lab.drills $(DRILLS)

@@ -43,15 +43,6 @@ Buffer = bytes | memoryview
 """Bytes of an entry, or a view of them in the receive buffer."""
 
 
-class EntryHeader(NamedTuple):
-    """The first 32 bytes of an entry."""
-
-    ledger_id: int
-    entry_id: int
-    lac: int
-    length: int
-
-
 class Entry(NamedTuple):
     """An entry with verified ids and digest. ``length`` is cumulative, in bytes."""
 
@@ -113,23 +104,11 @@ def encode_entry(
     return b"".join((header, digest.of(header, payload), payload))
 
 
-def decode_header(entry: bytes) -> EntryHeader:
-    """Decode the header of an entry to store. Raises ProtocolError for an impossible one.
-
-    The digest is not checked: only clients know the password that an HMAC needs.
-    """
-    if len(entry) < ENTRY_HEADER_BYTES:
-        raise ProtocolError(f"entry of {len(entry)} bytes has no header")
-    header = EntryHeader(*_unpack_header(entry))
-    if header.ledger_id < 0 or not NO_ENTRY <= header.lac < header.entry_id or header.length < 0:
-        raise ProtocolError(f"impossible entry header: {header}")
-    return header
-
-
 def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buffer) -> Entry:
     """Decode and verify an entry. Raises CorruptionError for wrong ids, digest or size.
 
-    ``entry_id`` -1 accepts any entry id: a LAC read returns the bookie's last entry.
+    ``entry_id`` -1 accepts any entry id: a LAC read returns the bookie's last entry. The LAC may
+    reach the entry id or exceed it: Apache's autorecovery writes copies so (rule LED-5).
     """
     offset = digest.body_offset
     if len(entry) < offset:
@@ -143,7 +122,7 @@ def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buff
     header = bytes(entry[:ENTRY_HEADER_BYTES])
     if digest.of(header, payload) != entry[ENTRY_HEADER_BYTES:offset]:
         raise CorruptionError(f"ledger {ledger_id} entry {found}: wrong {digest.type.name} digest")
-    if not NO_ENTRY <= lac < found or length < len(payload):
+    if found < 0 or lac < NO_ENTRY or length < len(payload):
         raise CorruptionError(
             f"ledger {ledger_id} entry {found}: impossible LAC {lac} or length {length}"
         )

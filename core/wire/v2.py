@@ -278,7 +278,8 @@ def decode_request(frame: bytes) -> Request:
             _, _, flags, key, ledger_id, entry_id, lac, length = _unpack_add(frame)
         except struct.error as error:
             raise ProtocolError(f"add request has only {len(frame)} bytes") from error
-        if ledger_id < 0 or not NO_ENTRY <= lac < entry_id or length < 0:
+        is_late = lac >= entry_id and not flags & FLAG_RECOVERY_ADD  # rule BKE-8
+        if is_late or ledger_id < 0 or entry_id < 0 or lac < NO_ENTRY or length < 0:
             raise ProtocolError(
                 f"impossible add: ledger {ledger_id}, entry {entry_id}, LAC {lac}, length {length}"
             )

@@ -1,29 +1,22 @@
 """Apache BookKeeper's unmodified Java client on Rhumbline's bookies."""
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from rhumbline.chaos.server_processes import BookieProcess
 from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import LedgerFencedError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire.entry import Entry
+from rhumbline.tests.support.processes.bookies_on_zookeeper import BookiesOnZooKeeper
 from rhumbline.tests.support.servers.apache import bookkeeper_jars, run_java
-from rhumbline.tests.support.servers.metadata_servers import ZooKeeper, started
-
-T = TypeVar("T")
+from rhumbline.tests.support.servers.metadata_servers import started
 
 pytestmark = [pytest.mark.needs_server("apache-bookkeeper"), pytest.mark.timeout(600)]
 
 PASSWORD = b"secret"
-_RHUMBLINE = str(Path(sys.executable).with_name("rhumbline"))
 REGIONS = ("oslo", "bonn", "rome", "oslo")
 
 
@@ -32,52 +25,14 @@ def payload(entry_id: int) -> bytes:
     return f"entry {entry_id} {'x' * (entry_id % 200)}".encode()
 
 
-class Cluster:
-    """Four Rhumbline bookie processes in three regions, with their own ZooKeeper."""
-
-    def __init__(self, root: Path) -> None:
-        self.zookeeper = started(ZooKeeper)
-        self.zookeeper.start()
-        self.uri = f"zk://{self.zookeeper.address}"
-        self._rhumbline("cluster", "init")
-        self.bookies = [self._start(root / f"b{n}", f"b{n}", r) for n, r in enumerate(REGIONS)]
-
-    def _rhumbline(self, *arguments: str) -> None:
-        command = [_RHUMBLINE, *arguments, "-u", self.uri]
-        done = subprocess.run(command, timeout=60, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    def _start(self, directory: Path, name: str, region: str) -> BookieProcess:
-        directory.mkdir()
-        self._rhumbline("bookie", "format", str(directory), "--name", name, "--region", region)
-        process = BookieProcess(directory, self.uri, "--region", region)
-        process.start()
-        return process
-
-    def stop(self) -> None:
-        for bookie in self.bookies:
-            bookie.kill()
-        self.zookeeper.remove()
-
-    def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Run ``work`` with a Rhumbline client in region oslo."""
-
-        async def main() -> T:
-            async with Client(self.uri, region="oslo") as client:
-                return await work(client)
-
-        return asyncio.run(main())
-
-
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BookiesOnZooKeeper]:
     started(bookkeeper_jars)
-    made = Cluster(tmp_path_factory.mktemp("bookies"))
-    yield made
-    made.stop()
+    with BookiesOnZooKeeper(tmp_path_factory.mktemp("bookies"), REGIONS) as made:
+        yield made
 
 
-def test_the_java_client_in_v3_mode(cluster: Cluster) -> None:
+def test_the_java_client_in_v3_mode(cluster: BookiesOnZooKeeper) -> None:
     printed = run_java(
         cluster.zookeeper.address,
         "v3",
@@ -89,7 +44,7 @@ def test_the_java_client_in_v3_mode(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
-def test_the_java_client_in_v2_mode(cluster: Cluster) -> None:
+def test_the_java_client_in_v2_mode(cluster: BookiesOnZooKeeper) -> None:
     printed = run_java(
         cluster.zookeeper.address,
         "v2",
@@ -100,7 +55,7 @@ def test_the_java_client_in_v2_mode(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
-def test_each_client_reads_ledgers_of_the_other(cluster: Cluster) -> None:
+def test_each_client_reads_ledgers_of_the_other(cluster: BookiesOnZooKeeper) -> None:
     made = run_java(cluster.zookeeper.address, "v2", "make:300")["make:300"]
 
     async def read_and_write(client: Client) -> int:
@@ -124,7 +79,9 @@ def test_each_client_reads_ledgers_of_the_other(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
-def test_java_recovers_a_ledger_with_a_region_down_and_fences_its_writer(cluster: Cluster) -> None:
+def test_java_recovers_a_ledger_with_a_region_down_and_fences_its_writer(
+    cluster: BookiesOnZooKeeper,
+) -> None:
     """The ledger has R=2 and is open; a bookie of its ensemble is killed, then Java opens it."""
 
     async def leave_open(client: Client) -> tuple[int, str, RhumblineError | None]:

@@ -52,7 +52,7 @@ class _Add(EntryAdd):
             body.ledger_id,
             body.master_key,
             body.body,
-            is_recovery=body.flag == pb.AddRequest.RECOVERY_ADD and body.HasField("flag"),
+            is_recovery=_is_recovery(body),
         )
         self._request = request
         body.ClearField("body")  # the request waits for its response without the entry
@@ -64,18 +64,24 @@ class _Add(EntryAdd):
 
 def _add(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     body = request.add_request
-    if not _is_entry_of(body.body, body.ledger_id, body.entry_id):
+    if not _is_entry_of(body.body, body.ledger_id, body.entry_id, is_recovery=_is_recovery(body)):
         connection.send(v3.frame(v3.add_response(request, v3.Status.BAD_REQUEST)))
         return
     service.add(_Add(connection, request))
 
 
-def _is_entry_of(entry: bytes, ledger_id: int, entry_id: int) -> bool:
-    """Return whether the bytes begin with a valid header of this entry."""
+def _is_recovery(body: pb.AddRequest) -> bool:
+    return body.flag == pb.AddRequest.RECOVERY_ADD and body.HasField("flag")
+
+
+def _is_entry_of(entry: bytes, ledger_id: int, entry_id: int, *, is_recovery: bool) -> bool:
+    """Return whether the bytes begin with a valid header of this entry (rule BKE-8)."""
     if len(entry) < ENTRY_HEADER_BYTES or entry_id < 0:
         return False
     ledger, number, lac, length = ENTRY_HEADER.unpack_from(entry)
-    return (ledger, number) == (ledger_id, entry_id) and NO_ENTRY <= lac < number and length >= 0
+    if (ledger, number) != (ledger_id, entry_id) or length < 0:
+        return False
+    return lac >= NO_ENTRY and (is_recovery or lac < number)
 
 
 class _Read(EntryRead):

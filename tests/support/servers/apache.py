@@ -1,4 +1,4 @@
-"""Apache BookKeeper for tests: its client, driven by a small Java program, and its bookies."""
+"""Apache BookKeeper and DistributedLog for tests: bookies, tools, and clients in small programs."""
 
 import hashlib
 import socket
@@ -7,10 +7,12 @@ import tempfile
 from pathlib import Path
 
 from rhumbline.chaos.lab.ports import free_port
+from rhumbline.chaos.managed_process import ManagedProcess
 from rhumbline.tests.support.servers import installs
 from rhumbline.tests.support.servers.metadata_servers import Server
 
 _JAVA = Path(__file__).parents[2] / "interop" / "java"
+_DISTRIBUTEDLOG = Path(__file__).parents[2] / "interop" / "distributedlog"
 _JVM = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MEMORY = ("-XX:MaxDirectMemorySize=256m",)
 
@@ -29,25 +31,34 @@ tlsTrustStore={directory}/ca.pem
 
 def bookkeeper_jars() -> Path:
     """Return the directory with the jars of bookkeeper-server, in the version of pom.xml."""
+    return _jars(_JAVA, "bookkeeper")
+
+
+def distributedlog_classpath() -> str:
+    """Return the class path of the program StreamOfNumbers, in the version of its pom.xml."""
+    jars = _jars(_DISTRIBUTEDLOG, "distributedlog")
+    return f"{_compiled(_DISTRIBUTEDLOG / 'StreamOfNumbers.java', jars)}:{jars}/*"
+
+
+def _jars(folder: Path, name: str) -> Path:
     installs.require("java", "javac", "mvn")
-    pom = (_JAVA / "pom.xml").read_text()
+    pom = (folder / "pom.xml").read_text()
 
     def fetch(into: Path) -> None:
         installs.copy_dependencies(pom, into)
 
-    return installs.installed(f"bookkeeper-{_digest(pom)}", fetch)
+    return installs.installed(f"{name}-{_digest(pom)}", fetch)
 
 
-def _interop_classes() -> Path:
-    """Return the directory with the compiled Interop program."""
-    source = _JAVA / "Interop.java"
-    jars = bookkeeper_jars()
+def _compiled(source: Path, jars: Path) -> Path:
+    """Return the directory with the classes of a program."""
 
     def build(into: Path) -> None:
         command = ["javac", "-nowarn", "-d", str(into), "-cp", f"{jars}/*", str(source)]
         subprocess.run(command, check=True, timeout=120)
 
-    return installs.installed(f"interop-{_digest(source.read_text() + str(jars))}", build)
+    name = source.stem.lower()
+    return installs.installed(f"{name}-{_digest(source.read_text() + str(jars))}", build)
 
 
 def _digest(text: str) -> str:
@@ -61,8 +72,10 @@ def run_java(zookeeper: str, mode: str, *steps: str, tls: Path | None = None) ->
     START_TLS. Fails the test if a step fails.
     """
     options = () if tls is None else (f"-Dtls={tls}",)
+    jars = bookkeeper_jars()
+    classes = _compiled(_JAVA / "Interop.java", jars)
     command = [
-        *_JVM, *_MEMORY, *options, "-cp", f"{_interop_classes()}:{bookkeeper_jars()}/*", "Interop",
+        *_JVM, *_MEMORY, *options, "-cp", f"{classes}:{jars}/*", "Interop",
         f"zk+hierarchical://{zookeeper}/ledgers", mode, *steps,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=150)
@@ -73,15 +86,74 @@ def run_java(zookeeper: str, mode: str, *steps: str, tls: Path | None = None) ->
     return outputs
 
 
-def initialise(zookeeper: str) -> None:
-    """Initialise an empty ZooKeeper as the metadata store of a new BookKeeper cluster."""
+def run_shell(zookeeper: str, *arguments: str) -> str:
+    """Run a command of BookKeeper's shell, and return what it prints or logs."""
     main = "org.apache.bookkeeper.bookie.BookieShell"
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
         conf.write(f"metadataServiceUri=zk+hierarchical://{zookeeper}/ledgers\n")
         conf.flush()
         jars = f"{bookkeeper_jars()}/*"
-        command = [*_JVM, "-cp", jars, main, "-conf", conf.name, "initnewcluster"]
-        subprocess.run(command, check=True, timeout=60, capture_output=True)
+        command = [*_JVM, *_MEMORY, "-cp", jars, main, "-conf", conf.name, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{arguments}: {done.stdout[-4000:]} {done.stderr[-4000:]}"
+    return done.stdout + done.stderr
+
+
+def initialise(zookeeper: str) -> None:
+    """Initialise an empty ZooKeeper as the metadata store of a new BookKeeper cluster."""
+    run_shell(zookeeper, "initnewcluster")
+
+
+class AutoRecovery(Server):
+    """BookKeeper's autorecovery: an auditor and a replication worker."""
+
+    name = "autorecovery"
+
+    def __init__(self, zookeeper: str) -> None:
+        self._jars = bookkeeper_jars()
+        super().__init__()
+        self._zookeeper = zookeeper
+
+    def command_line(self) -> list[str]:
+        """See Server."""
+        conf = self.directory / "autorecovery.conf"
+        conf.write_text(
+            f"bookiePort={self.port}\n"
+            "advertisedAddress=127.0.0.1\n"
+            "allowLoopback=true\n"
+            f"metadataServiceUri=zk+hierarchical://{self._zookeeper}/ledgers\n"
+            "httpServerEnabled=false\n"
+            "lostBookieRecoveryDelay=0\n"
+            "openLedgerRereplicationGracePeriod=1000\n"
+        )
+        main = "org.apache.bookkeeper.replication.AutoRecoveryMain"
+        return [*_JVM, *_MEMORY, "-cp", f"{self._jars}/*", main, "--conf", str(conf)]
+
+    def is_ready(self) -> bool:
+        """See Server."""
+        return self.is_running
+
+
+class StreamOfNumbers:
+    """Runs the program that writes and reads streams with Apache DistributedLog's client."""
+
+    def __init__(self, zookeeper: str) -> None:
+        """``zookeeper`` is host:port."""
+        main = ("-cp", distributedlog_classpath(), "StreamOfNumbers", zookeeper)
+        self._command = [*_JVM, *_MEMORY, *main]
+
+    def run(self, *arguments: str) -> str:
+        """Run it to its end and return what it prints. Raises CalledProcessError."""
+        command = [*self._command, *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        return done.stdout
+
+    def writer(
+        self, stream: str, first: int, count: int, segment_bytes: int, log: Path
+    ) -> ManagedProcess:
+        """Return a process that writes ``count`` numbers from ``first`` on, not started yet."""
+        arguments = ("write", stream, str(first), str(count), str(segment_bytes))
+        return ManagedProcess("writer", [*self._command, *arguments], log, ready="acknowledged")
 
 
 class ApacheBookie(Server):

@@ -67,7 +67,6 @@ READERS: dict[str, tuple[Callable[[bytes], object], type[RhumblineError], bytes]
     ),
     "entries": (availability.decode, ProtocolError, availability.encode([(0, 2), (5, 1)])),
     "hello": (handshake.decode_hello, ProtocolError, handshake.encode_hello(BOOKIE)),
-    "header": (entry.decode_header, ProtocolError, ENTRY),
     "LAC seen": (entry.peek_lac, ProtocolError, entry.encode_lac(DIGEST, 7, 3)),
     "entry": (lambda data: entry.decode_entry(DIGEST, 7, 3, data), CorruptionError, ENTRY),
     "LAC": (

@@ -1,5 +1,6 @@
 """What v3 requests may hold, and what a bookie responds to those that may not be served."""
 
+import asyncio
 import struct
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from rhumbline.core.bookie.server.requests_v3 import _Add, _is_entry_of
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.wire import bookkeeper_pb2 as pb
-from rhumbline.core.wire import handshake, v3
+from rhumbline.core.wire import handshake, v2, v3
 from rhumbline.core.wire.v2 import Code
 from rhumbline.core.wire.v3 import Status
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, lac_body, one_bookie
@@ -35,13 +36,13 @@ def header(ledger_id: int, entry_id: int, lac: int, length: int) -> bytes:
 def test_entry_has_a_header_with_its_ids_a_lower_lac_and_a_length(
     data: bytes, is_valid: bool
 ) -> None:
-    assert _is_entry_of(data, 1, 4) == is_valid
+    assert _is_entry_of(data, 1, 4, is_recovery=False) == is_valid
 
 
 def test_entries_have_ids_from_zero_on() -> None:
-    assert _is_entry_of(header(1, 0, -1, 0), 1, 0)
-    assert not _is_entry_of(header(1, -1, -1, 0), 1, -1)
-    assert not _is_entry_of(header(1, -1, -2, 0), 1, -1)
+    assert _is_entry_of(header(1, 0, -1, 0), 1, 0, is_recovery=False)
+    assert not _is_entry_of(header(1, -1, -1, 0), 1, -1, is_recovery=False)
+    assert not _is_entry_of(header(1, -1, -2, 0), 1, -1, is_recovery=False)
 
 
 async def test_waiting_add_holds_its_entry_once() -> None:
@@ -66,6 +67,21 @@ def read_request(entry_id: int, flag: int | None = None, previous_lac: int | Non
         request.read_request.previous_lac = previous_lac
         request.read_request.timeout_ms = timeout_ms
     return request
+
+
+async def test_only_a_recovery_add_may_have_a_lac_that_reaches_its_entry() -> None:
+    """Apache's autorecovery writes into each copy the LAC of the whole ledger (rule BKE-8)."""
+    first, second = entry(1, 0, lac=299), entry(1, 1, lac=299)
+    async with one_bookie() as (_, _, wire):
+        plain = await wire.request3(v3.add_request(7, 1, 0, KEY, first))
+        assert plain.add_response.status == Status.BAD_REQUEST
+        copied = await wire.request3(v3.add_request(8, 1, 0, KEY, first, is_recovery=True))
+        assert copied.add_response.status == Status.OK
+        assert await wire.add(second, v2.FLAG_RECOVERY_ADD) == Code.OK
+        assert await wire.read(1, 0) == (Code.OK, first)
+        assert await wire.read(1, 1) == (Code.OK, second)
+        with pytest.raises(asyncio.IncompleteReadError):  # the bookie ends the connection
+            await wire.add(second)
 
 
 async def test_reads_of_impossible_entries_are_bad_requests() -> None:
