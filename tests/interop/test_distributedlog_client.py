@@ -14,7 +14,7 @@ from rhumbline.tests.support.servers.apache import StreamOfNumbers, distributedl
 from rhumbline.tests.support.servers.metadata_servers import started
 
 pytestmark = [
-    pytest.mark.needs_server("apache-distributedlog"),
+    pytest.mark.needs_server("apache-bookkeeper"),
     pytest.mark.timeout(600),
     pytest.mark.long,
 ]

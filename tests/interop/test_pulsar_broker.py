@@ -13,7 +13,7 @@ from rhumbline.tests.support.processes.pulsar_broker import PulsarBroker, pulsar
 from rhumbline.tests.support.servers.metadata_servers import started
 
 pytestmark = [
-    pytest.mark.needs_server("apache-pulsar"),
+    pytest.mark.needs_server("apache-bookkeeper"),
     pytest.mark.timeout(900),
     pytest.mark.long,
 ]
