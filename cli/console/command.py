@@ -21,15 +21,18 @@ INTERVAL_MS_MIN = 200
 @setting_option("serve.host", "--host")
 @setting_option("serve.port", "--port")
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
+@click.option("--actions", "allows_actions", is_flag=True,
+              help="Let visitors who may administer the cluster change it.")  # fmt: skip
 @prints(done({"url": text("Address of the console for a browser.")}))
 @session_options
 @runs
-async def console(session: CommandSession, interval: str) -> None:
+async def console(session: CommandSession, interval: str, *, allows_actions: bool) -> None:
     """Serve a web console that shows the cluster live, until Ctrl-C or SIGTERM.
 
-    It needs rhumbline[console]. It only reads. Visitors are identified as callers of proxies are,
-    by certificate or token, and see what grants allow. The cluster is sampled only while a page is
-    open.
+    It needs rhumbline[console]. Visitors are identified as callers of proxies are, by certificate
+    or token, and see what grants allow. It only reads, unless --actions is given: then visitors who
+    may administer the cluster can drain bookies and regions, and roll and repair streams. The
+    cluster is sampled only while a page is open.
     """
     interval_ms = parse_ms(interval)
     if interval_ms < INTERVAL_MS_MIN:
@@ -42,13 +45,14 @@ async def console(session: CommandSession, interval: str) -> None:
     serve = session.settings.serve
     with session.server_log("console"):
         async with (
-            session.client(moves_data=False) as client,
+            session.client(moves_data=allows_actions) as client,
             running_console(
                 client,
                 host=serve.host,
                 port=port_of("console", serve.port),
                 interval_s=interval_ms / 1000,
                 protection=session.protection,
+                allows_actions=allows_actions,
             ) as url,
         ):
             message = f"the console is at {url}"

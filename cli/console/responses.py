@@ -29,6 +29,7 @@ _STATUS: tuple[tuple[type[RhumblineError], int], ...] = (
     (InvalidArgumentError, 400),
 )
 _UNAVAILABLE = 503
+_SAME = "same-origin"
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -50,6 +51,12 @@ async def error_response(_: Request, error: Exception) -> Response:
     assert isinstance(error, RhumblineError)
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), _UNAVAILABLE)
     return JSONResponse({"code": error.code, "error": str(error)}, status)
+
+
+async def late_response(_: Request, __: Exception) -> Response:
+    """Return the response for a request that was not done by its deadline."""
+    error = "the cluster did not respond in time"
+    return JSONResponse({"code": "deadline-exceeded", "error": error}, _UNAVAILABLE)
 
 
 def event_stream(
@@ -80,6 +87,20 @@ async def _encoded(
 
 def _event(kind: str, document: Mapping[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n".encode()
+
+
+def check_own_page(request: Request) -> None:
+    """Raise PermissionDeniedError if a page of another site may have sent a request (rule CON-6).
+
+    A certificate is sent with each request of a browser, whichever page makes it. JSON of a foreign
+    page is preceded by a question to which the console does not agree, and its origin is foreign.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    own = request.headers.get("host", "")
+    origin = request.headers.get("origin", f"://{own}").partition("://")[2]
+    site = request.headers.get("sec-fetch-site", _SAME)
+    if kind != "application/json" or origin != own or site != _SAME:
+        raise PermissionDeniedError("the request is not from a page of this console")
 
 
 class SafeResponses:

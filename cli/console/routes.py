@@ -1,4 +1,4 @@
-"""The requests that the console answers. None of them changes anything in the cluster."""
+"""The requests that the console answers. Only ``ActionRoutes`` change the cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -18,8 +18,12 @@ from .cluster.cluster_watch import ClusterWatch
 from .cluster.feed import FOLLOWERS_MAX, SnapshotFeed
 from .cluster.snapshot import SNAPSHOT
 from .cluster.survey import LOSSES_MAX, LedgerSurvey
-from .responses import error_response, event_stream
+from .operations.action_routes import ActionRoutes
+from .operations.actions import Actions
+from .operations.operations_view import OperationsView
+from .responses import error_response, event_stream, late_response
 from .streams.live_tail import LiveTail
+from .streams.record_trace import trace_record
 from .streams.stream_names import StreamName, StreamNames
 from .streams.stream_view import StreamView
 from .visitors import Visitors
@@ -30,13 +34,18 @@ _ROWS_MAX = 100
 _TEXT_MAX = 200
 _OFFSET_MAX = 10_000_000
 _DEADLINE_S = 30.0
-_ASSETS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_ASSETS = {
+    "html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml",
+    "json": "application/json",
+}  # fmt: skip
 
 
 class ConsoleRoutes:
     """Answers requests about one cluster. ``app`` is the ASGI application."""
 
-    def __init__(self, client: Client, visitors: Visitors, interval_s: float) -> None:
+    def __init__(
+        self, client: Client, visitors: Visitors, interval_s: float, *, allows_actions: bool
+    ) -> None:
         survey = LedgerSurvey(client)
         self.feed = SnapshotFeed(ClusterWatch(client, survey).take, interval_s)
         self._client = client
@@ -44,6 +53,8 @@ class ConsoleRoutes:
         self._survey = survey
         self._names = StreamNames(client)
         self._view = StreamView(client)
+        self._operations = OperationsView(client)
+        self._allows_actions = allows_actions
         self._tails = 0
         self._assets = _read_assets()
         self.chaos = ChaosRoutes(visitors)
@@ -58,10 +69,20 @@ class ConsoleRoutes:
                 Route("/api/streams", self._streams),
                 Route("/api/stream", self._stream),
                 Route("/api/tail", self._tail),
+                Route("/api/record", self._record),
+                Route("/api/operations", self._work),
                 Route("/api/durability", self._durability),
                 *self.chaos.routes,
+                *(self._action_routes() if allows_actions else ()),
             ],
-            exception_handlers={RhumblineError: error_response},
+            exception_handlers={RhumblineError: error_response, TimeoutError: late_response},
+        )
+
+    def _action_routes(self) -> tuple[Route, Route]:
+        acts = ActionRoutes(Actions(self._client), self._visitors, self._operations)
+        return (
+            Route("/api/action", acts.plan, methods=["GET"]),
+            Route("/api/action", acts.act, methods=["POST"]),
         )
 
     # --- pages ----------------------------------------------------------------------------------
@@ -80,8 +101,13 @@ class ConsoleRoutes:
 
     async def _session(self, request: Request) -> Response:
         caller = await self._visitors.caller(request)
-        sees_cluster = self._visitors.sees_cluster(caller)
-        return JSONResponse({"principal": str(caller.principal), "sees_cluster": sees_cluster})
+        return JSONResponse(
+            {
+                "principal": str(caller.principal),
+                "sees_cluster": self._visitors.sees_cluster(caller),
+                "may_act": self._allows_actions and self._visitors.may_act(caller),
+            }
+        )
 
     async def _schema(self, request: Request) -> Response:
         await self._visitors.caller(request)
@@ -116,6 +142,19 @@ class ConsoleRoutes:
         self._visitors.check_stream(caller, name)
         async with asyncio.timeout(_DEADLINE_S):
             return JSONResponse(await self._view.describe(name))
+
+    async def _record(self, request: Request) -> Response:
+        caller = await self._visitors.caller(request)
+        name = _stream_name(request)
+        self._visitors.check_stream(caller, name)
+        position = Dlsn.parse(_text(request, "position"))
+        async with asyncio.timeout(_DEADLINE_S):
+            return JSONResponse(await trace_record(self._client, name, position))
+
+    async def _work(self, request: Request) -> Response:
+        self._visitors.check_cluster(await self._visitors.caller(request))
+        async with asyncio.timeout(_DEADLINE_S):
+            return JSONResponse(await self._operations.read())
 
     async def _tail(self, request: Request) -> Response:
         name = _stream_name(request)

@@ -34,16 +34,23 @@ _REFUSED = FirstVerdict(
 
 @asynccontextmanager
 async def running_console(
-    client: Client, *, host: str, port: int, interval_s: float, protection: Protection
+    client: Client,
+    *,
+    host: str,
+    port: int,
+    interval_s: float,
+    protection: Protection,
+    allows_actions: bool = False,
 ) -> AsyncIterator[str]:
     """Serve the console until the block ends; yields its address, e.g. http://127.0.0.1:8290/.
 
-    Port 0 selects a free one. Raises ConfigurationError (a port in use, an address of a network
+    Port 0 selects a free one. With ``allows_actions`` visitors that may administer the cluster can
+    change it. Raises ConfigurationError (a port in use, an address of a network
     without TLS, grants to be checked without TLS or tokens).
     """
     protection.check_address(host, "the console")
     visitors = Visitors(client.store, protection)
-    routes = ConsoleRoutes(client, visitors, interval_s)
+    routes = ConsoleRoutes(client, visitors, interval_s, allows_actions=allows_actions)
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
     server = _Server(_config(SafeResponses(routes.app, _hosts(host, protection)), protection))

@@ -1,7 +1,8 @@
 """The visitors of the console: who sent a request, and what they may see (rules CON-1, CON-2)."""
 
 import ssl
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.requests import HTTPConnection
 
@@ -14,7 +15,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import MetadataStore
 from ...proxies.rpc.call_identity import AUTHORIZATION, CallIdentity
-from ...security.audit import AuditEvent, result_of
+from ...security.audit import AuditEvent, AuditResult, result_of
 from ...security.caller import Caller
 from ...security.grants import CLUSTER, Action, Resource, stream_resource
 from ...tls.protection import Protection
@@ -25,6 +26,7 @@ CERTIFICATE = "client_certificate"
 
 _SEES = (Action.READ, Action.ADMINISTER)
 _READS = (Action.READ,)
+_ACTS = (Action.ADMINISTER,)
 
 
 class Visitors:
@@ -84,6 +86,38 @@ class Visitors:
         """Raise PermissionDeniedError unless the visitor may read or administer the cluster."""
         self._check(caller, _SEES, CLUSTER)
 
+    def may_act(self, caller: Caller) -> bool:
+        """Return whether the visitor may change the cluster: it needs the grant to administer it.
+
+        Raises UnavailableError if the grants are not current.
+        """
+        access = self._access
+        return access is None or access.decide(caller.principal, _ACTS, CLUSTER).is_allowed
+
+    def check_acts(self, caller: Caller, action: str, target: str) -> None:
+        """Raise PermissionDeniedError unless the visitor may administer the cluster (CON-5)."""
+        if self._access is None:
+            return
+        try:
+            self._access.check(caller, _ACTS, CLUSTER)
+        except RhumblineError as error:
+            self._record(caller, target, error, action)
+            raise
+
+    @contextmanager
+    def audited(self, caller: Caller, action: str, target: str) -> Iterator[None]:
+        """Record an act of the visitor at the end of the block, whatever that is (CON-8)."""
+        result, code = AuditResult.UNKNOWN, "interrupted"
+        try:
+            yield
+            result, code = AuditResult.DONE, ""
+        except RhumblineError as error:
+            result, code = result_of(error), error.code
+            raise
+        finally:
+            who = str(caller.principal), caller.peer
+            self._audit.record(AuditEvent(f"console {action}", result, *who, target, code))
+
     def check_stream(self, caller: Caller, name: StreamName) -> None:
         """Raise PermissionDeniedError unless the visitor may read the stream."""
         self._check(caller, _READS, stream_resource(name.namespace, name.stream))
@@ -105,8 +139,9 @@ class Visitors:
             self._record(caller, str(resource), error)
             raise
 
-    def _record(self, caller: Caller, resource: str, error: RhumblineError) -> None:
-        who: dict[str, Any] = {"principal": str(caller.principal), "peer": caller.peer}
-        self._audit.record(
-            AuditEvent("console", result_of(error), resource=resource, error=error.code, **who)
-        )
+    def _record(
+        self, caller: Caller, resource: str, error: RhumblineError, action: str = ""
+    ) -> None:
+        who = str(caller.principal), caller.peer
+        name = f"console {action}".strip()
+        self._audit.record(AuditEvent(name, result_of(error), *who, resource, error.code))

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
+from ...server.ports import PORTS
 from ..output import TABLE, output_option, print_document, print_message
 from ..output_form import selected_form
 from ..output_schema import flag, integer, listing, maybe, number, prints, record, text
@@ -62,6 +63,10 @@ _OUTCOME = record(
               help="Duration of the writes, if the machine is fast enough.")  # fmt: skip
 @click.option("--rtt", "round_trips", default=_ROUND_TRIPS, show_default=True,
               help="Round trips bonn-oslo, bonn-rome, oslo-rome in ms.")  # fmt: skip
+@click.option("--console", "shows_console", is_flag=True,
+              help="Also serve the web console until the end.")  # fmt: skip
+@click.option("--console-port", type=click.IntRange(0, 65535), default=PORTS["console"],
+              show_default=True, help="Its port; 0 selects a free one.")  # fmt: skip
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
 @click.option("--spark/--no-spark", "queries_spark", default=True,
               help="Query the archive with Spark if it is installed, or pyarrow.")  # fmt: skip
@@ -69,7 +74,7 @@ _OUTCOME = record(
 @output_option
 def demo(
     file: str | None, seconds: float, round_trips: str, plain: bool, queries_spark: bool,
-    output: str,
+    output: str, shows_console: bool, console_port: int,
 ) -> None:  # fmt: skip
     """Demonstrate three regions with real data and a region outage.
 
@@ -79,7 +84,9 @@ def demo(
     records that the readers got are compared with the input: count, order, SHA-256. Then the stream
     is archived, the cluster is stopped, and Spark or pyarrow queries the archive.
     """
-    options = DemoOptions(seconds, _parse_round_trips(round_trips))
+    options = DemoOptions(
+        seconds, _parse_round_trips(round_trips), console_port if shows_console else None
+    )
     with tempfile.TemporaryDirectory(prefix="rhumbline-demo-") as scratch:
         source = open_source(file, sys.stdin.buffer, Path(scratch))
         is_live = not plain and output == TABLE and sys.stdout.isatty()

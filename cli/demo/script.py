@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from ...core.log.write.batch import AppendMany
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.tasks import Tasks, wait_until_done
 from ..servers.local_cluster import LocalCluster
+from ..servers.local_console import start_console
 from .archive_query import Archived, archive_stream
 from .source import Source
 from .state import TICK_SECONDS, DemoBookie, DemoState, RegionState, SegmentState
@@ -53,6 +55,8 @@ class DemoOptions:
     """Duration of the writes, if the machine is fast enough."""
     round_trips_ms: tuple[int, int, int]
     """Round trips bonn-oslo, bonn-rome, oslo-rome."""
+    console_port: int | None = None
+    """Port of the web console; None: it is not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ class Demo:
             (WRITER, NEAR, TAIL),
             bookies_per_region=BOOKIES_PER_REGION,
             round_trips_ms={(WRITER, NEAR): near, (WRITER, TAIL): far, (NEAR, TAIL): other},
+            serves_status=options.console_port is not None,
         )
         self.state = DemoState(
             source,
@@ -123,7 +128,11 @@ class Demo:
         """Run to the end. Everything is stopped on return; errors are raised after that."""
         self._main = asyncio.current_task()
         try:
-            async with self._cluster:
+            async with AsyncExitStack() as closing:
+                await closing.enter_async_context(self._cluster)
+                if (port := self._options.console_port) is not None:
+                    url = await start_console(closing, self._cluster, WRITER, NAMESPACE, port)
+                    self.state.add_event(f"the console is at {url}", "good")
                 return await self._play()
         except asyncio.CancelledError:
             if self._failure is not None:

@@ -46,7 +46,7 @@ class Cluster:
 async def opened(session: CommandSession) -> AsyncIterator[Cluster]:
     """Open the cluster that the options select."""
     async with cluster_store(session) as store:
-        cluster = _cluster_of(store)
+        cluster = cluster_of(store)
         try:
             yield cluster
         finally:
@@ -69,12 +69,13 @@ async def opened_stores(session: CommandSession) -> AsyncIterator[tuple[Cluster,
                 store = await open_store(uri, timeout_ms=settings.metadata_timeout_ms)
                 closing.push_async_callback(store.close)
                 await open_regional_store(store, region)
-                clusters.append(_cluster_of(store))
+                clusters.append(cluster_of(store))
                 closing.callback(clusters[-1].directory.close)
         yield tuple(clusters)
 
 
-def _cluster_of(store: MetadataStore) -> Cluster:
+def cluster_of(store: MetadataStore) -> Cluster:
+    """Return the parts of a store. The caller closes its directory."""
     return Cluster(
         SteeredDirectory(store), LedgerStore(store), TaskStore(store), DrainRecords(store)
     )

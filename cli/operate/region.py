@@ -1,11 +1,7 @@
 """``rhumbline region``: ls, disallow, drain, offline, undrain; add and remove are elsewhere."""
 
-from collections.abc import Sequence
-
 import click
 
-from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.errors import InvalidArgumentError
 from ...regions.repair.drain_records import region_target
 from ...regions.states import PlacementState
 from ...server.server_directory import list_servers
@@ -14,9 +10,10 @@ from ..output import print_done, print_message, print_rows
 from ..output_schema import prints, record, rows
 from ..overview.bookies import read_bookies
 from ..overview.regions import REGION_ROW, region_rows
-from .drains.draining import begin_drain, drain_options, placement_schema
+from .drains.draining import drain_options, placement_schema
+from .drains.orders import drain_region, find_region, knowing_region, leaves_region, set_region
 from .drains.progress import watch
-from .opened_cluster import Cluster, opened_stores
+from .opened_cluster import opened_stores
 from .region_declaration import COMMANDS
 
 
@@ -50,7 +47,7 @@ async def ls(session: CommandSession) -> None:
 async def disallow(session: CommandSession, name: str) -> None:
     """Place no new data in the region; existing data stays readable."""
     async with opened_stores(session) as clusters:
-        await _set(clusters, name, PlacementState.DISALLOWED)
+        await set_region(clusters, await find_region(clusters[0], name), PlacementState.DISALLOWED)
         _print_state(session, name, PlacementState.DISALLOWED)
 
 
@@ -63,19 +60,12 @@ async def disallow(session: CommandSession, name: str) -> None:
 async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) -> None:
     """Move all data out of the region. Safe to repeat."""
     async with opened_stores(session) as clusters:
-        place = await _find(clusters[0], name)
-        knowing = await _knowing(clusters, place)
-
-        def is_leaving(_: BookieId, its_region: Region | None) -> bool:
-            return its_region == place
-
-        for cluster in knowing:
-            await begin_drain(cluster, region_target(place), is_leaving, force=force)
-        await _set(clusters, name, PlacementState.DRAINED)
+        place = await find_region(clusters[0], name)
+        await drain_region(clusters, place, force=force)
         if not no_wait:
             print_message(f"region {place} is {PlacementState.DRAINED.value}: it gets no new data")
-            for cluster in knowing:
-                await watch(session, cluster, region_target(place), is_leaving)
+            for cluster in await knowing_region(clusters, place):
+                await watch(session, cluster, region_target(place), leaves_region(place))
         _print_state(session, name, PlacementState.DRAINED, is_empty=not no_wait)
 
 
@@ -87,7 +77,7 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
 async def offline(session: CommandSession, name: str) -> None:
     """Declare a long outage of the region: its copies count as lost and are replaced elsewhere."""
     async with opened_stores(session) as clusters:
-        await _set(clusters, name, PlacementState.OFFLINE)
+        await set_region(clusters, await find_region(clusters[0], name), PlacementState.OFFLINE)
         _print_state(session, name, PlacementState.OFFLINE)
 
 
@@ -99,37 +89,8 @@ async def offline(session: CommandSession, name: str) -> None:
 async def undrain(session: CommandSession, name: str) -> None:
     """Return the region to normal: it gets new data, and repair places copies there again."""
     async with opened_stores(session) as clusters:
-        await _set(clusters, name, None)
+        await set_region(clusters, await find_region(clusters[0], name), None)
         _print_state(session, name, None)
-
-
-async def _find(cluster: Cluster, name: str) -> Region:
-    directory = cluster.directory
-    known = {await directory.region_of(bookie) for bookie in await directory.all_known()}
-    known |= set((await directory.states.read()).regions)
-    if name not in known:
-        regions = ", ".join(sorted(str(region) for region in known if region)) or "none"
-        raise InvalidArgumentError(f"no bookie is in region {name}; the regions are: {regions}")
-    return Region(name)
-
-
-async def _knowing(clusters: Sequence[Cluster], place: Region) -> list[Cluster]:
-    """Return the first store, and those of the others that know a bookie of the region."""
-    found = list(clusters[:1])
-    for cluster in clusters[1:]:
-        directory = cluster.directory
-        regions = [await directory.region_of(bookie) for bookie in await directory.all_known()]
-        if place in regions:
-            found.append(cluster)
-    return found
-
-
-async def _set(clusters: Sequence[Cluster], name: str, state: PlacementState | None) -> None:
-    place = await _find(clusters[0], name)
-    for cluster in await _knowing(clusters, place):
-        await cluster.set(lambda states: states.with_region(place, state))
-        if state is None:
-            await cluster.drains.end(region_target(place))
 
 
 def _print_state(

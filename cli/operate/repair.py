@@ -231,15 +231,10 @@ async def fix(session: CommandSession, stream: str, is_applied: bool) -> None:
     """
     async with session.client() as client:
         mending = await _mending(client)
-        head = await mending.head(stream)
-        faults = await mending.inspect(stream)
         if is_applied:
-            for fault in faults:
-                if await mending.mend(stream, fault, head):
-                    print_message(f"segment {fault.lssn}: {fault.text}; done: {fault.remedy.value}")
-                if fault.remedy is Remedy.TAKE_OVER:
-                    break  # it completes all segments in progress
-            faults = await mending.inspect(stream)
+            for fault in await mending.mend_all(stream):
+                print_message(f"segment {fault.lssn}: {fault.text}; done: {fault.remedy.value}")
+        faults = await mending.inspect(stream)
         _print_faults(session, stream, faults)
         if not is_applied and any(fault.remedy is not Remedy.NONE for fault in faults):
             print_message("nothing was changed; --apply mends what has a remedy")

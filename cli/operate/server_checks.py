@@ -21,6 +21,9 @@ from ..overview.status_documents import parse_address, read_statuses
 
 OK, WARNING, FAULT = "ok", "warning", "fault"
 
+_NO_WRITABLE = "RhumblineRegionWithoutWritableBookie"
+_DOWN = "RhumblineBookieDown"
+_DAMAGED = "RhumblineDamagedData"
 _CONNECT_SECONDS_MAX = 5
 _TASKS_SHOWN = 3
 
@@ -32,6 +35,8 @@ class Finding:
     subject: str
     verdict: str
     detail: str
+    alert: str = ""
+    """The section of the runbook about it, which has the name of an alert; "" if there is none."""
 
 
 def check_regions(
@@ -59,7 +64,8 @@ def _check_region(row: Mapping[str, Any]) -> Finding:
         return Finding(f"region {row['region']}", OK, detail)
     is_ordered = row["state"] in [EMPTY, *(state.value for state in PlacementState)]
     is_ordered |= row["closed"] > 0 and row["down"] == row["read_only"] == 0
-    return Finding(f"region {row['region']}", WARNING if is_ordered else FAULT, detail)
+    verdict = WARNING if is_ordered else FAULT
+    return Finding(f"region {row['region']}", verdict, detail, _NO_WRITABLE)
 
 
 def check_hosts(bookies: Sequence[BookieView]) -> list[Finding]:
@@ -117,39 +123,42 @@ def _judge_absent(view: BookieView) -> Finding | None:
     if view.registration is not None:
         return None
     if view.ordered is not None:
-        return Finding(subject, WARNING, f"down (not registered), {view.ordered.value}")
+        return Finding(subject, WARNING, f"down (not registered), {view.ordered.value}", _DOWN)
     detail = "down (not registered); if it is lost for good: `rhumbline node decommission`"
-    return Finding(subject, FAULT, detail)
+    return Finding(subject, FAULT, detail, _DOWN)
 
 
 def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
     """Judge a bookie that accepts connections by its mode and by what it reports."""
     known = view.status.statistics
-    problems: list[tuple[str, str]] = []
+    problems: list[tuple[str, str, str]] = []  # verdict, words, alert
     if known.get("failure"):
-        problems.append((FAULT, f"failed: {known['failure']}"))
+        problems.append((FAULT, f"failed: {known['failure']}", _DOWN))
     if known.get("damages"):
         damages = show_count(known["damages"], "damaged byte range")
-        problems.append((FAULT, f"{damages} not repaired yet"))
+        problems.append((FAULT, f"{damages} not repaired yet", _DAMAGED))
     for directory in known.get("failed_directories", ()):
         lost = show_count(known["lost_files"], "lost file")
-        problems.append((FAULT, f"data directory {directory} failed, {lost} not restored yet"))
+        words = f"data directory {directory} failed, {lost} not restored yet"
+        problems.append((FAULT, words, _DAMAGED))
     for directory, numbers in known.get("data_directory", {}).items():
         if numbers["full"]:
             free = show_bytes(numbers["free_bytes"])
-            problems.append((WARNING, f"data directory {directory} is full; free: {free}"))
+            words = f"data directory {directory} is full; free: {free}"
+            problems.append((WARNING, words, "RhumblineDiskSpaceLow"))
     if view.limbo:
-        problems.append((WARNING, f"in limbo: {view.limbo}"))
+        problems.append((WARNING, f"in limbo: {view.limbo}", _DAMAGED))
     if view.mode is BookieMode.READ_ONLY:
         free = "unknown" if view.free_bytes is None else show_bytes(view.free_bytes)
-        problems.append((FAULT, f"read-only; free disk space: {free}{_space_words(known)}"))
+        words = f"read-only; free disk space: {free}{_space_words(known)}"
+        problems.append((FAULT, words, "RhumblineBookieReadOnly"))
     elif view.mode not in (BookieMode.WRITABLE, BookieMode.LIMBO):
-        problems.append((WARNING, view.mode.value))
+        problems.append((WARNING, view.mode.value, "RhumblineDrainUnfinished"))
     if not view.status.is_known and view.status_address is not None:
-        problems.append((WARNING, f"its status server: {view.status.error}"))
-    verdicts = {verdict for verdict, _ in problems}
-    verdict = next((each for each in (FAULT, WARNING) if each in verdicts), OK)
-    return Finding(subject, verdict, ", ".join([detail, *(words for _, words in problems)]))
+        problems.append((WARNING, f"its status server: {view.status.error}", _DOWN))
+    detail = ", ".join([detail, *(words for _, words, _ in problems)])
+    verdict, _, alert = min(problems, key=lambda one: one[0] != FAULT, default=(OK, "", ""))
+    return Finding(subject, verdict, detail, alert)
 
 
 def _space_words(known: Mapping[str, Any]) -> str:
@@ -178,7 +187,7 @@ def check_proxies(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
         if row["owned_streams"] is not None:
             detail += f", owns {show_count(row['owned_streams'], 'stream')}"
         verdict = {ACCEPTING: OK, DRAINING: WARNING}.get(row["mode"], FAULT)
-        found.append(Finding(f"proxy {row['address']}", verdict, detail))
+        found.append(Finding(f"proxy {row['address']}", verdict, detail, "RhumblineProxyDown"))
     return found
 
 

@@ -11,6 +11,7 @@ import click
 from ..config_file import all_keys
 from ..exit_codes import EXIT_CODES
 from .command_tree import all_commands
+from .console_runbook import CONSOLE_RUNBOOK, RUNBOOK, runbook_document
 from .grpc_reference import grpc_page
 from .metrics_reference import METRICS_FILE, metrics_page
 from .output_reference import output_page, output_schema
@@ -113,5 +114,7 @@ def write_pages(directory: Path) -> None:
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
     (directory / STATE_MACHINES_FILE).write_text(state_machines_page(), encoding="utf-8")
     (directory / STORE_CONTRACT_FILE).write_text(store_contract_page(), encoding="utf-8")
+    runbook = (directory.parent / RUNBOOK).read_text(encoding="utf-8")
+    CONSOLE_RUNBOOK.write_text(runbook_document(runbook), encoding="utf-8")
     comparison = store_comparison_page(directory / RESULTS_FILE)
     (directory / STORE_COMPARISON_FILE).write_text(comparison, encoding="utf-8")

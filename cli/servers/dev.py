@@ -16,7 +16,6 @@ from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import InvalidArgumentError, NamespaceExistsError
-from ...core.protocol.installation import needs_extra
 from ...security.principal import Role
 from ...security.settings import TlsSettings
 from ...server.ports import PORTS
@@ -32,6 +31,7 @@ from ..streams.policy_options import default_quorum
 from ..waiting import timeout_option, wait_until
 from .dev_process import DevProcess, locked, running_process
 from .local_cluster import HOST, LocalCluster
+from .local_console import start_console
 
 _REGIONS = "bonn,oslo,rome"
 _NAMESPACE = "default"
@@ -185,22 +185,13 @@ async def _serve(
         lock = closing.enter_context(locked(directory))
         await closing.enter_async_context(cluster)
         await _ensure_namespace(cluster, names[0])
-        url = None if port is None else await _start_console(closing, cluster, names[0], port)
+        url = None
+        if port is not None:
+            url = await start_console(closing, cluster, names[0], _NAMESPACE, port)
         _print_started(directory, file, cluster, output, url)
         lock.set_ready()
         await stop.wait()
         print_message("stopping")
-
-
-async def _start_console(
-    closing: AsyncExitStack, cluster: LocalCluster, region: str, port: int
-) -> str:
-    with needs_extra("the console", "console"):
-        from ..console.serving import running_console
-    client = await closing.enter_async_context(cluster.client(region, namespace=_NAMESPACE))
-    return await closing.enter_async_context(
-        running_console(client, host=HOST, port=port, interval_s=1.0, protection=UNPROTECTED)
-    )
 
 
 def _print_started(

@@ -1,12 +1,15 @@
 """``rhumbline stream roll``, ``seal`` and ``unseal``: end open segments, and refuse writers."""
 
 import asyncio
+from typing import NamedTuple
 
 import click
 
 from ...client.connect import Client
+from ...client.store_client import StoreClient
 from ...client.units import parse_ms, show_ms
 from ...core.log.metadata.stream_description import StreamDescription
+from ...core.log.namespace import Namespace
 from ...core.protocol.errors import DeadlineExceededError
 from ...core.protocol.ledger_metadata import LedgerState
 from ...core.protocol.segments import Segment
@@ -20,6 +23,24 @@ from ..waiting import timeout_option
 _POLL_S = 0.2
 _NAME = text("Name of the stream.")
 _SEALED = done({"stream": _NAME, "is_sealed": flag("True if all writers are refused now.")})
+
+
+class RollOutcome(NamedTuple):
+    """The result of a roll."""
+
+    completed: int | None
+    """The segment that was ended; None if none was open."""
+    opened: int | None
+    """The segment in which the writer continues; None if there is no writer."""
+
+    def describe(self, name: str) -> str:
+        """Return the result in a sentence."""
+        if self.completed is None:
+            return f"stream {name} has no open segment"
+        end = "the stream has no writer"
+        if self.opened is not None:
+            end = f"its writer continues in segment {self.opened}"
+        return f"segment {self.completed} of {name} is completed; {end}"
 
 
 @click.command()
@@ -57,30 +78,18 @@ async def roll(
     behind the last acknowledged record.
     """
     async with session.client() as client:
-        namespace = client.namespace()
-        before = await namespace.describe(name)
-        last = _open_segment(before)
-        if last is None:
-            print_done(
-                {"stream": name, "completed_segment": None, "open_segment": None},
-                session.output,
-                f"stream {name} has no open segment",
-            )
-            return
-        if force:
-            await namespace.take_over(name)
-        else:
-            await _roll(client, name, last, grace_ms, timeout_ms)
-        after = await namespace.describe(name)
-        following = after.segments[-1]
-        opened = None if following.lssn == last.lssn else following.lssn
-        end = "the stream has no writer"
-        if opened is not None:
-            end = f"its writer continues in segment {opened}"
+        found = await roll_stream(
+            client,
+            client.namespace().name,
+            name,
+            grace_ms=grace_ms,
+            timeout_ms=timeout_ms,
+            force=force,
+        )
         print_done(
-            {"stream": name, "completed_segment": last.lssn, "open_segment": opened},
+            {"stream": name, "completed_segment": found.completed, "open_segment": found.opened},
             session.output,
-            f"segment {last.lssn} of {name} is completed; {end}",
+            found.describe(name),
         )
 
 
@@ -122,19 +131,41 @@ async def unseal(session: CommandSession, name: str) -> None:
         )
 
 
-def _open_segment(known: StreamDescription) -> Segment | None:
+async def roll_stream(
+    client: Client, namespace: str, name: str, *, grace_ms: int, timeout_ms: int, force: bool
+) -> RollOutcome:
+    """End the open segment of a stream, if it has one.
+
+    Raises NoSuchStreamError, DeadlineExceededError, MetadataUnavailableError.
+    """
+    store = await client.namespaces.find(namespace)
+    found = client.namespace_of(store, namespace)
+    last = open_segment(await found.describe(name))
+    if last is None:
+        return RollOutcome(None, None)
+    if force:
+        await found.take_over(name)
+    else:
+        await _roll(client, store, found, name, last, grace_ms, timeout_ms)
+    following = (await found.describe(name)).segments[-1]
+    return RollOutcome(last.lssn, None if following.lssn == last.lssn else following.lssn)
+
+
+def open_segment(known: StreamDescription) -> Segment | None:
     """Return the last segment if it is in progress."""
     if not known.segments or known.segments[-1].is_completed:
         return None
     return known.segments[-1]
 
 
-async def _roll(client: Client, name: str, last: Segment, grace_ms: int, timeout_ms: int) -> None:
+async def _roll(
+    client: Client, store: StoreClient, found: Namespace, name: str, last: Segment, grace_ms: int,
+    timeout_ms: int,
+) -> None:  # fmt: skip
     """Wait until the segment is completed, by its writer or by a takeover.
 
     Raises DeadlineExceededError.
     """
-    store = await client.namespaces.find(client.namespace().name)
     ownerless = OwnerlessLedgers(
         client.runtime,
         store.store,
@@ -154,8 +185,8 @@ async def _roll(client: Client, name: str, last: Segment, grace_ms: int, timeout
             except RepairStuckError as error:
                 reason = str(error)
         else:
-            known = await client.namespace().describe(name)
-            if all(found.is_completed for found in known.segments if found.lssn <= last.lssn):
+            known = await found.describe(name)
+            if all(one.is_completed for one in known.segments if one.lssn <= last.lssn):
                 await ownerless.withdraw_done()
                 return
             reason = f"ledger {last.ledger_id} is {metadata.state.value}, its segment in progress"

@@ -21,6 +21,9 @@ from .sample import ClusterSample
 
 _REDUCED = "reduced"
 _AT_RISK = ("at_risk", "doubtful", "unavailable", "lost")
+_LOST, _RISK = "RhumblineDataLost", "RhumblineDataAtRisk"
+_MISSING, _NO_AUDITOR = "RhumblineCopiesMissing", "RhumblineAuditorMissing"
+_OF_SERVERS = {"repair": _NO_AUDITOR, "archive": "RhumblineArchiverDown"}
 
 _RATES: dict[str, Schema] = {
     "adds_per_second": maybe(number("Entries that were added.")),
@@ -53,6 +56,7 @@ _ALERT = record(
         "subject": text("What is wrong."),
         "verdict": text("How bad it is.", WARNING, FAULT),
         "detail": text("What was found."),
+        "runbook": maybe(text("The section of the runbook about it.")),
     }
 )
 TOP = record(
@@ -96,7 +100,12 @@ def report(before: ClusterSample | None, now: ClusterSample) -> dict[str, Any]:
 
 def without_store(document: Mapping[str, Any], error: str) -> dict[str, Any]:
     """Return the last document, now that the metadata store does not respond."""
-    alert = {"subject": "metadata store", "verdict": FAULT, "detail": f"nothing is known: {error}"}
+    alert = {
+        "subject": "metadata store",
+        "verdict": FAULT,
+        "detail": f"nothing is known: {error}",
+        "runbook": "RhumblineMetadataStoreAway",
+    }
     return {**document, "alerts": [alert]}
 
 
@@ -243,7 +252,12 @@ def _alerts(now: ClusterSample) -> list[dict[str, Any]]:
     ]
     order: Sequence[str] = (FAULT, WARNING)
     return [
-        {"subject": one.subject, "verdict": one.verdict, "detail": one.detail}
+        {
+            "subject": one.subject,
+            "verdict": one.verdict,
+            "detail": one.detail,
+            "runbook": one.alert or None,
+        }
         for verdict in order
         for one in findings
         if one.verdict == verdict and one.verdict != OK
@@ -253,18 +267,20 @@ def _alerts(now: ClusterSample) -> list[dict[str, Any]]:
 def _other_findings(now: ClusterSample) -> list[Finding]:
     found = []
     if now.tasks:
-        found.append(Finding("repair", FAULT, f"{now.tasks} ledgers wait for repair"))
+        found.append(Finding("repair", FAULT, f"{now.tasks} ledgers wait for repair", _MISSING))
     if now.auditor is None:
-        found.append(Finding("repair", WARNING, "no repair process runs"))
+        found.append(Finding("repair", WARNING, "no repair process runs", _NO_AUDITOR))
     shown = {row["address"] for row in now.proxies}
     for server in now.servers:
         status = now.statuses[server.status_address]
         if not status.is_known and server.address not in shown:
             name = server.address or server.status_address
-            found.append(Finding(f"{server.kind} {name}", FAULT, str(status.error)))
+            alert = _OF_SERVERS.get(server.kind, "RhumblineProxyDown")
+            found.append(Finding(f"{server.kind} {name}", FAULT, str(status.error), alert))
         known = (status.statistics.get("durability") or {}).get("ledgers") or {}
         counts = {name: sum(known.get(name, {}).values()) for name in _AT_RISK}
         if any(counts.values()):
             text_of = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items() if n)
-            found.append(Finding("durability", FAULT, f"ledgers: {text_of}"))
+            alert = _LOST if counts["lost"] else _RISK
+            found.append(Finding("durability", FAULT, f"ledgers: {text_of}", alert))
     return found

@@ -56,6 +56,21 @@ class SegmentMending:
         """Return the head of a stream, for ``mend``. Raises NoSuchStreamError."""
         return (await self._streams.head(stream))[0]
 
+    async def mend_all(self, stream: str) -> list[SegmentFault]:
+        """Mend the faults of a stream that have a remedy, and return those that were mended.
+
+        A takeover completes all segments in progress, so nothing is mended after it. Safe to
+        repeat. Raises as ``mend``.
+        """
+        head = await self.head(stream)
+        mended = []
+        for fault in await self.inspect(stream):
+            if await self.mend(stream, fault, head):
+                mended.append(fault)
+            if fault.remedy is Remedy.TAKE_OVER:
+                break
+        return mended
+
     async def mend(self, stream: str, fault: SegmentFault, head: StreamHead) -> bool:
         """Mend a fault that was found when the stream had this head. Safe to repeat.
 

@@ -15,15 +15,19 @@ export const token = {
   set: (value) => (value ? sessionStorage.setItem(TOKEN, value) : sessionStorage.removeItem(TOKEN)),
 };
 
-async function request(path, parameters, signal) {
-  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
+async function request(path, parameters, signal, given = {}) {
+  const headers = { ...given.headers, ...(token.get() ? { Authorization: `Bearer ${token.get()}` } : {}) };
   const query = new URLSearchParams(parameters ?? {}).toString();
-  const response = await fetch(query ? `${path}?${query}` : path, { headers, signal });
+  const response = await fetch(query ? `${path}?${query}` : path, { ...given, headers, signal });
   if (!response.ok) throw new Refused(response.status, await response.json().catch(() => ({})));
   return response;
 }
 
 export const get = async (path, parameters, signal) => (await request(path, parameters, signal)).json();
+
+/** Send a document; whether it was taken is known from the response only. */
+export const post = async (path, document) => (await request(path, {}, undefined,
+  { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(document) })).json();
 
 const PAUSE_MS_MAX = 10_000;
 const SILENCE_MS_MAX = 30_000;

@@ -4,6 +4,7 @@ import { follow, get, patched, Refused, token } from "./api.js";
 import { chaosPage } from "./chaos.js";
 import { h, show, state } from "./dom.js";
 import { durabilityPage } from "./durability.js";
+import { operationsPage } from "./operations.js";
 import { regionsPage } from "./regions.js";
 import { streamPage } from "./stream.js";
 import { streamsPage } from "./streams.js";
@@ -14,6 +15,7 @@ const PAGES = {
   stream: { title: "Stream", make: streamPage, isHidden: true },
   durability: { title: "Durability", make: durabilityPage, isOfCluster: true },
   chaos: { title: "Chaos", make: chaosPage, isOfCluster: true },
+  operations: { title: "Operations", make: operationsPage, isOfCluster: true },
 };
 
 const main = document.getElementById("main");
@@ -106,7 +108,7 @@ function openPage() {
     return;
   }
   main.dataset.page = name;
-  page = PAGES[name].make(main, parameters, { signIn, forbid, snapshot: () => snapshot });
+  page = PAGES[name].make(main, parameters, { signIn, forbid, snapshot: () => snapshot, mayAct: () => session?.may_act === true });
   if (snapshot) page.update?.(snapshot);
 }
 

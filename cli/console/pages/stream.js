@@ -1,7 +1,9 @@
 // Stream: its segments to scale, where the copies are, and a live tail.
 
+import { offer } from "./actions.js";
 import { follow, get, Refused } from "./api.js";
 import { bytes, count, fact, h, plural, rate, show, state, svg, table, UNKNOWN } from "./dom.js";
+import { recordTrace } from "./trace.js";
 
 const INTERVAL_MS = 2000;
 const LINES_MAX = 500;
@@ -10,13 +12,14 @@ const WIDTH = 1000;
 export function streamPage(main, parameters, frame) {
   const name = { namespace: parameters.get("namespace") ?? "", stream: parameters.get("stream") ?? "" };
   const top = h("div", {});
-  const tail = liveTail(name);
+  const trace = recordTrace(name);
+  const tail = liveTail(name, trace.trace);
   let timer = null;
   let chosen = null;
   let latest = null;
   const title = `${name.namespace}/${name.stream}`;
   document.title = `${title} – Rhumbline`;
-  show(main, h("p", {}, h("a", { href: "#/streams" }, "Streams"), " /"), h("h1", {}, title), top, tail.node);
+  show(main, h("p", {}, h("a", { href: "#/streams" }, "Streams"), " /"), h("h1", {}, title), frame.mayAct() ? actionsOf(name, () => load()) : null, top, tail.node, trace.node);
   show(top, state("Loading", "The stream is read."));
 
   const choose = (lssn) => {
@@ -51,6 +54,10 @@ export function streamPage(main, parameters, frame) {
     },
   };
 }
+
+const actionsOf = (name, reload) => h("div", { class: "bar" },
+  offer("roll", `stream:${name.namespace}/${name.stream}`, "Roll…", reload),
+  offer("repair", `stream:${name.namespace}/${name.stream}`, "Repair…", reload));
 
 function factsOf(found) {
   const word = found.is_ended ? "ended by the application" : found.is_sealed ? "sealed by an operator" : "";
@@ -126,7 +133,7 @@ function subscriptionsOf(found) {
 }
 
 // A pause closes the event stream; going on continues after the last record that was shown.
-function liveTail(name) {
+function liveTail(name, trace) {
   const lines = h("ol", { class: "lines", id: "lines" });
   const status = h("p", { role: "status", class: "note", id: "tail-status" }, "Waiting for records.");
   const filter = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "text in payload or key" });
@@ -154,7 +161,8 @@ function liveTail(name) {
     passed += found.passed;
     skipped += found.skipped;
     const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-    lines.append(...found.records.map(line));
+    const arrivedMs = Date.now();
+    lines.append(...found.records.map((one) => line(one, () => trace(one.dlsn, arrivedMs))));
     while (lines.childElementCount > LINES_MAX) lines.firstElementChild.remove();
     if (isAtEnd) box.scrollTop = box.scrollHeight;
     note(found.error ? `The tail ended: ${found.error}.` : `${plural(passed, "record")} passed since this page was opened${skipped ? `; ${count(skipped)} came too fast to be shown` : ""}.`);
@@ -183,8 +191,8 @@ function liveTail(name) {
   return { node, close: stop };
 }
 
-function line(one) {
+function line(one, trace) {
   const value = one.payload ?? one.payload_hex ?? "";
-  return h("li", { "data-dlsn": one.dlsn, "data-text": `${one.key ?? one.key_hex ?? ""}\n${value}`.toLowerCase() }, h("span", { class: "at" }, new Date(one.created_ms).toISOString().slice(11, 23)), h("span", { class: "at" }, one.dlsn.split("@")[0]),
+  return h("li", { "data-dlsn": one.dlsn, "data-text": `${one.key ?? one.key_hex ?? ""}\n${value}`.toLowerCase() }, h("span", { class: "at" }, new Date(one.created_ms).toISOString().slice(11, 23)), h("button", { type: "button", class: "at", "aria-label": `Trace ${one.dlsn.split("@")[0]}`, onclick: trace }, one.dlsn.split("@")[0]),
     one.key ?? one.key_hex ? h("span", { class: "chip" }, one.key ?? one.key_hex) : null, h("span", { class: "payload" }, value));
 }

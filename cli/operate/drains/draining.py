@@ -4,27 +4,19 @@ A command stores the wanted state; repair processes move the data, and the comma
 progress. It can be interrupted and repeated at any time.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from ....core.protocol.bookie_id import BookieId
-from ....regions.repair.drain_records import DrainRecord
-from ....regions.repair.progress import IsLeaving, count_remaining, unplaceable_quorums
 from ....regions.states import PlacementState
-from ...errors import UnsafeError
 from ...options import CommandSession, runs, session_options
 from ...output import print_done, print_message
 from ...output_schema import Schema, done, flag, maybe, prints, text
 from ..opened_cluster import Cluster, opened_stores
+from .orders import drain_bookie, knowing_bookie, leaves_bookie, undrain_bookie
 from .progress import watch
-
-
-async def _knowing(clusters: Sequence[Cluster], bookie: BookieId) -> list[Cluster]:
-    """Return the stores that know the bookie."""
-    return [found for found in clusters if bookie in await found.directory.all_known()]
 
 
 def drain_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,18 +27,6 @@ def drain_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--force", is_flag=True, help="Proceed even if the data has no legal place elsewhere."
     )(command)
-
-
-async def begin_drain(cluster: Cluster, target: str, is_leaving: IsLeaving, *, force: bool) -> None:
-    """Record what has to move, before the state is set.
-
-    Raises UnsafeError if it has no place elsewhere that satisfies its region rule.
-    """
-    found = await count_remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
-    faults = await unplaceable_quorums(found, cluster.directory, is_leaving)
-    if faults and not force:
-        raise UnsafeError("; ".join(faults) + "; --force overrides this check")
-    await cluster.drains.begin(target, DrainRecord(time.time_ns() // 1_000_000, found.entries))
 
 
 def placement_schema(subject: str) -> Schema:
@@ -90,9 +70,7 @@ async def undrain(session: CommandSession, bookie: str) -> None:
     """Let a bookie accept new data again."""
     async with opened_stores(session) as clusters:
         bookie_id = await clusters[0].find(bookie)
-        for cluster in await _knowing(clusters, bookie_id):
-            await cluster.set(lambda states: states.with_bookie(bookie_id, None))
-            await cluster.drains.end(bookie_id)
+        await undrain_bookie(clusters, bookie_id)
         print_done(
             {"bookie": bookie_id, "state": None, "is_empty": False},
             session.output,
@@ -111,7 +89,7 @@ async def decommission(session: CommandSession, bookie: str, force: bool, no_wai
     async with opened_stores(session) as clusters:
         cluster = clusters[0]
         bookie_id = await cluster.find(bookie)
-        knowing = await _knowing(clusters, bookie_id)
+        knowing = await knowing_bookie(clusters, bookie_id)
         state = await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
         outcome = {"bookie": bookie_id, "state": state.value, "is_empty": not no_wait}
         if no_wait:
@@ -143,18 +121,9 @@ async def _drain(
     force: bool,
     no_wait: bool,
 ) -> PlacementState:
-    def is_leaving(candidate: BookieId, _: object) -> bool:
-        return candidate == bookie
-
-    knowing = await _knowing(clusters, bookie)
-    for cluster in knowing:
-        await begin_drain(cluster, bookie, is_leaving, force=force)
-    is_up = bookie in await clusters[0].directory.up()
-    state = PlacementState.DRAINED if is_up else PlacementState.OFFLINE
-    for cluster in knowing:
-        await cluster.set(lambda states: states.with_bookie(bookie, state))
+    state = await drain_bookie(clusters, bookie, force=force)
     print_message(f"{bookie} is {state.value}: it gets no new data")
     if not no_wait:
-        for cluster in knowing:
-            await watch(session, cluster, bookie, is_leaving)
+        for cluster in await knowing_bookie(clusters, bookie):
+            await watch(session, cluster, bookie, leaves_bookie(bookie))
     return state

@@ -28,6 +28,7 @@ PAGES = {
     "streams": "tbody tr",
     "stream?namespace=shop&stream=orders": ".places",
     "durability?lose=oslo": "#verdict",
+    "operations": ".facts",
 }
 """The pages by their address, each with a part that shows that it has its data."""
 PICTURES = os.environ.get("RHUMBLINE_SCREENSHOTS")
@@ -78,7 +79,11 @@ async def see_everything(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     async with (
         web_browser(tmp_path) as browser,
-        three_regions(tmp_path / "cluster") as (cluster, client, url),
+        three_regions(tmp_path / "cluster", lasts_s=240, allows_actions=True) as (
+            cluster,
+            client,
+            url,
+        ),
     ):
         faults: list[str] = []
         page = await open_page(browser, url)
@@ -89,6 +94,7 @@ async def see_everything(tmp_path: Path) -> None:
         found += await see_streams(page)
         found += await see_a_stream(page, client)
         found += await see_durability(page)
+        found += await see_operations(page, cluster)
         assert faults == [], "errors of the page, or requests to other hosts"
         found += await see_other_screens(browser, url)
         found += await see_refusals(page, url)
@@ -166,6 +172,11 @@ async def see_a_stream(page: Page, client: Client) -> list[str]:
         await expect(page.locator("#lines li:visible")).to_have_count(2)
         await expect(page.locator(".segment")).to_have_count(2)
         await picture(page, "stream")
+        await page.get_by_role("button", name="Trace 2:1:0").click()
+        await expect(page.locator(".step")).to_have_count(5)
+        await expect(page.locator("#trace")).to_contain_text("holds it")
+        await page.locator("#trace").scroll_into_view_if_needed()
+        await picture(page, "trace")
     return await serious_faults(page)
 
 
@@ -179,6 +190,32 @@ async def see_durability(page: Page) -> list[str]:
     await expect(page.get_by_role("link", name="shop/orders")).to_be_visible()
     await picture(page, "durability")
     return await serious_faults(page)
+
+
+async def see_operations(page: Page, cluster: LocalCluster) -> list[str]:
+    """A bookie is drained after a confirmation, and the page says what its data waits for."""
+    await page.get_by_role("link", name="Operations").click()
+    alert = page.locator(".card", has_text="RhumblineBookieDown").first
+    await alert.locator("summary").click()
+    await expect(alert.locator(".runbook")).to_contain_text("Meaning")
+    chosen = next(local for local in cluster.bookies if local.region == "rome")
+    assert chosen.bookie is not None
+    name = chosen.bookie.bookie_id
+    await page.get_by_role("button", name=f"Drain {name}").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("gets no new data from now on")
+    await picture(page, "confirmation")
+    found = await serious_faults(page)
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.locator("[data-drain]")).to_have_count(0)
+    await page.get_by_role("button", name=f"Drain {name}").press("Enter")
+    await page.locator("#confirm").click()
+    await expect(page.locator("#action-status")).to_contain_text("Done")
+    await page.locator("#cancel").press("Enter")
+    await expect(page.locator(f'[data-drain="{name}"]')).to_contain_text("no repair process")
+    await page.get_by_role("heading", name="Drains").scroll_into_view_if_needed()
+    await picture(page, "operations")
+    return found + await serious_faults(page)
 
 
 async def see_other_screens(browser: Browser, url: str) -> list[str]:
@@ -198,7 +235,7 @@ async def see_other_screens(browser: Browser, url: str) -> list[str]:
 
 async def see_refusals(page: Page, url: str) -> list[str]:
     """Visitors without permission or token are told so, and a lost server is shown as such."""
-    refused = {"principal": "ann", "sees_cluster": False}
+    refused = {"principal": "ann", "sees_cluster": False, "may_act": False}
     await page.route("**/api/session", lambda route: route.fulfill(json=refused))
     await page.goto(f"{url}#/regions")
     await page.reload()

@@ -36,7 +36,7 @@ QUICK_S = 0.2
 
 @asynccontextmanager
 async def three_regions(
-    root: Path, *, lasts_s: float = 60
+    root: Path, *, lasts_s: float = 60, allows_actions: bool = False
 ) -> AsyncIterator[tuple[LocalCluster, Client, str]]:
     """Run three regions with a stream of 50 records, and a console, for a limited time."""
     cluster = LocalCluster(
@@ -53,7 +53,12 @@ async def three_regions(
         async with client.writer("orders") as writer:
             await writer.append_many([b"order %d" % n for n in range(50)])
         async with running_console(
-            client, host="127.0.0.1", port=0, interval_s=QUICK_S, protection=UNPROTECTED
+            client,
+            host="127.0.0.1",
+            port=0,
+            interval_s=QUICK_S,
+            protection=UNPROTECTED,
+            allows_actions=allows_actions,
         ) as url:
             yield cluster, client, url
 
@@ -110,6 +115,13 @@ async def test_documents_events_and_tails_show_a_cluster(tmp_path: Path) -> None
         assert asked["streams"][0]["stream"] == "shop/orders"
         assert (await browser.get("/api/durability?lose=paris")).status_code == 400
 
+        traced = (await browser.get("/api/record", params={**place, "position": "1:0:3"})).json()
+        assert traced["payload"] == "order 3"
+        copies = traced["stored"]["copies"]
+        assert {one["state"] for one in copies if one["region"] != "oslo"} == {"holds it"}
+        work = (await browser.get("/api/operations")).json()
+        assert work["drains"] == [] and "no repair process" in work["repair"][0]["obstacle"]
+
         wanted = str(httpx.QueryParams({**place, "filter": "NEW É"}))
         tail = events(browser, f"/api/tail?{wanted}")
         async with asyncio.timeout(3):
@@ -157,6 +169,7 @@ async def test_requests_are_checked_and_answered_with_a_code(tmp_path: Path) -> 
             assert found.status_code == status, path
             assert found.headers["x-content-type-options"] == "nosniff"
         assert (await browser.post("/api/streams")).status_code == 405
+        assert (await browser.post("/api/action", json={})).status_code == 404, "rule CON-5"
         stranger = await browser.get("/api/session", headers={"Host": "evil.example"})
         assert stranger.status_code == 421, "rule CON-4"
         with pytest.raises(ConfigurationError, match="without TLS"):
@@ -221,7 +234,7 @@ async def test_visitors_see_what_grants_allow(tmp_path: Path) -> None:
             assert await status("/api/session", name) == 401
             assert await status("/api/session", bad) == 401
             session = (await nobody.get("/api/session", **ann)).json()
-            assert session == {"principal": "ann", "sees_cluster": False}
+            assert session == {"principal": "ann", "sees_cluster": False, "may_act": False}
             for path in ("/api/events", "/api/durability", of_stream):
                 assert await status(path, ann) == 403
             assert (await nobody.get("/api/streams", **ann)).json()["streams"] == []

@@ -32,9 +32,11 @@ def test_spark_finds_the_input_in_the_archive(log: Path) -> None:
 
 
 def test_without_spark_pyarrow_finds_the_input_in_the_archive(log: Path) -> None:
-    done = rhumbline("demo", "--plain", "--seconds", "1", "--no-spark", str(log), timeout_s=100)
+    words = ("demo", "--plain", "--seconds", "1", "--no-spark", "--console", "--console-port", "0")
+    done = rhumbline(*words, str(log), timeout_s=100)
     output = done.stdout.decode()
     assert done.returncode == 0, output + done.stderr.decode()
+    assert "the console is at http://127.0.0.1:" in output
     assert f"{LINES:,} records in" in output.partition("\narchive  ")[2]
     assert "\nspark " not in output
     query = output.partition("\npyarrow ")[2]

@@ -1,0 +1,160 @@
+// Operations: work in progress and what it waits for, alerts with their runbooks, and actions.
+
+import { offer } from "./actions.js";
+import { get, Refused } from "./api.js";
+import { badge, bytes, count, fact, h, ms, plural, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
+
+const INTERVAL_MS = 3000;
+
+export function operationsPage(main, parameters, frame) {
+  const body = h("div", {});
+  const alerts = h("section", { "aria-labelledby": "alerts" });
+  let runbook = {};
+  let latest = null;
+  let cluster = frame.snapshot();
+  let timer = null;
+  let asking = null;
+  let isFirst = true;
+  show(main, h("h1", {}, "Operations"), alerts, body);
+  show(body, state("Loading", "Repair, drains and archiving are read."));
+  get("/pages/runbook.json").then((found) => {
+    runbook = found;
+    drawAlerts();
+  }).catch(() => {});
+
+  function drawAlerts() {
+    if (cluster) keepOpen(alerts, () => show(alerts, ...alertsOf(cluster, runbook)));
+  }
+  function draw() {
+    if (latest) show(body, ...workOf(latest, cluster, frame, load));
+  }
+  async function load() {
+    clearTimeout(timer);
+    asking?.abort();
+    asking = new AbortController();
+    const mine = asking;
+    try {
+      latest = await get("/api/operations", {}, mine.signal);
+      isFirst = false;
+      draw();
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
+      if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
+      show(body, state(isFirst ? "Not available" : "Not available now", `The work in progress cannot be read: ${error.message}. The next attempt follows by itself.`));
+    }
+    timer = setTimeout(load, INTERVAL_MS);
+  }
+  load();
+  drawAlerts();
+  return {
+    update(found) {
+      const before = JSON.stringify(cluster?.alerts);
+      cluster = found;
+      if (before !== JSON.stringify(found.alerts) || !alerts.childElementCount) drawAlerts();
+    },
+    close() {
+      clearTimeout(timer);
+      asking?.abort();
+    },
+  };
+}
+
+/** Draw again, and open the sections that were open. */
+function keepOpen(node, draw) {
+  const open = new Set([...node.querySelectorAll("details[open]")].map((one) => one.dataset.key));
+  draw();
+  for (const one of node.querySelectorAll("details")) one.open = open.has(one.dataset.key);
+}
+
+function alertsOf(found, runbook) {
+  const rows = Object.values(found.alerts).sort((a, b) => (a.verdict !== "fault") - (b.verdict !== "fault"));
+  return [h("h2", { id: "alerts" }, "Alerts"), rows.length
+    ? h("ul", { class: "cards" }, rows.map((one) => h("li", { class: "card" },
+      h("p", {}, stateBadge(one.verdict), h("strong", {}, ` ${one.subject}`)), h("p", {}, withCode(one.detail)),
+      runbook[one.runbook] ? sectionOf(one, runbook[one.runbook]) : null)))
+    : h("p", {}, "Nothing is wrong.")];
+}
+
+function sectionOf(one, parts) {
+  return h("details", { "data-key": `runbook ${one.subject}` },
+    h("summary", { "data-key": `summary ${one.subject}` }, `Runbook: ${one.runbook}`),
+    h("dl", { class: "runbook" }, Object.entries(parts).map(([part, text]) => [h("dt", {}, part), h("dd", {}, withCode(text))])));
+}
+
+function workOf(found, cluster, frame, reload) {
+  const waiting = found.repair.reduce((sum, one) => sum + one.waiting, 0);
+  const left = found.drains.reduce((sum, one) => sum + one.bytes, 0);
+  const behind = found.archiving.map((one) => one.waiting).filter((one) => one !== null && one !== undefined);
+  return [
+    h("dl", { class: "facts" },
+      fact("Ledgers waiting for repair", count(waiting), found.repair.some((one) => one.obstacle) ? "repair does not run" : null),
+      fact("Drains", count(found.drains.length), found.drains.length ? `${bytes(left)} left` : "nothing is drained"),
+      fact("Rebalancing", found.rebalance?.status ?? "not ordered", found.rebalance ? `${bytes(found.rebalance.left_bytes)} left` : null),
+      fact("Segments waiting for the archive", behind.length ? count(behind.reduce((a, b) => a + b, 0)) : UNKNOWN, found.archiving.length ? null : "no archiver runs"),
+      fact("Metadata stores", `${count(found.stores.filter((one) => !one.error).length)} of ${count(found.stores.length)}`, "respond")),
+    ...found.stores.filter((one) => one.error).map((one) => h("p", {}, stateBadge("unreachable"), ` metadata store of ${one.store}: ${one.error}`)),
+    h("h2", {}, "Drains"), drainsOf(found, frame, reload),
+    h("h2", {}, "Repair"), ...found.repair.map((one) => repairOf(one)),
+    found.rebalance ? rebalanceOf(found.rebalance) : null,
+    found.archiving.length ? archivingOf(found.archiving) : null,
+    cluster && frame.mayAct() ? placesOf(cluster, found, frame, reload) : null,
+  ];
+}
+
+function drainsOf(found, frame, reload) {
+  if (!found.drains.length) return h("p", {}, "No bookie and no region is drained or offline.");
+  return h("ul", { class: "cards" }, found.drains.map((one) => {
+    const done = one.entries_before ? Math.max(0, 1 - one.entries / one.entries_before) : one.is_done ? 1 : 0;
+    const isRegion = one.target.startsWith("region:");
+    const target = isRegion ? one.target : `bookie:${one.target}`;
+    return h("li", { class: "card", "data-drain": one.target },
+      h("p", {}, h("strong", {}, isRegion ? one.target.replace(":", " ") : `bookie ${one.target}`), " ", one.is_done ? badge("empty", "good") : badge(one.waiting.length && !one.eta_ms ? "waiting" : "moving", "warn")),
+      h("progress", { max: 1, value: done, "aria-label": `Progress of ${one.target}` }),
+      h("p", { class: "note" }, one.is_done ? "No data is left on it." : `${plural(one.ledgers, "ledger")} and ${bytes(one.bytes)} are left; ${one.eta_ms ? `about ${ms(one.eta_ms)} to go` : "the end cannot be estimated yet"}${one.being_written ? `; ${plural(one.being_written, "ledger")} being written` : ""}.`),
+      one.waiting.length ? table("Ledgers that wait", [
+        ["Ledger", (row) => row.ledger], ["Stream", (row) => row.stream ?? UNKNOWN],
+        ["Waits for", (row) => withCode(row.reason)],
+        ...(frame.mayAct() ? [["", (row) => (row.is_open && row.stream ? offer("roll", `stream:${row.stream}`, "Roll…", reload) : "")]] : []),
+      ], one.waiting.slice(0, 5)) : null,
+      frame.mayAct() ? h("div", { class: "bar" }, offer("undrain", target, "Undrain…", reload)) : null);
+  }));
+}
+
+function repairOf(one) {
+  const title = one.store === "global" ? "Ledgers that need repair" : `Ledgers that need repair, store of ${one.store}`;
+  return h("div", {},
+    one.obstacle ? h("p", {}, stateBadge("warning"), " ", withCode(one.obstacle)) : null,
+    one.ledgers.length ? table(title, [
+      ["Ledger", (row) => row.ledger], ["Why", (row) => row.why],
+      ["Since", (row) => new Date(row.since_ms).toISOString().slice(0, 19).replace("T", " ")],
+      ["State", (row) => (row.hopeless ? stateBadge("lost") : row.stuck ? badge("stuck", "warn") : badge("queued", "plain"))],
+      ["Waits for", (row) => withCode(row.stuck ?? "a repair worker")],
+    ], one.ledgers) : h("p", {}, "No ledger needs repair."));
+}
+
+const rebalanceOf = (one) => h("section", {}, h("h2", {}, "Rebalancing"),
+  h("progress", { max: 1, value: one.moved_bytes + one.left_bytes ? one.moved_bytes / (one.moved_bytes + one.left_bytes) : 1, "aria-label": "Progress of rebalancing" }),
+  h("p", {}, `${one.status}: ${bytes(one.moved_bytes)} moved, ${bytes(one.left_bytes)} left.`),
+  one.obstacle ? h("p", {}, stateBadge("warning"), " ", one.obstacle) : null);
+
+const archivingOf = (rows) => table("Archiving", [
+  ["Archiver", (one) => one.server], ["Region", (one) => one.region || UNKNOWN],
+  ["Archived", (one) => count(one.archived), true], ["Waiting", (one) => count(one.waiting), true],
+  ["Behind", (one) => ms(one.behind_ms), true], ["Failures", (one) => count(one.failures), true],
+  ["Obstacle", (one) => one.obstacle ?? ""],
+], rows);
+
+function placesOf(cluster, found, frame, reload) {
+  const drained = new Set(found.drains.map((one) => one.target));
+  const places = [
+    ...Object.keys(cluster.regions).map((name) => [`region:${name}`, `Region ${name}`, cluster.regions[name].state, drained.has(`region:${name}`)]),
+    ...Object.values(cluster.servers).filter((one) => one.kind === "bookie").map((one) => [`bookie:${one.server}`, `Bookie ${one.server}`, one.mode, drained.has(one.server)]),
+  ];
+  return h("section", {}, h("h2", {}, "Actions"),
+    h("p", { class: "note" }, "Each action says what will happen before it is done, and is recorded in the audit log."),
+    table("Regions and bookies", [
+      ["Place", (one) => one[1]], ["State", (one) => stateBadge(one[2])],
+      ["", (one) => (one[3] ? offer("undrain", one[0], "Undrain…", reload) : offer("drain", one[0], "Drain…", reload))],
+    ], places));
+}
