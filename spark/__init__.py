@@ -6,9 +6,10 @@ from ..core.protocol.installation import needs_extra
 
 if TYPE_CHECKING:
     from .progress import lag
+    from .read.archive_frame import read_archive
     from .session import open_session, register
 
-__all__ = ["lag", "open_session", "register"]
+__all__ = ["lag", "open_session", "read_archive", "register"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
@@ -17,5 +18,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs_extra("Spark", "spark"):
         from . import progress, session
+        from .read import archive_frame
 
-    return getattr(progress if name == "lag" else session, name)
+    homes = {"lag": progress, "read_archive": archive_frame}
+    return getattr(homes.get(name, session), name)

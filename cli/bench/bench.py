@@ -295,7 +295,7 @@ Named = TypeVar("Named", BenchWorkload, ProxyWorkload)
 )
 @reports
 def scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
-    """Measure Spark on an archive: alternate Rhumbline's data source and Spark's Parquet reader.
+    """Measure Spark on an archive: its own Parquet reader, `read_archive` and the data source.
 
     The query sums payload lengths, takes the largest txid and counts; then the effect of filters is
     measured. Needs no cluster.

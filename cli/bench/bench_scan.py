@@ -11,7 +11,7 @@ from ..output import format_table
 from .bench_output import emit, say
 
 with needs_extra("the Spark benchmark", "spark"):
-    from ...bench.scan import measure_filters, measure_scans
+    from ...bench.scan import NATIVE, SOURCE, VERIFIED, measure_filters, measure_scans
     from ...bench.scan_archive import write_archive
     from ...spark.session import FAST_PYTHON, open_session
 
@@ -52,15 +52,15 @@ def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> No
             ]
         )
     )
-    native, source = (
-        [scan for scan in scans if scan.reader == name] for name in ("native Parquet", "rhumbline")
-    )
-    by_time = median(n.seconds for n in native) / median(o.seconds for o in source)
-    by_cpu = sum(n.cpu_seconds for n in native) / max(0.01, sum(o.cpu_seconds for o in source))
-    say(
-        f"\nthe data source reaches {by_time:.0%} of native speed (medians), "
-        f"{by_cpu:.0%} by CPU seconds\n"
-    )
+    native = [scan for scan in scans if scan.reader == NATIVE]
+    for name in (VERIFIED, SOURCE):
+        own = [scan for scan in scans if scan.reader == name]
+        by_time = median(n.seconds for n in native) / median(o.seconds for o in own)
+        by_cpu = sum(n.cpu_seconds for n in native) / max(0.01, sum(o.cpu_seconds for o in own))
+        say(
+            f"\n{name} reaches {by_time:.0%} of native speed (medians), {by_cpu:.0%} by CPU seconds"
+        )
+    say("")
     say(
         format_table(
             [

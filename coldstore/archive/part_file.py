@@ -80,10 +80,16 @@ class PartFile:
             raise CorruptionError(
                 f"{key}: the columns are {footer.schema.names}, not {SCHEMA.names} with their types"
             )
+        file = cls.in_file(cold, key, part, footer)
+        file.bytes_read = fetched
+        return file
+
+    @classmethod
+    def in_file(cls, cold: ColdStore, key: str, part: Part, footer: Any) -> "PartFile":  # noqa: ANN401 - pyarrow has no types
+        """Return a part of a file whose footer is verified. Raises CorruptionError."""
         if part.first_group + part.group_count > footer.num_row_groups:
             raise CorruptionError(f"{key}: has only {footer.num_row_groups} row groups")
         file = cls(cold, key, part, footer)
-        file.bytes_read = fetched
         crcs = len(file.row_groups) * footer.num_columns
         if len(part.chunk_crcs) != crcs * _CRC_CHARACTERS:
             raise CorruptionError(f"{key}: the manifest does not have the CRC of {crcs} chunks")
@@ -100,6 +106,17 @@ class PartFile:
         Raises NoSuchObjectError and CorruptionError.
         """
         columns = SCHEMA.names if columns is None else columns
+        return self._decode(await self._verified(group, columns), group, columns)
+
+    async def verify(self, group: int, columns: Sequence[str]) -> None:
+        """Verify columns of a row group, for a reader that does not verify what it reads.
+
+        Raises NoSuchObjectError and CorruptionError.
+        """
+        await self._verified(group, columns)
+
+    async def _verified(self, group: int, columns: Sequence[str]) -> dict[int, bytes]:
+        """Return the bytes of columns by offset, after their CRCs were verified."""
         chunks = self._chunks(group, columns)
         ranges = _joined(sorted(chunks))
         gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
@@ -118,7 +135,7 @@ class PartFile:
                 raise CorruptionError(
                     f"{self._key}: bytes {begin} to {end} differ from their CRC in the manifest"
                 )
-        return self._decode(pieces, group, columns)
+        return pieces
 
     def _decode(self, pieces: dict[int, bytes], group: int, columns: Sequence[str]) -> "pa.Table":
         source = pa.PythonFile(_SparseFile(self._key, self._size_bytes, pieces), mode="r")

@@ -53,19 +53,11 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
                 yield from arrow_batches(table, split.stream, options.columns)
         except NoSuchObjectError as error:
             if options.fails_on_data_loss:
-                raise data_loss_error(split.stream, *_bounds(split)) from error
-            log_data_loss(split.stream, *_bounds(split))
+                raise data_loss_error(split.stream, *split.bounds) from error
+            log_data_loss(split.stream, *split.bounds)
         finally:
             runner.run(tables.aclose())
             runner.run(cold.close())
-
-
-def _bounds(split: ArchiveSplit) -> tuple[Dlsn, Dlsn]:
-    selected = split.selection
-    return (
-        Dlsn(split.lssn, selected.first_entry_id, selected.first_slot),
-        Dlsn(split.lssn, selected.end_entry_id, selected.end_slot),
-    )
 
 
 async def _next_of(tables: AsyncGenerator["pa.Table", None]) -> "pa.Table | None":

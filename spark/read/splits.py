@@ -29,6 +29,22 @@ class ArchiveSplit(InputPartition):
         end = selected.end_entry_id + bool(selected.end_slot)
         return first, max(first + 1, min(self.part.last_entry_id + 1, end))
 
+    @property
+    def bounds(self) -> tuple[Dlsn, Dlsn]:
+        """The half-open range of positions that is selected, which can exceed the part."""
+        selected = self.selection
+        return (
+            Dlsn(self.lssn, selected.first_entry_id, selected.first_slot),
+            Dlsn(self.lssn, selected.end_entry_id, selected.end_slot),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all records of the part are in ``bounds``."""
+        first, end = self.bounds
+        last = self.part.last_entry_id
+        return first <= Dlsn(self.lssn, self.part.first_entry_id, 0) and last < end.entry_id
+
 
 @dataclass
 class HotSplit(InputPartition):

@@ -3,8 +3,9 @@
 Each damage changes, cuts, removes or exchanges one object: a part, a manifest, the tip of the
 chain, or the head, a pack or a note of the index. Afterwards `archive verify` must find a fault.
 The readers of Spark, with and without the index, and those of streams must return every record, or
-raise an error; a short or wrong result without an error fails the run. Damage to the index alone
-must not even lead to an error.
+raise an error; a short or wrong result without an error fails the run. So must a plain Parquet
+reader of files that were verified before, as ``read_archive`` does. Damage to the index alone must
+not even lead to an error.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rhumbline.coldstore.archive.catalog import scan_manifests
@@ -23,10 +26,12 @@ from rhumbline.coldstore.index.check_index import IndexCheck
 from rhumbline.coldstore.index.index_keys import change_keys, head_key, pack_key
 from rhumbline.coldstore.index.indexer import Indexer
 from rhumbline.coldstore.index.manifest_index import ManifestIndex
+from rhumbline.coldstore.proof.verify_columns import check_file
 from rhumbline.coldstore.proof.verify_run import verify_all
-from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.core.protocol.errors import CorruptionError, RhumblineError
 from rhumbline.core.protocol.segments import Segment
 from rhumbline.spark.read import planner, split_reader
+from rhumbline.spark.read.archive_frame import planned_file, planned_files
 from rhumbline.spark.read.batch import RhumblineBatchReader
 from rhumbline.spark.read.options import parse_options
 from rhumbline.tests.support.fakes.log_world import LogWorld
@@ -71,6 +76,7 @@ class DamagedArchive:
         self._used = asyncio.run(_used_by_index(self._cold))
         self._rows = self._spark_rows("subscribe")
         assert self._spark_rows("subscribePattern") == self._rows
+        assert self._verified_rows() == self._rows
         self._entries = self._stream_entries()
         assert len(self._rows) == 120
 
@@ -119,6 +125,7 @@ class DamagedArchive:
                     lambda: self._spark_rows("subscribePattern"),
                     self._rows,
                 ),
+                "verified files": (self._verified_rows, self._rows),
                 "stream": (self._stream_entries, self._entries),
             }
             for reader, (read, expected) in readers.items():
@@ -180,6 +187,27 @@ class DamagedArchive:
     def _spark_rows(self, option: str) -> list[Row]:
         given = {"archive": "file:///cold", "namespace": "test", option: "s"}
         return read_all(RhumblineBatchReader(parse_options(given, is_streaming=False)))
+
+    def _verified_rows(self) -> list[Row]:
+        """Verify the files that a query needs, and read them with a reader that verifies nothing.
+
+        Raises CorruptionError. Like ``read_archive``, it reads no indexes of pages.
+        """
+        given = {"archive": "file:///cold", "namespace": "test", "subscribe": "s"}
+        found: list[Row] = []
+        for key, splits in planned_files(parse_options(given, is_streaming=False)).items():
+            columns = ["lssn", "entry_id", "slot", "txid", "payload"]
+            file = planned_file(key, splits)
+            checked = asyncio.run(check_file(self._cold, file, columns))
+            if checked.fault or checked.is_missing:
+                raise CorruptionError(f"{key}: {checked.fault or 'missing'}")
+            assert not checked.has_others
+            rows = pq.read_table(pa.BufferReader(self._cold.objects[key]), columns=columns)
+            found += [
+                ("{lssn}:{entry_id}:{slot}".format(**row), row["txid"], row["payload"])
+                for row in rows.to_pylist()
+            ]
+        return found
 
     def _stream_entries(self) -> list[Entry]:
         return asyncio.run(self._read_ledgers())

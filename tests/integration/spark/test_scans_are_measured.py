@@ -1,4 +1,4 @@
-"""The scan benchmark gets the same results from both readers, and filters skip data."""
+"""The scan benchmark gets the same results from all readers, and filters skip data."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ RECORDS = 400_000
 
 
 @pytest.mark.long
-def test_both_readers_agree_and_filters_read_only_the_needed_row_groups(
+def test_all_readers_agree_and_filters_read_only_the_needed_row_groups(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     manifests = write_archive(tmp_path, RECORDS, 512)
     scans = list(measure_scans(spark, tmp_path, manifests, rounds=1))
-    assert [one.reader for one in scans] == ["native Parquet", "rhumbline"]
+    assert [one.reader for one in scans] == ["native Parquet", "read_archive", "data source"]
     assert min(one.rows_per_s for one in scans) > 0
     # The machine may be busy, so this compares CPU time and finds only gross regressions.
-    assert scans[1].cpu_seconds < 20 * scans[0].cpu_seconds + 5
+    assert max(scan.cpu_seconds for scan in scans) < 20 * scans[0].cpu_seconds + 5
     whole, *few = measure_filters(spark, tmp_path, manifests)
     assert (whole.files, whole.rows) == (5, RECORDS)
     assert whole.row_groups == 15
