@@ -16,6 +16,7 @@ from . import (
 )
 from .applications import group_invariants, schema_invariants
 from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
+from .upgrades import upgrade_invariants
 
 CHECKS = (
     condition_invariants,
@@ -31,6 +32,7 @@ CHECKS = (
     stream_invariants,
     subscription_invariants,
     truncation_invariants,
+    upgrade_invariants,
     wire_invariants,
 )
 """The modules with invariants; importing them registers their checks."""

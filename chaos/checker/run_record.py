@@ -18,6 +18,7 @@ from ...regions.ownerless.ownerless_ledgers import Takeover
 from .applications.schema_use import SchemaUse
 from .applications.topic_use import TopicUse
 from .history import GrantUse, History, LateAdd, SubscriptionUse
+from .upgrades.upgrade_use import UpgradeUse
 
 EXAMPLES_MAX = 3
 """Maximum number of reported violations of one invariant."""
@@ -238,6 +239,8 @@ class RunRecord:
     """The schemas that programs added to the main stream, if they did."""
     grants: GrantUse | None = None
     """The use of permissions, if the proxies of the run check them."""
+    upgrades: UpgradeUse | None = None
+    """The versions of the processes, if they differ."""
     slow_departures: Sequence[SlowDeparture] = ()
     slow_hold_ms: int = 60_000
     """The setting of the writers: the shortest time between two departures of one of them."""

@@ -21,7 +21,8 @@ from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.namespace import Namespace, create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.bookie_directory import BookieDirectory
-from ...core.metadata.cluster_layout import initialise_cluster, instance_id
+from ...core.metadata.cluster_layout import initialise_cluster
+from ...core.metadata.feature_levels import KNOWN_LEVELS
 from ...core.metadata.join_regional_store import join_regional_store
 from ...core.metadata.ledger_ids import GLOBAL_STORE
 from ...core.metadata.ledger_store import LedgerStore
@@ -59,6 +60,7 @@ from .world.sim_world import SimHost, SimWorld
 if TYPE_CHECKING:
     from .operator import Operator
     from .proxies.proxy_controls import ProxyControls
+    from .upgrade.upgrade_controls import UpgradeControls
 
 NAMESPACE, STREAM = "sim", "stream"
 PORT = 3181
@@ -177,6 +179,8 @@ class SimCluster:
         """Gives commands, in plans that have an operator."""
         self.proxies: ProxyControls | None = None
         """Gives commands to proxies, in plans that have proxies."""
+        self.upgrades: UpgradeControls | None = None
+        """Changes the programs of hosts, in plans that have two versions."""
         self.writers_are_idle = False
         """True if writers keep their sessions and append nothing."""
         self.bookie_hosts: list[SimHost] = []
@@ -230,7 +234,8 @@ class SimCluster:
         runtime, disk = host.runtime(), host.disk(STORAGE)
         region = self.settings.regional_store
         store = host.global_metadata() if region else host.metadata()
-        directory = BookieDirectory(store)
+        known = KNOWN_LEVELS if self.upgrades is None else self.upgrades.levels_on(host)
+        directory = BookieDirectory(store, known=known)
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
             log_file_bytes=self.settings.log_file_bytes,
@@ -246,7 +251,7 @@ class SimCluster:
         )
         try:
             if IDENTITY_FILE not in await disk.list(""):
-                instance = await instance_id(store)
+                instance = await directory.instance_id()
                 bookie_id = await format_storage(
                     disk, runtime, host.name, host.region, host.rack, instance, directory
                 )

@@ -21,6 +21,7 @@ from .plans.end_queries import end_queries
 from .plans.grants import grants
 from .plans.lying_disk import lying_disk
 from .plans.metadata.rebuild import rebuild
+from .plans.operations.upgrades import upgrades
 from .plans.ownerless import ownerless
 from .plans.policies import policies
 from .plans.proxies import proxies
@@ -79,6 +80,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "streams": streams,
     "swarm": swarm,
     "unreachable-regions": unreachable_regions,
+    "upgrades": upgrades,
 }
 
 EVERYTHING = "everything"
@@ -111,6 +113,7 @@ SHARES: dict[str, float] = {
     "streams": 1,
     "swarm": 1,
     "unreachable-regions": 0.5,
+    "upgrades": 1,
 }
 """The share of each plan in the time of ``EVERYTHING``. ``mixed`` only repeats other plans,
 ``steady`` is for measurements, and ``lying-disk`` may violate invariants."""

@@ -40,6 +40,7 @@ from ..wire.cookie import Cookie
 from ..wire.registration import HOLDER, Registration
 from . import idempotent_writes
 from .cluster_layout import READ_ONLY_NAME, ROOT, Paths, instance_id
+from .feature_levels import KNOWN_LEVELS, LevelRange
 
 REGISTER_WAIT_MS = 30_000
 """Time that a bookie waits for its earlier registration to expire; above any session's TTL."""
@@ -60,12 +61,14 @@ class BookieDirectory:
     """One process's cached view of the bookies. ``close`` ends its watch.
 
     ``reads`` serves addresses and regions, which may be old: a region never changes, and every
-    connection verifies the bookie's id. All else is read from the store.
+    connection verifies the bookie's id. All else is read from the store. ``known`` are the feature
+    levels of this program.
     """
 
     __slots__ = (
         "_earlier",
         "_generation",
+        "_known",
         "_paths",
         "_reads",
         "_regions",
@@ -76,9 +79,15 @@ class BookieDirectory:
     )
 
     def __init__(
-        self, store: MetadataStore, root: str = ROOT, *, reads: MetadataReads | None = None
+        self,
+        store: MetadataStore,
+        root: str = ROOT,
+        *,
+        reads: MetadataReads | None = None,
+        known: LevelRange = KNOWN_LEVELS,
     ) -> None:
         self._store = store
+        self._known = known
         self._reads = reads or store
         self._stale_ok = reads is not None
         self._paths = Paths(root)
@@ -98,8 +107,11 @@ class BookieDirectory:
         self._on_change()
 
     async def instance_id(self) -> str:
-        """Return the cluster's id. Raises WrongClusterError, MetadataUnavailableError."""
-        return await instance_id(self._store, self._paths.root)
+        """Return the cluster's id.
+
+        Raises WrongClusterError, FeatureLevelError, MetadataUnavailableError.
+        """
+        return await instance_id(self._store, self._paths.root, known=self._known)
 
     async def global_instance_id(self) -> str:
         """Return the cluster's id from its global store.

@@ -15,7 +15,7 @@ from ..protocol.bookie_id import BookieId
 from ..protocol.errors import MetadataUnavailableError, NodeExistsError, WrongClusterError
 from ..runtime.metadata_store import MetadataReads, MetadataStore, Value, check_path
 from . import idempotent_writes
-from .feature_levels import FeatureRecord
+from .feature_levels import KNOWN_LEVELS, FeatureRecord, LevelRange
 
 ROOT = "/ledgers"
 READ_ONLY_NAME = "readonly"
@@ -182,13 +182,19 @@ async def initialise_store(store: MetadataStore, new_id: str, root: str = ROOT) 
     return await instance_id(store, root)
 
 
-async def instance_id(store: MetadataReads, root: str = ROOT, *, stale_ok: bool = False) -> str:
+async def instance_id(
+    store: MetadataReads,
+    root: str = ROOT,
+    *,
+    stale_ok: bool = False,
+    known: LevelRange = KNOWN_LEVELS,
+) -> str:
     """Return the cluster's id, once this program is known to understand the cluster.
 
     Every process and command begins with it. Raises WrongClusterError if there is no cluster, or
     one of another layout, and FeatureLevelError if the cluster is above or below the feature levels
-    that this program knows (rule UPG-1). Layout and id never change, and the level rarely, so
-    readers may take them from old metadata.
+    that this program knows (``known``; rule UPG-1). Layout and id never change, and the level
+    rarely, so readers may take them from old metadata.
     """
     paths = Paths(root)
     found = [paths.layout, paths.instance_id]
@@ -202,7 +208,7 @@ async def instance_id(store: MetadataReads, root: str = ROOT, *, stale_ok: bool 
         layout, value = await store.get_all(found, stale_ok=True)
         level = None
     _check_layout_value(store, paths, layout)
-    FeatureRecord.decode(None if level is None else level.data).check_known()
+    FeatureRecord.decode(None if level is None else level.data).check_known(known)
     if value is None or not _INSTANCE_ID.fullmatch(value.data):
         raise WrongClusterError(f"{store.uri} has no instance id at {paths.instance_id}")
     return value.data.decode()

@@ -8,6 +8,7 @@ A program that does not know levels has no such node. It is found as a bookie or
 servers, and counts as one that knows the first level alone.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -60,30 +61,31 @@ class ProcessVersion(NamedTuple):
         return cls(found["kind"], found["name"], found["version"], levels)
 
 
-def this_process(kind: str, name: str) -> ProcessVersion:
+def this_process(kind: str, name: str, known: LevelRange = KNOWN_LEVELS) -> ProcessVersion:
     """Return the version of this process."""
-    return ProcessVersion(kind, name, installed_version(), KNOWN_LEVELS)
+    return ProcessVersion(kind, name, installed_version(), known)
 
 
 async def list_process_versions(store: MetadataReads) -> list[ProcessVersion]:
     """Return all running servers of a cluster in order, those without levels included.
 
-    ``store`` is the global metadata store. Raises MetadataUnavailableError.
+    Names are not unique: repair processes of two hosts may have the same local address, and a
+    process that was killed is registered beside its successor until its session ends. So each
+    registration counts. ``store`` is the global metadata store. Raises MetadataUnavailableError.
     """
-    known = {}
+    found = []
     for value in await _values(store, PROCESSES):
         try:
             process = ProcessVersion.decode(value)
         except (CorruptionError, ForeignDataError):
             process = ProcessVersion("process", "of another version", "", _UNKNOWN)
-        known[process.kind, process.name] = process
-    found = dict(known)
-    for name in await _bookies(store):
-        found.setdefault((BOOKIE, name), ProcessVersion(BOOKIE, name, "", _UNKNOWN))
-    for value in await _values(store, SERVERS):
-        kind, name = _server(value)
-        found.setdefault((kind, name), ProcessVersion(kind, name, "", _UNKNOWN))
-    return sorted(found.values())
+        found.append(process)
+    known = Counter((one.kind, one.name) for one in found)
+    present = Counter((BOOKIE, name) for name in await _bookies(store))
+    present.update([_server(value) for value in await _values(store, SERVERS)])
+    for kind, name in (present - known).elements():
+        found.append(ProcessVersion(kind, name, "", _UNKNOWN))
+    return sorted(found)
 
 
 def older_than(processes: list[ProcessVersion], level: int) -> list[str]:
@@ -124,12 +126,12 @@ async def _values(store: MetadataReads, parent: str) -> list[bytes]:
     return [value.data for value in values if value is not None]
 
 
-def nodes_of_bookie(bookie: BookieId) -> Mapping[str, bytes]:
+def nodes_of_bookie(bookie: BookieId, known: LevelRange = KNOWN_LEVELS) -> Mapping[str, bytes]:
     """Return the ephemeral nodes of a bookie, by parent, besides its registration."""
-    return {PROCESSES: this_process(BOOKIE, bookie).encode()}
+    return {PROCESSES: this_process(BOOKIE, bookie, known).encode()}
 
 
-def nodes_of(server: ServerRecord) -> Mapping[str, bytes]:
+def nodes_of(server: ServerRecord, known: LevelRange = KNOWN_LEVELS) -> Mapping[str, bytes]:
     """Return the ephemeral nodes of a server, by parent."""
-    process = this_process(server.kind, name_of_server(server))
+    process = this_process(server.kind, name_of_server(server), known)
     return {SERVERS: server.encode(), PROCESSES: process.encode()}

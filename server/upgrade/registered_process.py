@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from ...core.metadata.feature_level_store import read_feature_level
+from ...core.metadata.feature_levels import KNOWN_LEVELS, LevelRange
 from ...core.protocol.errors import FeatureLevelError
 from ...core.runtime.event_log import EventLog
 from ...core.runtime.metadata_store import MetadataStore
@@ -25,6 +26,8 @@ async def registered_process(
     runtime: Runtime,
     nodes: Mapping[str, bytes],
     stop: Callable[[], None] = end_this_process,
+    *,
+    known: LevelRange = KNOWN_LEVELS,
 ) -> AsyncIterator[None]:
     """Keep the nodes of a server in the global store until the block ends (rule UPG-2).
 
@@ -37,7 +40,7 @@ async def registered_process(
     async def check_level() -> None:
         record = await read_feature_level(store)
         try:
-            record.check_known()
+            record.check_known(known)
         except FeatureLevelError as error:
             _LOG.error("feature level not supported", error=error)
             stop()

@@ -35,11 +35,17 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "slow-bookies": {"slow-disk": SEEDS, "slow departures": 0},
     "spread-rules": {"kill or pause": 2 * SEEDS, "ensemble changes": 0},
     "unreachable-regions": {"ledgers made while cut off": 2 * SEEDS},
+    "upgrades": {
+        "roll": 10 * SEEDS,
+        "raises refused": SEEDS,
+        "levels raised": SEEDS / 2,
+        "values in the new format": 10 * SEEDS,
+    },
 }
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-LONG = ("grants", "groups", "proxies", "rebalances")
+LONG = ("grants", "groups", "proxies", "rebalances", "upgrades")
 """Plans whose seeds take too long for the short tier."""
 
 

@@ -613,6 +613,21 @@ def _move_stream(cluster: SimCluster, fault: Fault) -> None:
     cluster.proxies.move_to(_host(cluster, fault))
 
 
+@_kind("roll")
+def _roll(cluster: SimCluster, fault: Fault) -> None:
+    """Replace a process by one of the newer program (value 1) or of the older one (0)."""
+    assert cluster.upgrades is not None, "the plan has one version"
+    host = _host(cluster, fault)
+    cluster.upgrades.roll(host, to_new=bool(fault.value), pause_s=max(fault.lasts_ms, 1) / 1000)
+
+
+@_kind("raise-level")
+def _raise_level(cluster: SimCluster, fault: Fault) -> None:
+    """Raise the feature level; the command is killed after ``value`` ms unless that is 0."""
+    assert cluster.upgrades is not None, "the plan has one version"
+    cluster.upgrades.raise_level(fault.value)
+
+
 # --- the metadata store -------------------------------------------------------------------------
 
 

@@ -62,6 +62,8 @@ class RecordedTree(MemoryTree):
         super().__init__("sim")
         self.history: list[Commit] = []
         self.on_commit: Callable[[Commit], None] | None = None
+        self.recorded: Callable[[str, bytes, float], bytes] = lambda _path, data, _at_ms: data
+        """Returns the form in which a value of a path is recorded: that of today's programs."""
         self.on_revision: Callable[[], None] = lambda: None
         """Called after each transaction."""
         self._network = network
@@ -96,7 +98,8 @@ class RecordedTree(MemoryTree):
         at_ms = self._network.loop.now * 1000
         for path, change in plan.changes.items():
             if change.is_written or change.data is None:
-                self.history.append(Commit(at_ms, path, change.data))
+                data = None if change.data is None else self.recorded(path, change.data, at_ms)
+                self.history.append(Commit(at_ms, path, data))
                 if self.on_commit is not None:
                     self.on_commit(self.history[-1])
         return super().commit(plan)
@@ -131,6 +134,9 @@ class MetadataSite:
         self.health = MetadataHealth()
         self.members = [network.add_node(f"{name}-{region}", region) for region in regions]
         self.clients: list[SimMetadataStore] = []
+        self.make_client: Callable[[MetadataSite, SimProcess, int], SimMetadataStore]
+        self.make_client = SimMetadataStore
+        """Makes the handle of a process."""
         self.compare_and_sets: list[CompareAndSet] = []
         """Every compare-and-set of a ledger's metadata that was answered or timed out."""
         self.requests = 0
@@ -144,7 +150,7 @@ class MetadataSite:
         """Return a handle for the running process."""
         process = PROCESS.get()
         assert process is not None, "only processes have a handle; use SimWorld.metadata.tree"
-        store = SimMetadataStore(self, process, timeout_ms)
+        store = self.make_client(self, process, timeout_ms)
         self.clients = [known for known in self.clients if not known.process.is_dead]
         self.clients.append(store)
         return store

@@ -84,6 +84,8 @@ class SimHost:
         self.starts = 0
         self.boots = 1
         self.main: Main | None = None
+        self.around: Callable[[SimHost, Main], Coroutine[Any, Any, None]] | None = None
+        """Runs ``main`` in each process, instead of a direct call."""
 
     def __repr__(self) -> str:
         return f"<host {self.name} {self.process}>"
@@ -125,7 +127,8 @@ class SimHost:
         self.starts += 1
         self.process = process = SimProcess(f"{self.name}/{self.starts}", self.name)
         self.world.trace.note(self.name, f"starts as {process.name}")
-        task = self.spawn(self.main(self), f"main of {process.name}")
+        work = self.main(self) if self.around is None else self.around(self, self.main)
+        task = self.spawn(work, f"main of {process.name}")
         task.add_done_callback(self._ended, context=self.world.context)
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":

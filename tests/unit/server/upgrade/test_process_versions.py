@@ -61,6 +61,23 @@ async def test_servers_that_say_nothing_know_the_first_level_alone() -> None:
     ]
 
 
+async def test_an_older_server_is_found_beside_a_newer_one_of_the_same_name() -> None:
+    store = MemoryStore()
+    newer = LevelRange(1, KNOWN_LEVELS.newest + 1)
+    await put(store, dict(nodes_of(REPAIR)), "1")
+    await put(store, dict(nodes_of(REPAIR, newer)), "2")
+    await put(store, dict(nodes_of_bookie(BookieId("b1@1"))), "3")
+    await put(store, dict(nodes_of_bookie(BookieId("b1@1"), newer)), "4")
+    await store.create(f"{SERVERS}/5", REPAIR.encode())
+    found = await list_process_versions(store)
+    assert [one.name for one in found if one.levels.newest < newer.newest] == [
+        "b1@1",
+        "h:8284",
+        "h:8284",
+    ]
+    assert len(older_than(found, newer.newest)) == 3
+
+
 def test_a_later_program_may_add_fields_to_its_registration() -> None:
     data = b'{"v":1,"kind":"bookie","name":"b","version":"9","oldest":1,"newest":3,"more":1}'
     assert ProcessVersion.decode(data) == ProcessVersion("bookie", "b", "9", LevelRange(1, 3))

@@ -1,0 +1,1 @@
+"""The use of feature levels in a run, and the invariants of upgrades."""

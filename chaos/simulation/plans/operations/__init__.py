@@ -1,0 +1,1 @@
+"""Plans in which an operator changes the cluster itself."""
