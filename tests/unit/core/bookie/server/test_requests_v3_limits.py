@@ -74,9 +74,9 @@ async def test_only_a_recovery_add_may_have_a_lac_that_reaches_its_entry() -> No
     first, second = entry(1, 0, lac=299), entry(1, 1, lac=299)
     async with one_bookie() as (_, _, wire):
         plain = await wire.request3(v3.add_request(7, 1, 0, KEY, first))
-        assert plain.add_response.status == Status.BAD_REQUEST
+        assert v3.status_of(plain) == Status.BAD_REQUEST
         copied = await wire.request3(v3.add_request(8, 1, 0, KEY, first, is_recovery=True))
-        assert copied.add_response.status == Status.OK
+        assert v3.status_of(copied) == Status.OK
         assert await wire.add(second, v2.FLAG_RECOVERY_ADD) == Code.OK
         assert await wire.read(1, 0) == (Code.OK, first)
         assert await wire.read(1, 1) == (Code.OK, second)
