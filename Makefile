@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems soak-bookie guide-in-namespaces \
 	packages proto lock clean
 
 help: ## list the targets
@@ -113,6 +113,10 @@ apache-systems: $(SELF) ## run Pulsar, DistributedLog, and BookKeeper's client, 
 
 security-drills: $(SELF) ## end certificates, revoke a principal and change the authority under load: DRILLS=principal-revoked
 	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.chaos.lab.drills $(DRILLS)
+
+guide-in-namespaces: setup-test ## follow the guide for three regions, with network namespaces as hosts (root)
+	$(FETCH_SERVERS)
+	$(BIN)/python -u -m rhumbline.chaos.lab.guide
 
 rotate-certificates: PAUSE_S = 10
 rotate-certificates: $(SELF) ## replace all certificates of three regions, authority too, under load: PAUSE_S=10
@@ -204,8 +208,12 @@ proxies-many: setup-test ## proxies end again and again, for real and simulated:
 		tests/sim/test_two_owners_keep_invariants.py \
 		tests/sim/test_proxies_survive_faults.py --seeds $(ROUNDS) -s
 
-soak: setup-test ## torment one real bookie: make soak MINUTES=10
-	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s
+soak: MINUTES = 60
+soak: $(SELF) ## run everything at once, plot it by the minute and judge it flat: make soak MINUTES=60
+	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.bench.soak --minutes $(MINUTES) --plot docs/how-to/soak.svg
+
+soak-bookie: setup-test ## torment one real bookie: make soak-bookie MINUTES=10
+	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak/test_bookie_soak.py -s
 
 shared-topic: SECONDS = 600
 shared-topic: setup-test ## 16 producers and 8 consumers share a topic through proxies, under kills: SECONDS=600

@@ -1,6 +1,6 @@
 """A soak test of one bookie: nothing acknowledged is lost, and deleted ledgers free their space.
 
-`make soak MINUTES=10` sets its duration.
+`make soak-bookie MINUTES=10` sets its duration.
 """
 
 import asyncio

@@ -13,6 +13,7 @@ _BOOKIE_STATES = {
     "up": "green",
     "draining": "blue",
     "limbo": "purple",
+    "incomplete": "dark-orange",
     "down": "orange",
     "lost": "red",
     "decommissioned": "gray",

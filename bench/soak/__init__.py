@@ -1,0 +1,1 @@
+"""A soak of everything at once: memory, descriptors, disk and latency must stay flat."""

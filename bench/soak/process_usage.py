@@ -1,0 +1,33 @@
+"""Reads what processes and folders use, from /proc and the file system."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class ProcessUsage(NamedTuple):
+    """The anonymous memory of a process in bytes, and its open descriptors."""
+
+    memory: int
+    descriptors: int
+
+
+def usage_of(pid: int) -> ProcessUsage | None:
+    """Return what a process uses; None if it has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        lines = (folder / "status").read_text().splitlines()
+        kib = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+        return ProcessUsage(kib << 10, sum(1 for _ in (folder / "fd").iterdir()))
+    except (FileNotFoundError, ProcessLookupError, StopIteration):
+        return None
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the bytes that the files below a folder take; one may vanish meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_blocks * 512 if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return total
