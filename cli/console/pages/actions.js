@@ -1,7 +1,7 @@
 // Actions: a button, and a dialog that says what will happen before anything is done.
 
 import { get, post } from "./api.js";
-import { h, show } from "./dom.js";
+import { h, show, withCode } from "./dom.js";
 
 /** A button that offers an action; `done` is called when it was done. */
 export const offer = (kind, target, words, done) =>
@@ -27,8 +27,8 @@ async function confirmed(kind, target, done) {
   }
   title.textContent = `${plan.title}?`;
   show(body,
-    h("ul", {}, plan.effects.map((one) => h("li", {}, one))),
-    plan.obstacles.length ? h("div", { class: "obstacles" }, h("h3", {}, "It cannot be done"), h("ul", {}, plan.obstacles.map((one) => h("li", {}, one)))) : null);
+    h("ul", {}, plan.effects.map((one) => h("li", {}, withCode(one)))),
+    plan.obstacles.length ? h("div", { class: "obstacles" }, h("h3", {}, "It cannot be done"), h("ul", {}, plan.obstacles.map((one) => h("li", {}, withCode(one))))) : null);
   confirm.textContent = plan.title;
   confirm.disabled = plan.obstacles.length > 0;
   confirm.addEventListener("click", async () => {
