@@ -78,7 +78,8 @@ async def processes(folder: Path) -> AsyncIterator[WanCluster]:
             "repair", "run", "-u", cluster.uri(HOME), "-n", app.NAMESPACE, "--region", HOME,
             "--lost-after", "4s", "--audit-interval", "1s", "--status-port", "0",
         )  # fmt: skip
-        repair = ManagedProcess("repair", command, folder / "repair.log", cwd=folder, ready="repairing")
+        log = folder / "repair.log"
+        repair = ManagedProcess("repair", command, log, cwd=folder, ready="repairing")
         with repair:
             yield cluster
     finally:
