@@ -33,14 +33,14 @@ class ProxyConfig:
     )
     operator_host: str = setting(
         "",
-        "Address of the listener for operators, such as one of a network for operators. Empty: "
-        "that of serve.host.",
+        "Address of the listener for operators, such as one in a network for operators only. "
+        "Empty: that of serve.host.",
         needs="operator_port",
     )
     operator_address: str = setting(
         "",
-        "host:port for operators of all regions, if it differs from the listening address. Empty: "
-        "operator_host, or the host for clients, and operator_port.",
+        "host:port to which operators of all regions connect, if it differs from the listening "
+        "address. Empty: operator_port of operator_host, or of the host for clients.",
         check=check_server,
         needs="operator_port",
     )

@@ -29,10 +29,10 @@ INTERVAL_MS_MIN = 200
 async def console(session: CommandSession, interval: str, *, allows_actions: bool) -> None:
     """Serve a web console that shows the cluster live, until Ctrl-C or SIGTERM.
 
-    It needs rhumbline[console]. Visitors are identified as callers of proxies are, by certificate
-    or token, and see what grants allow. It only reads, unless --actions is given: then visitors who
-    may administer the cluster can drain bookies and regions, and roll and repair streams. The
-    cluster is sampled only while a page is open.
+    It needs rhumbline[console]. Visitors are identified by certificate or token, as callers of
+    proxies are, and see only what grants allow. The console only reads, unless --actions is given:
+    then visitors who may administer the cluster can drain bookies and regions, and roll and repair
+    streams. The cluster is sampled only while a page is open.
     """
     interval_ms = parse_ms(interval)
     if interval_ms < INTERVAL_MS_MIN:

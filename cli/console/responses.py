@@ -92,8 +92,9 @@ def _event(kind: str, document: Mapping[str, Any]) -> bytes:
 def check_own_page(request: Request) -> None:
     """Raise PermissionDeniedError if a page of another site may have sent a request (rule CON-6).
 
-    A certificate is sent with each request of a browser, whichever page makes it. JSON of a foreign
-    page is preceded by a question to which the console does not agree, and its origin is foreign.
+    A browser sends the certificate with each request, whichever page makes it. Before a page of
+    another site may send JSON, the browser sends a preflight request, which the console does not
+    grant; and the request would name the origin of that site.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     own = request.headers.get("host", "")

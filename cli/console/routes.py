@@ -119,7 +119,7 @@ class ConsoleRoutes:
 
         await check()
         if self.feed.follower_count >= FOLLOWERS_MAX:
-            raise UnavailableError(f"{FOLLOWERS_MAX} pages follow this console already")
+            raise UnavailableError(f"{FOLLOWERS_MAX} pages are open already")
         return event_stream(self.feed.follow(), check)
 
     async def _streams(self, request: Request) -> Response:

@@ -33,7 +33,7 @@ class Visitors:
     """Identifies visitors as a proxy identifies its callers, and checks the same grants."""
 
     def __init__(self, store: MetadataStore, protection: Protection) -> None:
-        """Raises ConfigurationError if grants are to be checked and nobody can be known."""
+        """Raises ConfigurationError if grants are to be checked and no caller can be identified."""
         security = protection.security
         verifier = verifier_of(security)
         self.accepts_tokens = verifier is not None

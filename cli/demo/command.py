@@ -66,7 +66,7 @@ _OUTCOME = record(
 @click.option("--console", "shows_console", is_flag=True,
               help="Also serve the web console until the end.")  # fmt: skip
 @click.option("--console-port", type=click.IntRange(0, 65535), default=PORTS["console"],
-              show_default=True, help="Its port; 0 selects a free one.")  # fmt: skip
+              show_default=True, help="Port of the console; 0 selects a free one.")  # fmt: skip
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
 @click.option("--spark/--no-spark", "queries_spark", default=True,
               help="Query the archive with Spark if it is installed, or pyarrow.")  # fmt: skip

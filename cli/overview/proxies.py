@@ -33,7 +33,7 @@ PROXY_ROW: dict[str, Schema] = {
     "queue_ms": maybe(integer("Longest recent delay of its event loop.")),
     "status_address": maybe(text("host:port of its status server.")),
     "operator_address": maybe(
-        text("host:port that alone serves administrative calls; null: that for clients does.")
+        text("host:port for administrative calls; null: the address for clients serves them.")
     ),
     "version": maybe(text("Version of its program; null: it does not say.")),
 }

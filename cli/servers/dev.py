@@ -77,7 +77,7 @@ _BOOKIE = record(
 @click.option("--console", "shows_console", is_flag=True,
               help="Also serve the web console.")  # fmt: skip
 @click.option("--console-port", type=click.IntRange(0, 65535), default=PORTS["console"],
-              show_default=True, help="Its port; 0 selects a free one.")  # fmt: skip
+              show_default=True, help="Port of the console; 0 selects a free one.")  # fmt: skip
 @click.option("--wait", "waits", is_flag=True,
               help="Do not start a cluster; wait until the one in DIRECTORY is ready.")  # fmt: skip
 @click.option("--stop", "stops", is_flag=True,

@@ -21,7 +21,7 @@ SERVING: Schema = done(
                        "archive"),
         "address": maybe(text("host:port for clients; null if it has no clients.")),
         "operator_address": maybe(
-            text("host:port of a proxy that alone serves administrative calls, if it has one.")
+            text("host:port of the listener for administrative calls, if a proxy has one.")
         ),
         "status_address": text("host:port with /livez, /readyz, /stat and /metrics."),
         "region": maybe(text("Region of the server, if it has one.")),

@@ -40,8 +40,8 @@ def _with_cluster(command: Command) -> Command:
     return click.option(
         "--without-cluster",
         is_flag=True,
-        help="Contact no cluster, for copies of archives: all their readers must know feature "
-        "level 4.",
+        help="Do not contact a cluster, for copies of archives. All their readers must know "
+        "feature level 4.",
     )(command)
 
 
@@ -90,7 +90,7 @@ _OUTCOME = done(
         "faults": listing(text("Fault."), "Faults that were found."),
         "remaining": listing(
             text("Stream, and the segments that bookies hold."),
-            "Of erase: where nothing was erased, so that the erasure is incomplete.",
+            "Only for erase: segments that bookies hold, from which nothing was erased.",
         ),
     }
 )
@@ -292,7 +292,7 @@ def erase(
 
     Erases the records that all given limits select. The cluster must have feature level 4. Only
     archives are changed: if bookies hold segments of these streams, the command names the segments
-    and ends with exit code 5. Repeat it after they were archived and their ledgers deleted.
+    and ends with exit code 5. Repeat it when they are archived and their ledgers are deleted.
     """
     more = [prefix, "--by", given["by"], "--reason", given["reason"]]
     more += ["--grace-minutes", str(given["grace_minutes"]), *_cluster(session, given)]

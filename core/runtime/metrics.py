@@ -274,7 +274,7 @@ CATALOGUE = (
         "bookie.lacking_ledgers",
         MetricType.GAUGE,
         "{ledger}",
-        "Ledgers of which copies were lost with a data directory and may not be restored yet.",
+        "Ledgers whose copies were lost with a data directory and may not be restored yet.",
     ),
     Metric(
         "bookie.lost_files",

@@ -8,8 +8,8 @@ from ..run_record import RunRecord, invariant
 
 @invariant("G50")
 def new_formats_wait_for_their_level(record: RunRecord) -> Iterator[str]:
-    """No value in a format of a level is stored, and none is met by a program that does not know
-    the format, before the cluster is at that level."""
+    """Before the cluster is at a level, no value in a format of that level is stored, and no
+    program reads a value whose format it does not know."""
     use = record.upgrades
     if use is None:
         return
@@ -26,8 +26,8 @@ def new_formats_wait_for_their_level(record: RunRecord) -> Iterator[str]:
 
 @invariant("G51")
 def the_level_rises_without_old_servers(record: RunRecord) -> Iterator[str]:
-    """The level never falls. When it rises, no server is registered that was registered before the
-    intention was stored and that does not know the level."""
+    """The level never falls. When it rises, every registered server that was registered before the
+    intention was stored knows the level."""
     use = record.upgrades
     if use is None:
         return
@@ -46,8 +46,9 @@ def the_level_rises_without_old_servers(record: RunRecord) -> Iterator[str]:
 
 @invariant("G52")
 def old_programs_stop_at_a_raised_level(record: RunRecord) -> Iterator[str]:
-    """A program that does not know the level does not begin after the rise, and stops soon after it
-    once the faults have ended. If all processes know the level at the end, it can be raised."""
+    """No program that does not know the level starts after the rise, and one that was running stops
+    soon, once the faults have ended. If all processes know the level at the end, it can be
+    raised."""
     use = record.upgrades
     if use is None:
         return

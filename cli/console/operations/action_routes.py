@@ -71,5 +71,6 @@ def _named(given: dict[str, Any]) -> tuple[ActionKind, str]:
     if kind not in tuple(ActionKind):
         raise InvalidArgumentError(f"the action is not one of {', '.join(ActionKind)}")
     if not isinstance(target, str) or not 0 < len(target) <= _TARGET_CHARACTERS_MAX:
-        raise InvalidArgumentError("the action has no target, or a very long one")
+        bound = f"{_TARGET_CHARACTERS_MAX} characters"
+        raise InvalidArgumentError(f"the target is missing, or longer than {bound}")
     return ActionKind(kind), target

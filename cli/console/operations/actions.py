@@ -1,4 +1,4 @@
-"""Actions of visitors: drain and undrain, roll, and mend; each is described before it is done."""
+"""Actions of visitors: drain, undrain, roll and repair; each is described before it is done."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -115,7 +115,7 @@ class Actions:
         """
         planned = await self.plan(kind, target)
         if planned.basis != basis:
-            raise InvalidArgumentError(f"{planned.title}: its effects have changed, look again")
+            raise InvalidArgumentError(f"{planned.title}: the effects have changed, look again")
         if planned.obstacles:
             raise InvalidArgumentError(f"{planned.title}: {'; '.join(planned.obstacles)}")
         if kind is ActionKind.ROLL:
@@ -132,7 +132,7 @@ class Actions:
         if kind is ActionKind.REPAIR:
             name = _stream_of(target)
             mended = await (await self._mending(name)).mend_all(name.stream)
-            return f"{show_count(len(mended), 'fault')} of {name} mended"
+            return f"{show_count(len(mended), 'fault')} of {name} repaired"
         place = await self._place(target)
         if kind is ActionKind.DRAIN:
             await place.drain()
@@ -154,11 +154,11 @@ class Actions:
             writing += found.writing
             obstacles += faults
             has_auditor &= await cluster.tasks.auditor() is not None
-        moved = f"{show_count(copies, 'copy', 'copies')} of about {show_bytes(size)}"
+        moved = f"{show_count(copies, 'copy', 'copies')} (about {show_bytes(size)})"
         effects.append(f"Repair moves {moved} to other bookies, in the background.")
         if writing:
             ledgers = show_count(writing, "ledger")
-            effects.append(f"It holds copies of {ledgers} being written: they move after a roll.")
+            effects.append(f"Copies of {ledgers} that are being written move after a roll.")
         if not has_auditor:
             effects.append(f"Nothing moves yet, because {NO_REPAIR}.")
         effects.append("It can be undrained at any time.")
@@ -184,10 +184,10 @@ class Actions:
                 ActionKind.ROLL, target, title, [], [], [f"{name} has no open segment"]
             )
         effects = [
-            f"Segment {last.lssn} ends, and its ledger is closed: it can be repaired, moved and "
-            "archived then.",
-            "A writer that is alive continues in a new segment without losing a record.",
-            "If the writer shows no sign of life for 15 s, the stream is taken over from it.",
+            f"Segment {last.lssn} ends, and its ledger is closed. After that the segment can be "
+            "repaired, moved and archived.",
+            "A writer that is running continues in a new segment and loses no record.",
+            "If the writer shows no activity for 15 s, the stream is taken over from it.",
         ]
         return PlannedAction(ActionKind.ROLL, target, title, effects, [f"segment {last.lssn}"])
 
@@ -197,7 +197,7 @@ class Actions:
         effects, obstacles = [], []
         for fault in faults:
             remedy = fault.remedy
-            end = "stays as it is" if remedy is Remedy.NONE else f"will be: {remedy.value}"
+            end = "nothing is changed" if remedy is Remedy.NONE else f"remedy: {remedy.value}"
             effects.append(f"Segment {fault.lssn}: {fault.text}; {end}.")
         if all(fault.remedy is Remedy.NONE for fault in faults):
             why = "no fault has a remedy" if faults else "the segments agree with their ledgers"

@@ -9,9 +9,9 @@ export const offer = (kind, target, words, done) =>
 
 async function confirmed(kind, target, done) {
   const title = h("h2", { id: "action-title" }, "What will happen");
-  const body = h("div", {}, h("p", {}, "The effects are computed."));
+  const body = h("div", {}, h("p", {}, "Computing what will happen."));
   const status = h("p", { role: "status", id: "action-status" });
-  const confirm = h("button", { type: "button", id: "confirm", disabled: true }, "Do it");
+  const confirm = h("button", { type: "button", id: "confirm", disabled: true }, "Confirm");
   const cancel = h("button", { type: "button", id: "cancel" }, "Cancel");
   const dialog = h("dialog", { "aria-labelledby": "action-title" }, title, body, status, h("div", { class: "bar" }, confirm, cancel));
   document.body.append(dialog);
@@ -22,18 +22,18 @@ async function confirmed(kind, target, done) {
   try {
     plan = await get("/api/action", { kind, target });
   } catch (error) {
-    show(body, h("p", {}, `It cannot be planned now: ${error.message}.`));
+    show(body, h("p", {}, `The console cannot say now what would happen: ${error.message}.`));
     return;
   }
   title.textContent = `${plan.title}?`;
   show(body,
     h("ul", {}, plan.effects.map((one) => h("li", {}, withCode(one)))),
-    plan.obstacles.length ? h("div", { class: "obstacles" }, h("h3", {}, "It cannot be done"), h("ul", {}, plan.obstacles.map((one) => h("li", {}, withCode(one))))) : null);
+    plan.obstacles.length ? h("div", { class: "obstacles" }, h("h3", {}, "This cannot be done"), h("ul", {}, plan.obstacles.map((one) => h("li", {}, withCode(one))))) : null);
   confirm.textContent = plan.title;
   confirm.disabled = plan.obstacles.length > 0;
   confirm.addEventListener("click", async () => {
     confirm.disabled = true;
-    status.textContent = "It is being done.";
+    status.textContent = "In progress.";
     try {
       status.textContent = `Done: ${(await post("/api/action", { kind, target, basis: plan.basis })).message}.`;
       cancel.textContent = "Close";

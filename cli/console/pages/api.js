@@ -80,7 +80,7 @@ function soon(reading, reader) {
   let timer;
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => {
-      reject(new Error("the server is silent"));
+      reject(new Error(`the server sent nothing for ${SILENCE_MS_MAX / 1000} s`));
       reader.cancel().catch(() => {});
     }, SILENCE_MS_MAX);
   });

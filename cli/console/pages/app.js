@@ -64,7 +64,7 @@ function followCluster() {
     event(kind, data) {
       if (kind === "unavailable") {
         setConnection("no data", "bad");
-        setNotice(`Nothing is known of the cluster: ${data.error}`);
+        setNotice(`The state of the cluster is unknown: ${data.error}`);
         return;
       }
       snapshot = kind === "snapshot" ? data : patched(snapshot, data);
@@ -117,8 +117,8 @@ function forbid(error) {
   page = null;
   const who = session ? `You are ${session.principal}: ` : "";
   show(main, state("Not permitted", `${who}${error.message}.`,
-    h("p", {}, "An administrator grants it with ", h("code", {}, `rhumbline access grant ${session?.principal ?? "PRINCIPAL"} read cluster`),
-      ", or for single streams. You may open the streams that you may read from ", h("a", { href: "#/streams" }, "Streams"), ".")));
+    h("p", {}, "An administrator can grant it with ", h("code", {}, `rhumbline access grant ${session?.principal ?? "PRINCIPAL"} read cluster`),
+      ", or for single streams. The streams that you may read are listed under ", h("a", { href: "#/streams" }, "Streams"), ".")));
   main.dataset.page = "forbidden";
 }
 
@@ -132,7 +132,7 @@ function signIn(error) {
   const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const form = h("form", { class: "sign-in" },
     h("h1", {}, "Sign in"),
-    h("p", {}, `Not signed in: ${error.message}. Give a token that the proxies of this cluster accept. It is kept until this tab is closed.`),
+    h("p", {}, `Not signed in: ${error.message}. Enter a token that the proxies of this cluster accept. It is kept until this tab is closed.`),
     h("label", { for: "token" }, "Token"), field, h("button", { type: "submit" }, "Sign in"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -144,7 +144,7 @@ function signIn(error) {
 }
 
 async function start(isRepeated = false) {
-  if (!isRepeated) show(main, state("Loading", "The console reads the state of the cluster."));
+  if (!isRepeated) show(main, state("Loading", "Reading the state of the cluster."));
   try {
     session = await get("/api/session");
   } catch (error) {
@@ -152,7 +152,7 @@ async function start(isRepeated = false) {
     else {
       setConnection("disconnected", "bad");
       setNotice(error instanceof Refused ? `The console cannot respond now: ${error.message}.` : "The console's server does not respond.");
-      show(main, state("Not connected", "The next attempt follows by itself."));
+      show(main, state("Not connected", "The console retries by itself."));
       setTimeout(start, 2000, true);
     }
     return;

@@ -8,7 +8,7 @@ const POLL_MS = 500;
 const KINDS = { scenario: "Scenario", plan: "Random faults", bug: "Planted bug" };
 const KIND_NOTES = {
   scenario: "A schedule of faults with expectations. The same seed gives the same run.",
-  plan: "Faults that a seed draws at random, as in the project's tests.",
+  plan: "Faults that the seed draws at random, as in the project's tests.",
   bug: "A known mistake is put into a copy of the program, and seeds are run until the checkers find it. The installed program stays as it is.",
 };
 
@@ -31,7 +31,7 @@ export function chaosPage(main, parameters, frame) {
   let player = null;
   let chooser = null;
 
-  show(main, h("h1", {}, "Chaos"), state("Loading", "The list of runs is read."));
+  show(main, h("h1", {}, "Chaos"), state("Loading", "Reading the list of runs."));
   guarded(open);
 
   async function guarded(work) {
@@ -45,7 +45,7 @@ export function chaosPage(main, parameters, frame) {
         say(`Not possible: ${error.message}.`);
         later();
       } else {
-        show(main, h("h1", {}, "Chaos"), state("Not available", `The list of runs cannot be read now: ${error.message}. The next attempt follows by itself.`));
+        show(main, h("h1", {}, "Chaos"), state("Not available", `The list of runs cannot be read now: ${error.message}. The console retries by itself.`));
         timer = setTimeout(() => guarded(open), 2000);
       }
     }
@@ -60,7 +60,7 @@ export function chaosPage(main, parameters, frame) {
     }
     chooser = runChooser(found, parameters, {
       start: (wanted) => guarded(async () => {
-        say("The run begins.");
+        say("Starting the run.");
         await send("POST", "/api/chaos/run", wanted);
         await poll();
       }),
@@ -91,7 +91,7 @@ export function chaosPage(main, parameters, frame) {
     const wasRunning = isRunning;
     isRunning = found.state === "running";
     if (isRunning) {
-      const seed = found.seed_now === null || found.seed_now === undefined ? "the run is prepared" : `seed ${found.seed_now}`;
+      const seed = found.seed_now === null || found.seed_now === undefined ? "preparing the run" : `seed ${found.seed_now}`;
       say(`${KINDS[found.kind]} ${found.name}: ${seed}, ${Math.round(found.seconds)} s so far.`);
       if (!player) show(result, state("Running", "All visitors share this run. It is drawn here when it has ended."));
       later();
@@ -170,10 +170,10 @@ function verdictOf(replay, player) {
   const broken = [...new Set(verdict.problems.map((one) => one.id))];
   const failed = verdict.checks.filter((one) => !one.held).length;
   const words = verdict.is_good
-    ? bug ? "The checkers did not find the planted bug" : "Every check held"
+    ? bug ? "The checkers did not find the planted bug" : "All checks passed"
     : bug ? `The checkers found the planted bug: ${broken.join(", ")} violated` : `Violated: ${[broken.join(", "), failed ? plural(failed, "expectation") : ""].filter(Boolean).join(", ")}`;
   return h("section", { class: `verdict ${verdict.is_good ? (bug ? "warn" : "good") : "bad"}`, id: "run-verdict", "data-good": String(verdict.is_good), "aria-label": "Verdict" },
-    bug ? h("p", { class: "planted" }, badge("Planted bug", "warn"), ` This run had a mistake put into it on purpose: ${bug.title}.`) : null,
+    bug ? h("p", { class: "planted" }, badge("Planted bug", "warn"), ` This run contains a mistake on purpose: ${bug.title}.`) : null,
     h("h2", {}, words),
     h("p", {}, h("strong", {}, replay.title), replay.kind === "scenario" ? `, seed ${replay.seed}` : "",
       `: ${plural(verdict.invariants, "invariant")} evaluated, ${plural(verdict.acked, "append")} acknowledged, ${count(verdict.failed)} failed, ${count(verdict.unknown)} unknown; quorum ${replay.quorum.text}; ${(replay.lasts_ms / 1000).toFixed(1)} s of virtual time, ${plural(replay.events.length, "event")}${replay.left_out ? ` (${count(replay.left_out)} later ones are left out)` : ""}.`),
@@ -183,14 +183,14 @@ function verdictOf(replay, player) {
         h("summary", {}, h("strong", {}, id), ` ${examples[0].means || "The run did not end as it should."} (${plural(examples.length, "example")})`),
         h("pre", { tabindex: 0, "aria-label": `Examples of ${id}` }, examples.map((one) => one.text).join("\n\n")));
     }),
-    verdict.problems_left_out ? h("p", {}, `${count(verdict.problems_left_out)} more are left out.`) : null,
+    verdict.problems_left_out ? h("p", {}, `${count(verdict.problems_left_out)} more problems are left out.`) : null,
     player.hasEvents ? null : h("p", {}, "The trace is empty."));
 }
 
 function checksOf(replay) {
   const { checks } = replay.verdict;
   return checks.length === 0 ? null : table("Expectations of the scenario", [
-    ["Expectation", (one) => one.text], ["Wanted", (one) => one.wanted], ["Found", (one) => one.found],
-    ["Verdict", (one) => badge(one.held ? "held" : "failed", one.held ? "good" : "bad")],
+    ["Expectation", (one) => one.text], ["Expected", (one) => one.wanted], ["Found", (one) => one.found],
+    ["Verdict", (one) => badge(one.held ? "passed" : "failed", one.held ? "good" : "bad")],
   ], checks);
 }

@@ -55,7 +55,7 @@ export function replayPlayer(replay) {
         button("forward", "▶", "Next event", () => step(1)),
         button("to-fault", "Next fault", "Next fault", nextFault), clock,
         h("label", { for: "speed" }, "Speed"), rate,
-        h("p", { class: "note" }, "Keys here: space plays, arrows step, F goes to the next fault."))),
+        h("p", { class: "note" }, "Keys in the player: space plays and pauses, the arrows go to the next or previous event, F goes to the next fault or fence."))),
     spoken);
 
   slider.addEventListener("input", () => {
@@ -204,8 +204,8 @@ function summary(replay, now, atMs) {
   const faults = replay.faults.filter(([begin, end]) => begin <= atMs && end !== null && end > atMs).map(([, , text]) => text);
   const last = now.lastAck >= 0 ? replay.events[now.lastAck] : null;
   const regions = new Set((last?.[HOLDERS] ?? []).map((name) => replay.servers.find((one) => one.server === name)?.region));
-  const held = last ? `The last acknowledged append is durable on ${(last[HOLDERS] ?? []).length} bookies in ${regions.size} regions (wanted: ${replay.quorum.ack_quorum} in ${replay.quorum.min_regions}).` : "Nothing is acknowledged yet.";
-  return `${count(now.acked)} appends acknowledged. ${held} ${faults.length ? `Faults now: ${faults.join(", ")}.` : "No lasting fault now."}`;
+  const held = last ? `The last acknowledged append is durable on ${(last[HOLDERS] ?? []).length} bookies in ${regions.size} regions (required: ${replay.quorum.ack_quorum} in ${replay.quorum.min_regions}).` : "Nothing is acknowledged yet.";
+  return `${count(now.acked)} appends acknowledged. ${held} ${faults.length ? `Faults now: ${faults.join(", ")}.` : "No lasting fault is active now."}`;
 }
 
 function legend() {

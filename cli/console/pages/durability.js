@@ -11,7 +11,7 @@ export function durabilityPage(main, parameters, frame) {
   let timer = null;
   let asking = null;
   show(main, h("h1", {}, "Durability"), body);
-  show(body, state("Loading", "All ledgers are read."));
+  show(body, state("Loading", "Reading all ledgers."));
 
   const toggle = (name) => {
     if (!lost.delete(name)) lost.add(name);
@@ -32,7 +32,7 @@ export function durabilityPage(main, parameters, frame) {
       if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
       if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
       if (error instanceof Refused && error.status === 400 && lost.size) lost.clear();
-      show(body, state("Not available", `Durability cannot be judged now: ${error.message}. The next attempt follows by itself.`));
+      show(body, state("Not available", `Durability cannot be judged now: ${error.message}. The console retries by itself.`));
     }
     timer = setTimeout(load, INTERVAL_MS);
   }
@@ -63,7 +63,7 @@ function verdictOf(found) {
   const { after, now } = found;
   const [title, kind] = after.ledgers_that_may_lose ? ["Data may be lost", "bad"]
     : after.writes_blocked ? ["Writes would block", "warn"]
-    : found.lost.length ? ["Nothing is lost, and writes go on", "good"] : ["Now", "plain"];
+    : found.lost.length ? ["Nothing is lost, and writes continue", "good"] : ["Now", "plain"];
   const change = (key) => (found.lost.length ? `now ${count(now[key])}` : null);
   return h("section", { class: `verdict ${kind}`, id: "verdict", "data-verdict": kind, "aria-live": "polite" },
     h("h2", {}, found.lost.length ? `${title} after losing ${found.lost.join(", ")}` : title),
@@ -71,7 +71,7 @@ function verdictOf(found) {
       fact("Ledgers that may lose entries", count(after.ledgers_that_may_lose), change("ledgers_that_may_lose")),
       fact("Entries in doubt or lost", count(after.entries_that_may_be_lost), bytes(after.bytes_that_may_be_lost)),
       fact("Open ledgers blocked", count(after.writes_blocked), change("writes_blocked")),
-      fact("Streams that may lose", count(after.streams_that_may_lose), change("streams_that_may_lose")),
+      fact("Streams that may lose entries", count(after.streams_that_may_lose), change("streams_that_may_lose")),
       fact("Streams blocked", count(after.streams_blocked), change("streams_blocked"))));
 }
 
@@ -89,9 +89,9 @@ function countsOf(found) {
 
 function streamsOf(found) {
   if (!found.streams.length) return null;
-  return table(`Streams that suffer (${count(found.streams.length)} shown, the worst first)`, [
+  return table(`Affected streams (${count(found.streams.length)} shown, the worst first)`, [
     ["Stream", (one) => streamLink(one.stream)], ["After", (one) => stateBadge(one.verdict)],
-    ["Now", (one) => stateBadge(one.verdict_now)], ["Writes", (one) => (one.writes_blocked ? stateBadge("blocked") : "go on")],
+    ["Now", (one) => stateBadge(one.verdict_now)], ["Writes", (one) => (one.writes_blocked ? stateBadge("blocked") : "continue")],
   ], found.streams);
 }
 
@@ -101,10 +101,10 @@ function alternativesOf(found) {
   const hasEffect = found.alternatives.some((one) => one.writes_resume !== null);
   const columns = [
     ["E/WQ/AQ/R", (one) => [one.quorum, one.is_current ? " (in use)" : ""]],
-    ["Any regions survived", (one) => count(one.regions_survived), true],
-    ["Bytes between regions per byte", (one) => one.wan_bytes_per_byte, true],
+    ["Regions whose loss it survives", (one) => count(one.regions_survived), true],
+    ["Bytes between regions per byte written", (one) => one.wan_bytes_per_byte, true],
   ];
-  if (hasEffect) columns.push(["All data readable then", (one) => word(one.reads)], ["Writes resume then", (one) => word(one.writes_resume)], ["Because", (one) => one.obstacle ?? ""]);
+  if (hasEffect) columns.push(["All data readable after the loss", (one) => word(one.reads)], ["Writes resume after the loss", (one) => word(one.writes_resume)], ["Reason", (one) => one.obstacle ?? ""]);
   return [table("Alternatives: quorums on the bookies that are live now", columns, found.alternatives),
-    h("p", { class: "note" }, `Computed as by `, h("code", {}, "rhumbline plan"), ". The quorum of new segments is set with ", h("code", {}, "rhumbline namespace set-policy"), ".")];
+    h("p", { class: "note" }, "Computed as ", h("code", {}, "rhumbline plan"), " does. The quorum of new segments is set with ", h("code", {}, "rhumbline namespace set-policy"), ".")];
 }

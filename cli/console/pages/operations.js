@@ -16,7 +16,7 @@ export function operationsPage(main, parameters, frame) {
   let asking = null;
   let isFirst = true;
   show(main, h("h1", {}, "Operations"), alerts, body);
-  show(body, state("Loading", "Repair, drains and archiving are read."));
+  show(body, state("Loading", "Reading the state of repair, drains and archiving."));
   get("/pages/runbook.json").then((found) => {
     runbook = found;
     drawAlerts();
@@ -41,7 +41,7 @@ export function operationsPage(main, parameters, frame) {
       if (mine.signal.aborted) return;
       if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
       if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
-      show(body, state(isFirst ? "Not available" : "Not available now", `The work in progress cannot be read: ${error.message}. The next attempt follows by itself.`));
+      show(body, state(isFirst ? "Not available" : "Not available now", `The work in progress cannot be read: ${error.message}. The console retries by itself.`));
     }
     timer = setTimeout(load, INTERVAL_MS);
   }
@@ -88,10 +88,10 @@ function workOf(found, cluster, frame, reload) {
   const behind = found.archiving.map((one) => one.waiting).filter((one) => one !== null && one !== undefined);
   return [
     h("dl", { class: "facts" },
-      fact("Ledgers waiting for repair", count(waiting), found.repair.some((one) => one.obstacle) ? "repair does not run" : null),
-      fact("Drains", count(found.drains.length), found.drains.length ? `${bytes(left)} left` : "nothing is drained"),
+      fact("Ledgers waiting for repair", count(waiting), found.repair.some((one) => one.obstacle) ? "repair is not running" : null),
+      fact("Drains", count(found.drains.length), found.drains.length ? `${bytes(left)} left` : "nothing is being drained"),
       fact("Rebalancing", found.rebalance?.status ?? "not ordered", found.rebalance ? `${bytes(found.rebalance.left_bytes)} left` : null),
-      fact("Segments waiting for the archive", behind.length ? count(behind.reduce((a, b) => a + b, 0)) : UNKNOWN, found.archiving.length ? null : "no archiver runs"),
+      fact("Segments waiting for the archive", behind.length ? count(behind.reduce((a, b) => a + b, 0)) : UNKNOWN, found.archiving.length ? null : "no archiver is running"),
       fact("Metadata stores", `${count(found.stores.filter((one) => !one.error).length)} of ${count(found.stores.length)}`, "respond")),
     ...found.stores.filter((one) => one.error).map((one) => h("p", {}, stateBadge("unreachable"), ` metadata store of ${one.store}: ${one.error}`)),
     h("h2", {}, "Drains"), drainsOf(found, frame, reload),
@@ -103,7 +103,7 @@ function workOf(found, cluster, frame, reload) {
 }
 
 function drainsOf(found, frame, reload) {
-  if (!found.drains.length) return h("p", {}, "No bookie and no region is drained or offline.");
+  if (!found.drains.length) return h("p", {}, "No bookie or region is being drained or is offline.");
   return h("ul", { class: "cards" }, found.drains.map((one) => {
     const done = one.entries_before ? Math.max(0, 1 - one.entries / one.entries_before) : one.is_done ? 1 : 0;
     const isRegion = one.target.startsWith("region:");
@@ -111,8 +111,8 @@ function drainsOf(found, frame, reload) {
     return h("li", { class: "card", "data-drain": one.target },
       h("p", {}, h("strong", {}, isRegion ? one.target.replace(":", " ") : `bookie ${one.target}`), " ", one.is_done ? badge("empty", "good") : badge(one.waiting.length && !one.eta_ms ? "waiting" : "moving", "warn")),
       h("progress", { max: 1, value: done, "aria-label": `Progress of ${one.target}` }),
-      h("p", { class: "note" }, one.is_done ? "No data is left on it." : `${plural(one.ledgers, "ledger")} and ${bytes(one.bytes)} are left; ${one.eta_ms ? `about ${ms(one.eta_ms)} to go` : "the end cannot be estimated yet"}${one.being_written ? `; ${plural(one.being_written, "ledger")} being written` : ""}.`),
-      one.waiting.length ? table("Ledgers that wait", [
+      h("p", { class: "note" }, one.is_done ? "No data is left on it." : `${plural(one.ledgers, "ledger")} and ${bytes(one.bytes)} are left; ${one.eta_ms ? `about ${ms(one.eta_ms)} to go` : "the remaining time cannot be estimated yet"}${one.being_written ? `; ${plural(one.being_written, "ledger")} being written` : ""}.`),
+      one.waiting.length ? table("Ledgers that are waiting", [
         ["Ledger", (row) => row.ledger], ["Stream", (row) => row.stream ?? UNKNOWN],
         ["Waits for", (row) => withCode(row.reason)],
         ...(frame.mayAct() ? [["", (row) => (row.is_open && row.stream ? offer("roll", `stream:${row.stream}`, "Roll…", reload) : "")]] : []),

@@ -16,12 +16,12 @@ export function regionsPage(main) {
     chosen = chosen === name ? null : name;
     draw(latest);
   };
-  show(main, h("h1", {}, "Regions"), state("Loading", "The first sample is taken."));
+  show(main, h("h1", {}, "Regions"), state("Loading", "Taking the first sample."));
 
   function draw(found) {
     latest = found;
     if (!Object.keys(found.regions).length) {
-      show(main, h("h1", {}, "Regions"), state("No region yet", "No bookie was formatted, and no region is declared."));
+      show(main, h("h1", {}, "Regions"), state("No region yet", "No bookie has been formatted, and no region has been declared."));
       return;
     }
     if (!main.contains(ring)) show(main, h("h1", {}, "Regions"), facts, h("div", { class: "columns" }, ring, alerts), tables);
@@ -156,7 +156,7 @@ function tablesOf(found, chosen, choose) {
       ["Open ledgers", (one) => count(one.open_ledgers), true],
       ["Free", (one) => bytes(one.free_bytes), true],
     ], regions),
-    chosen ? h("p", {}, `Only servers of ${chosen}. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
+    chosen ? h("p", {}, `Only the servers of ${chosen} are listed. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
     table(chosen ? `Servers in ${chosen}` : "Servers", [
       ["Server", (one) => one.server], ["Kind", (one) => one.kind], ["Region", (one) => one.region],
       ["Rack", (one) => one.rack ?? UNKNOWN], ["State", (one) => stateBadge(one.mode)],

@@ -20,7 +20,7 @@ export function streamPage(main, parameters, frame) {
   const title = `${name.namespace}/${name.stream}`;
   document.title = `${title} – Rhumbline`;
   show(main, h("p", {}, h("a", { href: "#/streams" }, "Streams"), " /"), h("h1", {}, title), frame.mayAct() ? actionsOf(name, () => load()) : null, top, tail.node, trace.node);
-  show(top, state("Loading", "The stream is read."));
+  show(top, state("Loading", "Reading the stream."));
 
   const choose = (lssn) => {
     chosen = chosen === lssn ? null : lssn;
@@ -39,7 +39,7 @@ export function streamPage(main, parameters, frame) {
         show(main, h("h1", {}, title), state("No such stream", `${error.message}.`, h("a", { href: "#/streams" }, "Search for another one")));
         return;
       }
-      show(top, state("Not available", `The stream cannot be read now: ${error.message}. The next attempt follows by itself.`));
+      show(top, state("Not available", `The stream cannot be read now: ${error.message}. The console retries by itself.`));
     }
     timer = setTimeout(load, INTERVAL_MS);
   }
@@ -87,7 +87,7 @@ function segmentsOf(found, chosen, choose) {
   const picked = shown.find((one) => one.segment === chosen) ?? shown.at(-1);
   return h("section", { "aria-labelledby": "segments" },
     h("h2", { id: "segments" }, "Segments"),
-    h("p", { class: "note" }, "From the oldest to the hot tail; the width follows the number of records. Choose one to see its copies."),
+    h("p", { class: "note" }, "From the oldest to the hot tail; the more records, the wider. Choose a segment to see its copies."),
     svg("svg", { class: "segments", viewBox: `0 0 ${WIDTH} 62`, preserveAspectRatio: "none", role: "group", "aria-label": "Segments" }, bars),
     h("ul", { class: "legend" }, ["archive", "hot+archive", "hot", "in progress"].map((word) => h("li", {}, h("span", { class: `swatch ${residence(word)}` }), WORDS[word]))),
     picked ? copiesOf(picked) : null);
@@ -107,7 +107,7 @@ function segment(one, x, width, isChosen, choose) {
     choose(one.segment);
   };
   const kind = one.state === "in progress" ? "in-progress" : residence(one.residence);
-  const label = `Segment ${one.segment}, ${one.state}, ${one.records === undefined || one.records === null ? "records not known" : plural(one.records, "record")}, ${WORDS[one.state === "in progress" ? "in progress" : one.residence]}`;
+  const label = `Segment ${one.segment}, ${one.state}, ${one.records === undefined || one.records === null ? "number of records unknown" : plural(one.records, "record")}, ${WORDS[one.state === "in progress" ? "in progress" : one.residence]}`;
   return svg("g", { class: `segment ${kind} ${isChosen ? "chosen" : ""}`, tabindex: 0, role: "button", "aria-pressed": String(isChosen), "aria-label": label, "data-key": `segment ${one.segment}`, "data-segment": one.segment, onclick: press, onkeydown: press },
     svg("title", {}, label), svg("rect", { x, y: isChosen ? 2 : 8, width: Math.max(1, width - 2), height: isChosen ? 58 : 46 }));
 }
@@ -116,7 +116,7 @@ function copiesOf(one) {
   const regions = {};
   for (const [bookie, region] of Object.entries(one.copies)) (regions[region] ??= []).push(bookie);
   const size = one.size_bytes === null || one.size_bytes === undefined ? "" : `, ${bytes(one.size_bytes)}`;
-  const records = one.records === null || one.records === undefined ? "records not known" : plural(one.records, "record");
+  const records = one.records === null || one.records === undefined ? "number of records unknown" : plural(one.records, "record");
   return h("div", { class: "copies" },
     h("h3", {}, `Segment ${one.segment}: ledger ${one.ledger}, ${one.state}, ${records}${size}`),
     Object.keys(regions).length
@@ -165,7 +165,7 @@ function liveTail(name, trace) {
     lines.append(...found.records.map((one) => line(one, () => trace(one.dlsn, arrivedMs))));
     while (lines.childElementCount > LINES_MAX) lines.firstElementChild.remove();
     if (isAtEnd) box.scrollTop = box.scrollHeight;
-    note(found.error ? `The tail ended: ${found.error}.` : `${plural(passed, "record")} passed since this page was opened${skipped ? `; ${count(skipped)} came too fast to be shown` : ""}.`);
+    note(found.error ? `The tail ended: ${found.error}.` : `${plural(passed, "record")} passed since this page was opened${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`);
     if (found.error) following.abort();
   }
   function stop() {
@@ -174,7 +174,7 @@ function liveTail(name, trace) {
   }
   button.addEventListener("click", () => {
     const isPaused = following !== null;
-    button.textContent = isPaused ? "Go on" : "Pause";
+    button.textContent = isPaused ? "Resume" : "Pause";
     button.setAttribute("aria-pressed", String(isPaused));
     if (isPaused) {
       stop();

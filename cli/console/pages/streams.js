@@ -1,4 +1,4 @@
-// Streams: search and pages, both answered by the server, with rates since the last look.
+// Streams: search and pages, both answered by the server, with rates since the last reading.
 
 import { get, Refused } from "./api.js";
 import { count, h, plural, rate, show, state, streamLink, table, UNKNOWN } from "./dom.js";
@@ -15,7 +15,7 @@ export function streamsPage(main, parameters, frame) {
   const result = h("div", { id: "result" });
   const total = h("p", { role: "status", id: "total" });
   show(main, h("h1", {}, "Streams"), h("form", { role: "search", class: "bar" }, h("label", { for: "search" }, "Search"), field, total), result);
-  show(result, state("Loading", "The streams are read."));
+  show(result, state("Loading", "Reading the streams."));
   main.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   field.addEventListener("input", () => {
     offset = 0;
@@ -35,7 +35,7 @@ export function streamsPage(main, parameters, frame) {
       if (mine.signal.aborted) return;
       if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
       if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
-      show(result, state("Not available", `The streams cannot be read now: ${error.message}. The next attempt follows by itself.`));
+      show(result, state("Not available", `The streams cannot be read now: ${error.message}. The console retries by itself.`));
     }
     timer = setTimeout(load, INTERVAL_MS);
   }

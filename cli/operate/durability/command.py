@@ -60,9 +60,9 @@ async def durability(
 ) -> None:
     """Show the live copies of all ledgers, and what one more failure would do to them.
 
-    Copies count if their bookies are registered and not in limbo, and have not lost them with a
-    data directory. Ledgers that are being written
-    are included. Without --lose, the loss of each region is evaluated separately.
+    Copies count if their bookies are registered, are not in limbo, and have not lost them with a
+    data directory. Ledgers that are being written are included. Without --lose, the loss of each
+    region is evaluated separately.
     """
     async with cluster_store(session) as store:
         directory = SteeredDirectory(store)

@@ -39,8 +39,8 @@ _RANGES = listing(
 async def erasures(session: CommandSession, prefix: str, positions: bool, cold: str | None) -> None:
     """List the erasures from the archives below PREFIX (NAMESPACE or NAMESPACE/STREAM).
 
-    Reads the proofs in the cold store, and no server of the cluster. A missing or damaged proof is
-    an error after the list; verify compares proofs and records.
+    Reads the proofs in the cold store, and contacts no server of the cluster. If a proof is missing
+    or damaged, the command fails after the list. `archive verify` compares proofs with records.
     """
     store = opened_cold(session, cold)
     try:

@@ -165,7 +165,7 @@ async def see_a_stream(page: Page, client: Client) -> list[str]:
         await page.get_by_role("button", name="Pause").click()
         await writer.append(b"while paused")
         await page.get_by_label("Filter").fill("PAUSED")
-        await page.get_by_role("button", name="Go on").click()
+        await page.get_by_role("button", name="Resume").click()
         await expect(page.locator("#lines")).to_contain_text("while paused")
         await expect(page.locator("#lines li:visible")).to_have_count(1)
         await page.get_by_label("Filter").fill("")

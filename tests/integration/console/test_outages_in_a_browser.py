@@ -194,7 +194,7 @@ async def see_the_tail(page: Page, url: str) -> list[str]:
     await picture(page, "outage-tail-paused")
     following = f"order {int(last.split()[1]) + 1}"
     await page.get_by_label("Filter").fill(following)
-    await page.get_by_role("button", name="Go on").click()
+    await page.get_by_role("button", name="Resume").click()
     await expect(page.locator("#lines li:visible").first).to_contain_text(following)
     return await serious_faults(page)
 
