@@ -55,7 +55,7 @@ def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
         known = [files.manifests[lssn] for lssn in lssns if lssn in files.manifests]
         if not one.is_staged and any(map(is_staged, known)):
             may_go = False  # tools that open the folder do not see the file that replaces it
-        elif str(one) in named:
+        elif str(one) in named or _is_abandoned(one, live, newest_ms):
             may_go = newest_ms <= now_ms - grace_ms
         else:
             may_go = one.is_staged and one.created_ms <= now_ms - ORPHAN_AGE_MS
@@ -64,6 +64,16 @@ def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
         if str(one) not in live and is_known and (may_go or is_expired):
             unused.append(str(one))
     return unused
+
+
+def _is_abandoned(one: MergedName, live: Container[str], newest_ms: int) -> bool:
+    """True if a merged file was copied, and its records moved before a relocation named the copy.
+
+    Such a relocation can only be published while the records lie in the staged file. A copy of an
+    archive gets files before their relocations, which are then newer than all that it has.
+    """
+    is_moved = str(one._replace(is_staged=True)) not in live and newest_ms > one.created_ms
+    return not one.is_staged and is_moved
 
 
 def superseded(

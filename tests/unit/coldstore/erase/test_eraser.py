@@ -216,6 +216,29 @@ async def test_a_compaction_that_began_before_does_not_undo_an_erasure(world: Lo
     assert KEY not in {one.key for one in await read_records(world)}
 
 
+async def test_a_file_that_a_killed_compaction_has_copied_does_not_keep_erased_records(
+    world: LogWorld,
+) -> None:
+    staged = CrashingStore()
+    folder = await archived(world, staged)
+    kept = [one for one in comparable(await read_records(world)) if one[6] != KEY]
+    await compact_once(staged, 2 * GRACE_MS)
+    cold, step = CrashingStore(), 0
+    while not any("/merged-" in key for key in cold.objects):
+        step += 1
+        cold.objects, cold.changes, cold.crash_at = dict(staged.objects), 0, step
+        with pytest.raises(UnavailableError, match="killed"):
+            await compact_once(cold, 4 * GRACE_MS)
+    assert folder.relocation(2) not in cold.objects, "killed before it named the copy"
+    cold.crash_at = None
+    await erase(cold, BY_KEY)
+    await settle(cold)
+    assert KEY not in stored_keys(cold)
+    reopen(world, cold)
+    assert comparable(await read_records(world)) == kept
+    assert await faults(cold) == []
+
+
 async def test_counts_of_positions_include_erased_records(world: LogWorld) -> None:
     cold = DictColdStore()
     await archived(world, cold)
