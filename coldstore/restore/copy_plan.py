@@ -72,9 +72,12 @@ def _unproved(ours: Mapping[int, Manifest], theirs: Mapping[int, Manifest]) -> d
 def _has_others(source: Relocations, target: Relocations) -> bool:
     """True if the target has relocations that were not copied from the source.
 
-    The source may have deleted older ones, which newer ones replace.
+    The source may have deleted older ones, which newer ones replace, but never an erasure.
     """
     ours = {one.number: one for one in source.known}
     return any(
-        one != ours.get(one.number, one) or one.number > source.last_number for one in target.known
+        one != ours.get(one.number, one)
+        or one.number > source.last_number
+        or (one.erasure is not None and one.number not in ours)
+        for one in target.known
     )

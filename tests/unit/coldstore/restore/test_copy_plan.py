@@ -84,6 +84,17 @@ async def test_a_target_with_relocations_of_its_own_gets_no_segment_without_its_
     assert plan.faults == {}
 
 
+async def test_an_erasure_in_the_target_is_not_taken_for_one_that_the_source_has_replaced(
+    world: LogWorld,
+) -> None:
+    """The source has no relocation 1 any more, and its relocation 2 would undo the erasure."""
+    one, two, three = await segments(world)
+    erased = archive([one, two], moved(one, 1, erased=3))
+    plan = plan_copy(archive([one, two, three], moved(one, 2)), erased)
+    assert lssns(plan) == ([3], [], [])
+    assert list(plan.faults) == [one.key]
+
+
 async def test_another_archive_of_a_segment_is_a_fault(world: LogWorld) -> None:
     one, two, _ = await segments(world)
     other = replace(two, completed_ms=two.completed_ms + 1)
