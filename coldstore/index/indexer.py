@@ -175,7 +175,9 @@ class Indexer:
             is_deleted = not await archived_lssns(self._cold, folder)
             return ChainRecord(folder, None, {}, True) if is_deleted else None
         try:
-            is_whole = not records or any(one.token for one in notes)
+            # Notes of an archive that could not be used were absorbed with nothing else.
+            was_unusable = base is not None and folder in base.head.unindexed
+            is_whole = not records or was_unusable or any(one.token for one in notes)
             is_whole = is_whole or (bool(tip.erasure) and tip.erasure > _erasure_in(records))
             # A segment that the index lacks has moved only if a note, or the tip, says so.
             relocations = (

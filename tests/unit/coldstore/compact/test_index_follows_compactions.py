@@ -93,6 +93,24 @@ def test_the_index_is_right_wherever_a_compaction_is_killed(world: LogWorld) -> 
     asyncio.run(check())
 
 
+def test_the_index_is_right_once_a_damaged_archive_is_restored(world: LogWorld) -> None:
+    """The notes of the compaction were absorbed while the archive could not be used."""
+    cold = archive(world)
+
+    async def check() -> None:
+        await Indexer(cold, NAMESPACE).run_once()
+        await compact_once(cold, 0)
+        (key,) = [key for key in cold.objects if "/moved/" in key]
+        sound, cold.objects[key] = cold.objects[key], b"damaged"
+        await Indexer(cold, NAMESPACE).run_once()
+        cold.objects[key] = sound
+        await Indexer(cold, NAMESPACE).run_once()
+        assert await indexed(cold) == list((await scan_manifests(cold)).manifests)
+        assert await faults(cold) == []
+
+    asyncio.run(check())
+
+
 def test_the_index_is_made_from_an_archive_that_was_compacted(world: LogWorld) -> None:
     cold = archive(world)
 
