@@ -30,6 +30,8 @@ _OPTIONS = {
     "startingOffsetsByTimestampStrategy",
 }
 _STORED = [name for name in ALL_COLUMNS if name not in ("stream", "dlsn")]
+STREAM_IN_PATH = r"/([^/]+)/(?:_staged/[0-9a-f]+/staged-[^/]+|[0-9a-f]+/(?!staged-)[^/]+)$"
+"""A stream may have the name of the folder of staged files."""
 _READER = {
     "parquet.filter.bloom.enabled": "false",
     "parquet.filter.columnindex.enabled": "false",
@@ -134,7 +136,7 @@ def _parquet(spark: SparkSession, root: str, keys: Iterable[str], stream: Column
 
 
 def _stream_in_path() -> Column:
-    return sql.regexp_extract("_metadata.file_path", r"/([^/]+)/(?:_staged/)?[0-9a-f]+/[^/]+$", 1)
+    return sql.regexp_extract("_metadata.file_path", STREAM_IN_PATH, 1)
 
 
 def _in_split(split: ArchiveSplit) -> Column:
