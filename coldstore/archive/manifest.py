@@ -19,7 +19,8 @@ from .archive_folder import ArchiveFolder
 
 FORMAT = 5
 """Sealed and linked. Formats 1 to 4 were neither."""
-MANIFEST_BYTES_MAX = 4 << 20
+MANIFEST_BYTES_MAX = 64 << 20
+"""Largest manifest or relocation. Those of erased records can be large: they list record sets."""
 
 CHAIN_START = ""
 """``previous_link`` of the first segment of a chain."""

@@ -23,6 +23,9 @@ from .manifest import MANIFEST_BYTES_MAX, Manifest, Part
 FORMAT = 1
 SEGMENTS_MAX = 1000
 """Maximum number of segments of one relocation, which keeps it below ``MANIFEST_BYTES_MAX``."""
+ERASED_SETS_MAX = 100_000
+"""Maximum number of erased sets of one relocation, unless a single file has more of them. A set has
+about 120 bytes and 30 for each range of slots."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,13 +65,17 @@ async def manifest_now(cold: ColdStore, manifest: Manifest) -> Manifest:
 async def cover_erasures(cold: ColdStore, folder: ArchiveFolder, relocations: Relocations) -> None:
     """Make the tip name the newest erasure. Safe to repeat.
 
-    Only then may the files be deleted that hold the erased records.
+    Only then may the files be deleted that hold the erased records. Raises CorruptionError if an
+    earlier erasure is missing, because a copy that stores the newest one first was interrupted: if
+    the tip named the newest one, no reader would accept the archive, and the copy could not go on.
     """
     newest, tip = relocations.last_erasure, await read_tip(cold, folder)
     if tip is None:
         raise lost_tip_error(folder)
     if newest is not None and newest.number > tip.erasure:
-        await advance_tip(cold, with_erasure(tip, newest))
+        covered = with_erasure(tip, newest)
+        await stored_relocations(cold, folder, listed=(), tip=covered)
+        await advance_tip(cold, covered)
 
 
 def with_erasure(tip: ChainTip, relocation: Relocation) -> ChainTip:

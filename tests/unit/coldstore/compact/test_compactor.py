@@ -13,7 +13,7 @@ from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.compact.compactor import ArchiveCompactor
 from rhumbline.coldstore.compact.publish import SegmentMove
 from rhumbline.coldstore.proof.verify_run import verify_all
-from rhumbline.core.protocol.errors import CorruptionError, UnavailableError
+from rhumbline.core.protocol.errors import CorruptionError, NoSuchObjectError, UnavailableError
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
@@ -147,6 +147,23 @@ async def test_two_compactions_do_not_publish_the_same_number(world: LogWorld) -
     with pytest.raises(UnavailableError, match="another job"):
         await other.commit(moves[1:])
     assert [key for key in cold.objects if not key.startswith(".index")] == chain
+
+
+async def test_a_file_that_was_deleted_before_it_was_published_is_not_published(
+    world: LogWorld,
+) -> None:
+    """A job that takes more than a day finds its staged files deleted by another one."""
+    cold = CrashingStore()
+    manifests = await archived(world, cold)
+    compactor = ArchiveCompactor(cold, CONFIG, wall_ms=lambda: 1)
+    (group,) = compactor.groups(await scan_manifests(cold), manifests[0].folder)
+    move = SegmentMove(group, await compactor.write(group, 7))
+    later = ArchiveCompactor(cold, CONFIG, wall_ms=lambda: 48 * 3_600_000)
+    assert (await later.settle(await scan_manifests(cold), manifests[0].folder)).deleted == 1
+    with pytest.raises(NoSuchObjectError):
+        await compactor.commit([move])
+    assert await faults(cold) == []
+    assert (await scan_manifests(cold)).manifests == tuple(manifests)
 
 
 async def test_merged_segments_expire_together(world: LogWorld) -> None:

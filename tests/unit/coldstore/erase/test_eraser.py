@@ -9,10 +9,12 @@ import pytest
 from rhumbline.coldstore.archive.archive_folder import ArchiveFolder
 from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
-from rhumbline.coldstore.archive.relocation import Erasure
+from rhumbline.coldstore.archive.relocation import Erasure, MovedSegment
 from rhumbline.coldstore.archive.stream_index import StreamIndex
+from rhumbline.coldstore.compact import publish
 from rhumbline.coldstore.compact.compactor import ArchiveCompactor
 from rhumbline.coldstore.compact.publish import SegmentMove
+from rhumbline.coldstore.erase.erased_set import ErasedSet
 from rhumbline.coldstore.erase.eraser import ArchiveEraser
 from rhumbline.coldstore.erase.proofs import proofs
 from rhumbline.coldstore.erase.selection import RecordSelection
@@ -237,6 +239,36 @@ async def test_a_file_that_a_killed_compaction_has_copied_does_not_keep_erased_r
     reopen(world, cold)
     assert comparable(await read_records(world)) == kept
     assert await faults(cold) == []
+
+
+async def test_a_proof_is_published_only_if_readers_accept_its_size(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold = DictColdStore()
+    folder = await archived(world, cold)
+    eraser = ArchiveEraser(cold, BY_KEY, wall_ms=lambda: LATE_MS)
+    groups = eraser.groups(await scan_manifests(cold), folder)
+    written = [await eraser.write(group, 5) for group in groups]
+    moves = [one for one in written if one is not None]
+    before = dict(cold.objects)
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "MANIFEST_BYTES_MAX", 2000)
+        with pytest.raises(InvalidArgumentError, match="erase fewer records"):
+            await eraser.commit(moves, ERASURE)
+        assert cold.objects == before
+    # As large as that of an erasure of 50,000 record sets.
+    await eraser.commit(moves, Erasure("operator", "x" * (5 << 20)))
+    assert await faults(cold) == []
+    assert KEY not in {one.key for one in await read_records(world)}
+
+
+def test_relocations_have_limited_numbers_of_segments_and_erased_sets() -> None:
+    sets = tuple(ErasedSet(entry, 0, 1, 5, ((0, 1),)) for entry in range(4))
+    moves = [SegmentMove((), (MovedSegment(lssn, "", (), sets),)) for lssn in range(5)]
+    assert [len(one) for one in publish.batches(moves, 8)] == [2, 2, 1]
+    assert [len(one) for one in publish.batches(moves, 3)] == [1] * 5, "a move is never divided"
+    assert [len(one) for one in publish.batches(moves)] == [5]
+    assert [len(one) for one in publish.batches(moves * 401)] == [1000, 1000, 5]
 
 
 async def test_counts_of_positions_include_erased_records(world: LogWorld) -> None:

@@ -98,6 +98,35 @@ async def test_an_erasure_that_was_exchanged_is_refused(world: LogWorld) -> None
     await refused(world, cold, folder, "is not the erasure that the chain names")
 
 
+async def test_the_tip_does_not_name_an_erasure_of_a_copy_that_is_not_complete(
+    world: LogWorld,
+) -> None:
+    """A copy stores the newest erasure first. Jobs in the target wait until it has all of them."""
+    cold = DictColdStore()
+    folder = await archived(world, cold)
+    tips = {key: data for key, data in cold.objects.items() if "/tip/" in key}
+    await erase(cold, BY_KEY)
+    await erase(cold, OTHER, LATE_MS + 1)
+    kept = comparable(await read_records(world))
+    cold.objects = {key: data for key, data in cold.objects.items() if "/tip/" not in key} | tips
+    first = cold.objects.pop(folder.relocation(1))
+    before = dict(cold.objects)
+    with pytest.raises(CorruptionError, match="the erasure is missing"):
+        await settle(cold)
+    assert cold.objects == before
+    with pytest.raises(CorruptionError, match="the erasure is missing"):
+        await erase(cold, RecordSelection(frozenset({b"k23"})), LATE_MS + 2)
+    assert folder.relocation(3) not in cold.objects
+    assert comparable(await read_records(world)) == kept
+    assert await faults(cold) == []
+    cold.objects[folder.relocation(1)] = first  # the copy continues
+    await settle(cold)
+    tip = await read_tip(cold, folder)
+    assert tip is not None
+    assert tip.erasure == 2
+    assert comparable(await read_records(world)) == kept
+
+
 async def test_the_tip_keeps_the_erasure_whoever_advances_it(world: LogWorld) -> None:
     """An archiver that has read the tip before the erasure advances it afterwards."""
     cold = DictColdStore()
