@@ -10,7 +10,7 @@ from ....core.protocol.placement import LEVELS
 from ....placement.planner import Numbers
 from ....placement.planner import plan as make_plan
 from ....placement.topology import Topology
-from ....regions.durability.cluster_survey import read_cluster, read_index
+from ....regions.durability.cluster_survey import read_durability
 from ....regions.durability.copy_states import ClusterCopies
 from ....regions.durability.judgement import CopyVerdict
 from ....regions.durability.ledger_index import LedgerIndex
@@ -51,9 +51,8 @@ class LedgerSurvey:
             clock = asyncio.get_running_loop().time
             began = clock()
             if self._found is None or began - self._read_at > age_s_max:
-                index = await read_index(self._client.ledger_store)
-                cluster = await read_cluster(self._client.directory, index.bookies())
-                self._found = index, cluster
+                client = self._client
+                self._found = await read_durability(client.ledger_store, client.directory)
                 self._read_at, self._took_s = clock(), clock() - began
             return self._found
 
