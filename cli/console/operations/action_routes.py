@@ -17,6 +17,7 @@ from .actions import ActionKind, Actions
 from .operations_view import OperationsView
 
 _BODY_BYTES_MAX = 4_096
+_BODY_S_MAX = 10.0
 _TARGET_CHARACTERS_MAX = 400
 _DEADLINE_S = 30.0
 
@@ -53,10 +54,11 @@ class ActionRoutes:
 
 async def _body(request: Request) -> dict[str, Any]:
     data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > _BODY_BYTES_MAX:
-            raise InvalidArgumentError(f"the request is longer than {_BODY_BYTES_MAX} bytes")
+    async with asyncio.timeout(_BODY_S_MAX):
+        async for part in request.stream():
+            data += part
+            if len(data) > _BODY_BYTES_MAX:
+                raise InvalidArgumentError(f"the request is longer than {_BODY_BYTES_MAX} bytes")
     try:
         found = json.loads(data)
     except ValueError as error:
