@@ -53,12 +53,15 @@ class SnapshotFeed:
         await self._tasks.aclose()
 
     async def follow(self) -> AsyncIterator[FeedEvent]:
-        """Yield the present snapshot and then its changes, until ``aclose``."""
+        """Yield the present snapshot and then its changes, until ``aclose``.
+
+        A page that is alone waits for the next snapshot: the last one may be hours old.
+        """
+        version = 0 if self._followers else self._version
         self._followers += 1
         async with self._changed:
             self._changed.notify_all()
         sent: dict[str, Any] | None = None
-        version = 0
         try:
             while True:
                 async with self._changed:

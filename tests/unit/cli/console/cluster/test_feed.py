@@ -36,6 +36,27 @@ async def test_a_page_gets_a_snapshot_and_then_patches() -> None:
     assert feed.follower_count == 0
 
 
+async def test_the_first_page_after_a_pause_gets_no_snapshot_from_before_it() -> None:
+    """It was shown as live although nobody had looked at the cluster for hours."""
+    taken = 0
+
+    async def take() -> dict[str, Any]:
+        nonlocal taken
+        taken += 1
+        return {"n": taken}
+
+    feed = SnapshotFeed(take, TICK_S)
+    feed.start()
+    following = feed.follow()
+    await anext(following)
+    await following.aclose()  # type: ignore[attr-defined]
+    await asyncio.sleep(3 * TICK_S)
+    before = taken
+    _, shown = await anext(feed.follow())
+    assert shown["n"] > before
+    await feed.aclose()
+
+
 async def test_a_slow_page_gets_the_difference_to_what_it_has() -> None:
     taken = 0
     many = asyncio.Event()
