@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from ...core.bookie.bookie import Bookie
 from ...core.bookie.config import MIB, BookieConfig
+from ...core.bookie.disks.attach_directories import attach_configured
+from ...core.bookie.disks.lost_files import LostFiles
 from ...core.bookie.identity import IDENTITY_FILE, format_storage
 from ...core.ledger.client import LedgerClient
 from ...core.ledger.config import LedgerConfig
@@ -37,6 +39,8 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.recovery import Evidence
+from ...core.runtime.disk import Disk
+from ...core.runtime.runtime import Runtime
 from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.cached_states import CachedStates
@@ -68,6 +72,7 @@ STORAGE = "bookie"
 """The directory of a bookie's files on the disk of its host."""
 
 _SESSION_MS = 2_000
+_DIRECTORY_CHECK_MS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +98,15 @@ class SimClusterSettings:
     """False if writers follow no roll requests, like programs of an older version."""
     bookies_per_machine: int = 1
     """Number of bookies of a region that run on one machine, and fail together with it."""
+    data_directories: int = 0
+    """Number of data directories of each bookie."""
     bookies_fetch: bool = True
     """True if bookies fetch lost entries from replicas; otherwise only repair restores them."""
+
+
+def data_directory(number: int) -> str:
+    """Return the root of a bookie's data directory on the disk of its host."""
+    return f"data-{number}"
 
 
 def bookie_host(region: str, number: int) -> str:
@@ -259,9 +271,10 @@ class SimCluster:
             regional = None
             if region and region == host.region:
                 regional = await RegionalStore.open(host.metadata(), check_region(region))
+            whole = await self._attach(host, disk, config, runtime)
             bookie = await Bookie.open(
                 runtime,
-                disk,
+                whole,
                 config,
                 LedgerStore(store),
                 directory,
@@ -281,7 +294,10 @@ class SimCluster:
                 ledgers, bookies = regional.ledgers, regional.directory
             replicas = ReplicaReads(runtime, ledgers, bookies, bookie.region)
             bookie.scrubber.fetch = replicas.fetch
+        lost = LostFiles(whole, bookie, _DIRECTORY_CHECK_MS)
         await bookie.serve(host.name, PORT)
+        if self.settings.data_directories:
+            host.spawn(lost.run(), "lost files")
         self.bookies[host.name] = bookie
         self.starts[host.name] += 1
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
@@ -289,6 +305,21 @@ class SimCluster:
         failure = bookie.service.failure
         assert failure is not None
         raise failure
+
+    async def _attach(
+        self, host: SimHost, disk: Disk, config: BookieConfig, runtime: Runtime
+    ) -> Disk:
+        """Return the disk with its data directories; failed ones are declared lost."""
+        paths = [data_directory(number) for number in range(self.settings.data_directories)]
+        if not paths:
+            return disk
+        lost = host.image.lost_roots
+        config = replace(
+            config,
+            data_dirs=tuple(path for path in paths if path not in lost),
+            lost_data_dirs=tuple(path for path in paths if path in lost),
+        )
+        return await attach_configured(disk, config, host.disk, runtime.random)
 
     def _name(self, host: SimHost, bookie_id: BookieId) -> None:
         if self.bookie_ids.get(host.name) != bookie_id:

@@ -36,6 +36,7 @@ from .plans.regions.shared_machines import shared_machines
 from .plans.regions.slow_bookies import slow_bookies
 from .plans.regions.spread_rules import spread_rules
 from .plans.regions.unreachable_regions import unreachable_regions
+from .plans.storage.data_directories import data_directories
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
@@ -57,6 +58,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "conditions": conditions,
     "cut-off-readers": cut_off_readers,
     "damage": damage,
+    "data-directories": data_directories,
     "end-queries": end_queries,
     "grants": grants,
     "groups": groups,
@@ -93,6 +95,7 @@ SHARES: dict[str, float] = {
     "conditions": 1,
     "cut-off-readers": 1,
     "damage": 1,
+    "data-directories": 0.5,
     "end-queries": 1,
     "grants": 0.5,
     "groups": 0.5,

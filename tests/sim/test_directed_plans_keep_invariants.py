@@ -12,6 +12,7 @@ SEEDS = 6
 SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "conditions": {"conditional appended": 2 * SEEDS, "conditional refused": 2 * SEEDS},
     "cut-off-readers": {"stale reads": 10 * SEEDS, "ends reported": SEEDS},
+    "data-directories": {"fail-directory": SEEDS},
     "end-queries": {"query_end": 20 * SEEDS, "cut-region": SEEDS},
     "grants": {
         "revocations": 2 * SEEDS,
@@ -45,7 +46,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-LONG = ("grants", "groups", "proxies", "rebalances", "upgrades")
+LONG = ("data-directories", "grants", "groups", "proxies", "rebalances", "upgrades")
 """Plans whose seeds take too long for the short tier."""
 
 

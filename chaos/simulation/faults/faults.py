@@ -14,7 +14,7 @@ from functools import partial
 from ....core.bookie.index.index_directory import INDEX_DIRECTORY
 from ....core.bookie.log.file_set import DIRECTORIES
 from ....core.bookie.log.log_format import LOG_KIND
-from ..cluster import STORAGE, Fault, SimCluster
+from ..cluster import STORAGE, Fault, SimCluster, data_directory
 from ..world.disk import DiskImage
 from ..world.metadata import MetadataHealth
 from ..world.sim_world import DISK_BYTES, SimHost
@@ -478,6 +478,12 @@ def _zero_page(cluster: SimCluster, fault: Fault) -> Undo | None:
 def _lose_file(cluster: SimCluster, fault: Fault) -> Undo | None:
     """Remove each of ``value`` files of a bookie."""
     return _damage_files(cluster, fault, DiskImage.lose_file)
+
+
+@_kind("fail-directory")
+def _fail_directory(cluster: SimCluster, fault: Fault) -> None:
+    """Fail data directory number ``value`` of a bookie for good."""
+    _host(cluster, fault).image.lose_root(data_directory(round(fault.value)))
 
 
 @_kind("back-up")

@@ -173,6 +173,8 @@ class DiskImage:
         self.context = Context()  # the device works independently of any process
         self.under_way: dict[int, tuple[Work, Work | None]] = {}
         self.generation = 0
+        self.lost_roots: dict[str, None] = {}
+        """The roots of handles whose directories have failed for good (``lose_root``)."""
         self._inode_count = 0
         self.format()
 
@@ -184,6 +186,7 @@ class DiskImage:
         self._durable_directories: dict[str, None] = {"": None}
         self._changes: list[_NameChange] = []
         self._reserved: dict[int, int] = {}
+        self.lost_roots = {}
         self.under_way.clear()
         self.generation += 1
 
@@ -247,6 +250,14 @@ class DiskImage:
             self._durable_names[change.name] = change.inode
 
     # --- faults ---------------------------------------------------------------------------------
+
+    def lose_root(self, root: str) -> None:
+        """Lose a directory for good, as if it were a disk of its own: every call there fails."""
+        self.lost_roots[root] = None
+        for names in (self.names, self._durable_names):
+            for path in [path for path in names if path.startswith(f"{root}/")]:
+                del names[path]
+        self._changes = [c for c in self._changes if not c.name.startswith(f"{root}/")]
 
     def process_died(self) -> None:
         """Complete each call in progress of a killed process wholly, partly or not at all."""
@@ -540,6 +551,8 @@ class SimDisk:
         def finish() -> None:
             image.under_way.pop(number, None)
             try:
+                if self._root in image.lost_roots:
+                    raise DiskFailedError(f"{path}: Input/output error")
                 result = work()
             except Exception as error:  # raised where the call is awaited
                 if not answer.done():

@@ -274,3 +274,32 @@ def test_restored_disk_holds_exactly_what_was_backed_up() -> None:
     disk.image.restore(backup)
     disk.image.lose_power()
     assert files(disk) == before, "a back-up can be restored again, and is durable"
+
+
+def test_a_lost_directory_fails_every_call_and_the_rest_of_the_disk_goes_on() -> None:
+    with SimWorld(1) as world:
+        host = world.host("one", "east")
+        results: list[str] = []
+
+        async def main(host: SimHost) -> None:
+            data, other = host.disk("data-0"), host.disk("data-1")
+            file = await data.open("log", create=True)
+            kept = await other.open("log", create=True)
+            await kept.write_durable(0, [b"kept"])
+            host.image.lose_root("data-0")
+            for call in (file.write_durable(0, [b"x"]), file.read(0, 1), data.list("")):
+                with pytest.raises(DiskFailedError, match="Input/output error"):
+                    await call
+            results.append((await kept.read(0, 4)).decode())
+            await asyncio.Event().wait()
+
+        async def scenario() -> None:
+            host.start(main)
+            await asyncio.sleep(10)
+            assert "data-0/log" not in host.image.names
+            assert host.image.lost_roots == {"data-0": None}
+            host.image.format()
+            assert not host.image.lost_roots, "the disks were replaced"
+
+        world.run(scenario())
+        assert results == ["kept"]

@@ -1,0 +1,1 @@
+"""Plans about the disks of bookies."""
