@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from ...protocol.errors import CorruptionError, RhumblineError
+from ...protocol.errors import CorruptionError, DiskFailedError, RhumblineError
 from ..index.index_file import DataFile, IndexFile, LedgerColumns
 from ..index.ledger_entries import LedgerEntries
 from ..log.index_reconciliation import rank_of
@@ -191,6 +191,8 @@ class Compactor:
         Raises DiskFullError, DiskFailedError.
         """
         storage, manifest = self._storage, self._storage.states.manifest
+        if new is not None and storage.is_lost(new.known.number):
+            raise DiskFailedError("the data directory of the new file has failed meanwhile")
         before = manifest.log_floor, manifest.sorted_files
         if manifest.log_floor == old:
             later = (log for log in storage.sealed_logs if log > old)

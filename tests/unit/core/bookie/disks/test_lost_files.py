@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -32,6 +33,10 @@ class UnevenDisk(MemoryDisk):
         self._random = random
 
         self.measured: int | None = None
+        self.on_sync_directory: Callable[[], None] = lambda: None
+
+    async def sync_directory(self, path: str) -> None:
+        self.on_sync_directory()
 
     async def free_bytes(self) -> int:
         return self.measured or self._random.getrandbits(30) + (2 << 30)
@@ -161,6 +166,22 @@ async def test_a_directory_that_cannot_be_written_fails_and_the_other_one_is_use
         )
         await all_there(wire, (1, 2, 3), COUNT)
         assert len(spread.sorted_in("/d2")) > before
+
+
+async def test_a_log_is_kept_if_its_new_file_lies_in_a_directory_that_fails_meanwhile() -> None:
+    """The log was removed, so that the bookie lost entries although the disk of the log works."""
+    async with filled() as (spread, wire):
+        for number in range(COUNT):
+            assert await wire.add(entry(4, number, PAYLOAD)) == Code.OK
+        for directory in spread.disk.directories:
+            failing = partial(directory.fail, DiskFailedError("it has gone"))
+            spread.data[directory.path].on_sync_directory = failing
+        await spread.bookie.maintenance.step()
+        assert all(directory.failure for directory in spread.disk.directories)
+        await all_there(wire, (4,), COUNT)
+        await spread.bookie.maintenance.step()
+        assert [name for name in spread.main.files if name.startswith("sorted/")]
+        await all_there(wire, (4,), COUNT)
 
 
 async def published(spread: Spread) -> LostLedgers:
