@@ -171,11 +171,11 @@ async def test_a_directory_that_cannot_be_written_fails_and_the_other_one_is_use
 async def test_a_log_is_kept_if_its_new_file_lies_in_a_directory_that_fails_meanwhile() -> None:
     """The log was removed, so that the bookie lost entries although the disk of the log works."""
     async with filled() as (spread, wire):
-        for number in range(COUNT):
-            assert await wire.add(entry(4, number, PAYLOAD)) == Code.OK
         for directory in spread.disk.directories:
             failing = partial(directory.fail, DiskFailedError("it has gone"))
             spread.data[directory.path].on_sync_directory = failing
+        for number in range(COUNT):
+            assert await wire.add(entry(4, number, PAYLOAD)) == Code.OK
         await spread.bookie.maintenance.step()
         assert all(directory.failure for directory in spread.disk.directories)
         await all_there(wire, (4,), COUNT)
