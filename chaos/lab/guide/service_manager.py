@@ -28,7 +28,6 @@ class ServiceUnit:
         run = Path(os.environ["GUIDE_RUN"])
         self._pid_file = run / f"{name}.pid"
         self._log_file = run / f"{name}.log"
-        self._socket_file = run / f"{name}.notify"
 
     def command(self) -> list[str]:
         """Return what ``ExecStart`` of the unit says, with the installed program."""
@@ -39,9 +38,9 @@ class ServiceUnit:
 
     def start(self) -> None:
         """Start the service, and return when it says that it is ready. Raises TimeoutError."""
-        self._socket_file.unlink(missing_ok=True)
+        address = f"guide-{os.getpid()}-{self.name}"  # abstract: the path of a file may be too long
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            notify.bind(str(self._socket_file))
+            notify.bind(f"\0{address}")
             notify.settimeout(_READY_S_MAX)
             with self._log_file.open("ab") as log:
                 process = subprocess.Popen(
@@ -50,7 +49,7 @@ class ServiceUnit:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    env={**os.environ, "NOTIFY_SOCKET": str(self._socket_file)},
+                    env={**os.environ, "NOTIFY_SOCKET": f"@{address}"},
                 )
             self._pid_file.write_text(str(process.pid))
             while b"READY=1" not in notify.recv(4096):

@@ -98,6 +98,7 @@ class WatchedCluster:
     def _start(self) -> None:
         succeeded("cluster", "init", "-u", self.metadata)
         for bookie in self.bookies:
+            self._data_of(bookie.name).mkdir(parents=True)
             succeeded(
                 "bookie", "format", str(self.disk_of(bookie)), "--name", bookie.name,
                 "--region", bookie.region, "-u", self.metadata,
@@ -118,6 +119,10 @@ class WatchedCluster:
         for server in (*self.servers(), self.prometheus):
             server.kill()
 
+    def _data_of(self, name: str) -> Path:
+        """Return the directory for the sorted files of a bookie."""
+        return self.root / "data" / name
+
     # --- servers ----------------------------------------------------------------------------------
 
     def _bookie(self, region: str, number: int, status_port: int) -> WatchedServer:
@@ -125,6 +130,7 @@ class WatchedCluster:
         return self._server(
             name, "rhumbline-bookie", region, status_port,
             "bookie", "run", str(self.root / "bookies" / name), "--port", "0",
+            "--set", f"bookie.data_dirs={self._data_of(name)}",
         )  # fmt: skip
 
     def _proxy(self, region: str, status_port: int) -> WatchedServer:
