@@ -36,6 +36,7 @@ from .bench_metadata import metadata
 from .bench_options import Command, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw, reports, say
 from .bench_placement import placement
+from .bench_pruned import pruned
 from .bench_regions import REGION_BENCHMARKS
 from .bench_takeover import takeover
 from .bench_tls import BOTH, OFF, comparison, measured, running_clusters, tls_option
@@ -452,6 +453,6 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
 
 
 for _command in (
-    *REGION_BENCHMARKS, placement, metadata, durability, takeover, connections, fairness,
+    *REGION_BENCHMARKS, placement, metadata, durability, takeover, connections, fairness, pruned,
 ):  # fmt: skip
     bench.add_command(_command)

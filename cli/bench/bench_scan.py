@@ -12,7 +12,7 @@ from .bench_output import emit, say
 
 with needs_extra("the Spark benchmark", "spark"):
     from ...bench.scan import NATIVE, SOURCE, VERIFIED, measure_filters, measure_scans
-    from ...bench.scan_archive import write_archive
+    from ...bench.scan_archive import ArchiveShape, write_archive
     from ...spark.session import FAST_PYTHON, open_session
 
 
@@ -20,7 +20,7 @@ def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> No
     """Write an archive, scan it, print the results. Raises AssertionError for a wrong result."""
     with tempfile.TemporaryDirectory(prefix="rhumbline-scan-", dir=directory) as folder:
         root = Path(folder)
-        manifests = write_archive(root, records, size)
+        manifests = write_archive(root, ArchiveShape(records, size))
         parts = [part for manifest in manifests for part in manifest.parts]
         stored = sum(part.size_bytes for part in parts)
         say(

@@ -22,7 +22,7 @@ from ...core.protocol.errors import InvalidArgumentError
 
 _TIMES = ("created", "event_time")
 _RANGED = ("lssn", "entry_id", "txid", *_TIMES)
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_LOWEST, HIGHEST = -(2**63), 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -34,7 +34,7 @@ class Ranges:
     """
 
     low: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _LOWEST))
-    high: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _HIGHEST))
+    high: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, HIGHEST))
     streams: frozenset[str] | None = None
     """Streams that can pass the filters; None stands for all."""
 
@@ -72,9 +72,9 @@ class Ranges:
         if isinstance(pushed, EqualTo):
             self._narrow(name, value, value)
         elif isinstance(pushed, GreaterThanOrEqual):
-            self._narrow(name, value, _HIGHEST)
+            self._narrow(name, value, HIGHEST)
         elif isinstance(pushed, GreaterThan):
-            self._narrow(name, value + 1, _HIGHEST)
+            self._narrow(name, value + 1, HIGHEST)
         elif isinstance(pushed, LessThanOrEqual):
             self._narrow(name, _LOWEST, value)
         elif isinstance(pushed, LessThan):

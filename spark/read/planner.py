@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ...coldstore.archive.manifest import Manifest, Part
 from ...coldstore.archive.part_scan import RowSelection
+from ...coldstore.archive.schema import MICROSECONDS_PER_MS
 from ...coldstore.archive.stream_index import ArchivedSegments, StreamIndex
 from ...coldstore.index.namespace_index import LISTED_ALONE, NamespaceIndex
 from ...coldstore.stores.open_store import open_cold_store
@@ -20,13 +21,14 @@ from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
+    NoSuchObjectError,
     NoSuchStreamError,
     TruncatedError,
 )
 from .bounds import EARLIEST, LATEST, AtTimestamp
 from .data_loss import data_loss_error, log_data_loss, position_now
 from .division import Split
-from .filters import Ranges
+from .filters import HIGHEST, Ranges
 from .hot_view import HotStream, HotView, new_client
 from .options import Options
 from .splits import ArchiveSplit, HotSplit
@@ -191,6 +193,7 @@ class Planner:
         for given in (start, end):
             given.check_stream(stream, stream_id)
         start = self._skip_deleted(stream, start, end, first, hot).in_stream(stream_id)
+        end = await self._end_in_time(stream, manifests, start, end, ranges)
         splits: list[Split] = []
         for lssn in range(start.lssn, end.lssn + 1):
             begin = start if lssn == start.lssn else dlsn_in(stream_id, lssn, 0, 0)
@@ -204,12 +207,37 @@ class Planner:
                 _check_same_segment(manifests[lssn], hot)
                 splits += _archive_splits(manifests[lssn], begin, stop, ranges)
             elif hot is not None and lssn in hot.segments:
-                splits += _hot_splits(hot, stream, begin, stop)
+                splits += _hot_splits(hot, stream, begin, stop, ranges)
             elif self._options.fails_on_data_loss:
                 raise data_loss_error(stream, begin, stop)
             else:
                 log_data_loss(stream, begin, stop)
         return splits
+
+    async def _end_in_time(
+        self, stream: str, manifests: ArchivedSegments, start: Dlsn, end: Dlsn, ranges: Ranges
+    ) -> Dlsn:
+        """Return ``end``, or the first entry that was created too late for the query.
+
+        All entries after that one were created too late as well (rule STR-39). Only archived
+        segments are searched: ledgers would be read completely for it. If a file is missing, the
+        search ends; a task that needs the file reports it.
+        """
+        if ranges.high["created"] == HIGHEST:
+            return end
+        late_ms = ranges.high["created"] // MICROSECONDS_PER_MS + 1
+        for lssn in range(start.lssn, end.lssn + 1):
+            if lssn not in manifests:
+                break
+            if manifests[lssn].completed_ms < late_ms:
+                continue
+            try:
+                found = await self._index(stream).first_at_time(lssn, late_ms)
+            except NoSuchObjectError:
+                break
+            if found is not None:
+                return min(found, end)
+        return end
 
     # --- internals ------------------------------------------------------------------------------
 
@@ -397,7 +425,14 @@ def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
         )
 
 
+def _is_too_old(completed_ms: int, ranges: Ranges) -> bool:
+    """True if all records of a segment that was completed then are too old (rule STR-39)."""
+    return (completed_ms + 1) * MICROSECONDS_PER_MS <= ranges.low["created"]
+
+
 def _archive_splits(manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges) -> list[Split]:
+    if _is_too_old(manifest.completed_ms, ranges):
+        return []
     stop = min(stop, Dlsn(manifest.lssn, manifest.last_entry_id + 1, 0))
     selection = RowSelection(
         begin.entry_id,
@@ -428,10 +463,14 @@ def _archive_split(manifest: Manifest, part: Part, selection: RowSelection) -> A
     return split
 
 
-def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: Dlsn) -> list[Split]:
+def _hot_splits(
+    hot: HotStream, stream: str, begin: Dlsn, stop: Dlsn, ranges: Ranges
+) -> list[Split]:
     segment = hot.segments[begin.lssn]
     entries = segment.entries
     if entries is not None:
+        if _is_too_old(segment.completed_ms, ranges):
+            return []
         stop = min(stop, Dlsn(begin.lssn, entries, 0))
     elif begin.lssn < stop.lssn:
         raise CorruptionError(

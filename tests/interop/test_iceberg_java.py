@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from rhumbline.bench.scan_archive import write_archive
+from rhumbline.bench.scan_archive import ArchiveShape, write_archive
 from rhumbline.coldstore.archive.schema import COLUMNS
 from rhumbline.tests.support.servers.iceberg import classpath, read_table
 from rhumbline.tests.support.servers.metadata_servers import started
@@ -61,7 +61,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("tables") / "cold"
     root.mkdir()
     archive_on_disk(root)
-    write_archive(root, records=5_000, size=50)
+    write_archive(root, ArchiveShape(records=5_000, size=50))
 
     async def register() -> None:
         world = TableWorld(root)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rhumbline.bench.scan import measure_filters, measure_scans
-from rhumbline.bench.scan_archive import write_archive
+from rhumbline.bench.scan_archive import ArchiveShape, write_archive
 
 RECORDS = 400_000
 
@@ -15,7 +15,7 @@ RECORDS = 400_000
 def test_all_readers_agree_and_filters_read_only_the_needed_row_groups(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    manifests = write_archive(tmp_path, RECORDS, 512)
+    manifests = write_archive(tmp_path, ArchiveShape(RECORDS, 512))
     scans = list(measure_scans(spark, tmp_path, manifests, rounds=1))
     assert [one.reader for one in scans] == ["native Parquet", "read_archive", "data source"]
     assert min(one.rows_per_s for one in scans) > 0

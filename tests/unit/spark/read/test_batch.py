@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.spark.read.batch import FilteringBatchReader, RhumblineBatchReader
 from rhumbline.spark.read.options import Options, parse_options
+from rhumbline.spark.read.splits import ArchiveSplit, HotSplit
 from rhumbline.spark.read.streaming import RhumblineStreamReader
 from rhumbline.tests.unit.spark.spark_world import (
     Row,
@@ -157,6 +159,59 @@ def test_filters_lose_no_rows_and_skip_data(
     elif column != "payload":
         assert bytes_read < all_bytes / 4
         assert len(found) < len(rows) / 3
+
+
+@pytest.mark.parametrize("archived", [4, 6])
+def test_a_range_of_times_is_planned_from_the_segments_that_hold_it(archived: int) -> None:
+    """Every archived segment was planned, and its footer read to find out its times."""
+    with StreamingWorld() as world:
+        created: list[int] = []
+        for _ in range(6):
+            for records in (3, 2):
+                world.pass_time(500)
+                world.write("s", [records])
+                created += [world.world.clock.now_ms] * records
+            world.roll("s")
+        world.archive("s", archived)
+        given = {"archive": "file:///cold", "namespace": "test", "subscribe": "s"}
+        if archived < 6:
+            given["metadata"] = "sqlite:///here"
+        for low, end in combinations(range(created[0], created[-1] + 501, 500), 2):
+            reader = FilteringBatchReader(parse_options(given, is_streaming=False))
+            times = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (low, end)]
+            kinds = (GreaterThanOrEqual, LessThan)
+            pushed = [kind(("created",), time) for kind, time in zip(kinds, times, strict=True)]
+            assert list(reader.pushFilters(pushed)) == pushed
+            tasks: list[Any] = reader.partitions()
+            batches = [batch for task in tasks for batch in reader.read(task)]
+            found = {position(row[0])[:] for row in rows_of(batches)}
+            truth = [dlsn for dlsn, _ in world.truth["s"]]
+            wanted = {dlsn[:] for dlsn, ms in zip(truth, created, strict=True) if low <= ms < end}
+            assert wanted <= found
+            # the end of a range is not searched in ledgers
+            from_ledgers = {5, 6} if archived < 6 and end > created[5 * archived - 1] else set()
+            late = {lssn for lssn in from_ledgers if created[5 * lssn - 1] >= low}
+            splits = [one for task in tasks for one in getattr(task, "splits", (task,))]
+            assert {one.lssn for one in splits if isinstance(one, ArchiveSplit)} | {
+                one.start.lssn for one in splits if isinstance(one, HotSplit)
+            } == {dlsn[0] for dlsn in wanted} | late
+
+
+def test_a_missing_file_fails_the_read_and_not_the_plan_of_a_range_of_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive_on_disk(tmp_path)
+    for path in tmp_path.glob("test/s/[0-9a-f]*/segment-*"):
+        path.unlink()
+    early = LessThan(("created",), datetime(1970, 1, 1, tzinfo=UTC))
+    strict = FilteringBatchReader(options(tmp_path))
+    lenient = FilteringBatchReader(options(tmp_path, failOnDataLoss="false"))
+    assert list(strict.pushFilters([early])) == list(lenient.pushFilters([early])) == [early]
+    with pytest.raises(GapError, match="no longer exist"):
+        read_all(strict)
+    assert not caplog.messages
+    assert read_all(lenient) == []
+    assert "without the records from" in caplog.messages[0]
 
 
 def test_missing_segments_are_an_error_unless_allowed(tmp_path: Path) -> None:
