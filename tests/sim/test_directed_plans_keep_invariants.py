@@ -38,9 +38,9 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "unreachable-regions": {"ledgers made while cut off": 2 * SEEDS},
     "upgrades": {
         "roll": 10 * SEEDS,
-        "raises refused": SEEDS,
+        "raises refused": SEEDS / 2,
         "levels raised": SEEDS / 2,
-        "values in the new format": 10 * SEEDS,
+        "values in the new format": SEEDS,
     },
 }
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
