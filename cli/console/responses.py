@@ -29,7 +29,6 @@ _STATUS: tuple[tuple[type[RhumblineError], int], ...] = (
     (InvalidArgumentError, 400),
 )
 _UNAVAILABLE = 503
-_SAME = "same-origin"
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -87,21 +86,6 @@ async def _encoded(
 
 def _event(kind: str, document: Mapping[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n".encode()
-
-
-def check_own_page(request: Request) -> None:
-    """Raise PermissionDeniedError if a page of another site may have sent a request (rule CON-6).
-
-    A browser sends the certificate with each request, whichever page makes it. Before a page of
-    another site may send JSON, the browser sends a preflight request, which the console does not
-    grant; and the request would name the origin of that site.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    own = request.headers.get("host", "")
-    origin = request.headers.get("origin", f"://{own}").partition("://")[2]
-    site = request.headers.get("sec-fetch-site", _SAME)
-    if kind != "application/json" or origin != own or site != _SAME:
-        raise PermissionDeniedError("the request is not from a page of this console")
 
 
 class SafeResponses:

@@ -1,7 +1,6 @@
 """Requests of the page Chaos: list what can be run, start a run, cancel it, and get its replay."""
 
 import asyncio
-import json
 from typing import Any
 
 from starlette.requests import Request
@@ -9,14 +8,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ....core.protocol.errors import InvalidArgumentError, UnavailableError
+from ..requests import JSON, is_json, read_object
 from ..visitors import Visitors
 from .chaos_catalogue import KINDS, catalogue, is_installed
 from .chaos_run import RUN_S_MAX, ChaosRun
 
 SEED_MAX = 1_000_000
-_BODY_BYTES_MAX = 4096
-_BODY_S_MAX = 10.0
-_JSON = "application/json"
 
 
 class ChaosRoutes:
@@ -74,26 +71,14 @@ class ChaosRoutes:
         found = self._run.replay
         if found is None or request.query_params.get("number") != str(self._run.number):
             raise InvalidArgumentError("this run has no replay, or a newer run was started")
-        return Response(found, media_type=_JSON)
+        return Response(found, media_type=JSON)
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a request carries (rule CON-15). Raises InvalidArgumentError."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
-        raise InvalidArgumentError(f"the content type is not {_JSON}")
-    content = b""
-    async with asyncio.timeout(_BODY_S_MAX):
-        async for part in request.stream():
-            content += part
-            if len(content) > _BODY_BYTES_MAX:
-                raise InvalidArgumentError(f"the request is longer than {_BODY_BYTES_MAX} bytes")
-    try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise InvalidArgumentError("the request is not JSON") from error
-    if not isinstance(found, dict):
-        raise InvalidArgumentError("the request is not an object")
-    return found
+    """Return the JSON object that a request carries. Raises InvalidArgumentError (rule CON-15)."""
+    if not is_json(request):
+        raise InvalidArgumentError(f"the content type is not {JSON}")
+    return await read_object(request)
 
 
 def _wanted(body: dict[str, Any]) -> tuple[str, str, int]:

@@ -4,20 +4,17 @@ They are only served if the console was started with actions; its other requests
 """
 
 import asyncio
-import json
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ....core.protocol.errors import InvalidArgumentError
-from ..responses import check_own_page
+from ..requests import check_own_page, read_object
 from ..visitors import Visitors
 from .actions import ActionKind, Actions
 from .operations_view import OperationsView
 
-_BODY_BYTES_MAX = 4_096
-_BODY_S_MAX = 10.0
 _TARGET_CHARACTERS_MAX = 400
 _DEADLINE_S = 30.0
 
@@ -42,7 +39,7 @@ class ActionRoutes:
         """Do an action that the visitor confirmed; whatever its end is, it is audited."""
         check_own_page(request)
         caller = await self._visitors.caller(request)
-        given = await _body(request)
+        given = await read_object(request)
         kind, target = _named(given)
         self._visitors.check_acts(caller, kind, target)
         with self._visitors.audited(caller, kind, target):
@@ -50,22 +47,6 @@ class ActionRoutes:
                 message = await self._actions.act(kind, target, str(given.get("basis", "")))
         self._view.forget()
         return JSONResponse({"message": message})
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    data = b""
-    async with asyncio.timeout(_BODY_S_MAX):
-        async for part in request.stream():
-            data += part
-            if len(data) > _BODY_BYTES_MAX:
-                raise InvalidArgumentError(f"the request is longer than {_BODY_BYTES_MAX} bytes")
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise InvalidArgumentError("the request is not JSON") from error
-    if not isinstance(found, dict):
-        raise InvalidArgumentError("the request is not a JSON object")
-    return found
 
 
 def _named(given: dict[str, Any]) -> tuple[ActionKind, str]:
