@@ -61,7 +61,7 @@ class ErasedSet:
     def without(self, slots: Iterable[int]) -> "ErasedSet":
         """Return the set from which these slots were erased as well."""
         found = {slot for begin, end in self.erased for slot in range(begin, end)}
-        return replace(self, erased=slot_ranges(found.union(slots)))
+        return replace(self, erased=half_open_ranges(found.union(slots)))
 
     def encoded(self) -> list[Any]:
         """Return the set as manifests and relocations hold it."""
@@ -78,14 +78,14 @@ class ErasedSet:
             raise CorruptionError(f"not an erased record set: {error}") from error
 
 
-def slot_ranges(slots: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return slots as half-open ranges, ascending."""
+def half_open_ranges(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return numbers, such as slots, as half-open ranges, ascending."""
     found: list[tuple[int, int]] = []
-    for slot in sorted(slots):
-        if found and found[-1][1] == slot:
-            found[-1] = (found[-1][0], slot + 1)
+    for number in sorted(numbers):
+        if found and found[-1][1] == number:
+            found[-1] = (found[-1][0], number + 1)
         else:
-            found.append((slot, slot + 1))
+            found.append((number, number + 1))
     return tuple(found)
 
 

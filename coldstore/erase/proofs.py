@@ -9,7 +9,7 @@ from ..archive.archive_folder import ArchiveFolder
 from ..archive.catalog import listed_archives
 from ..archive.relocation import Erasure, Relocation, Relocations
 from ..proof.erasure_chain import stored_relocations
-from .erased_set import ErasedSet, slot_ranges
+from .erased_set import ErasedSet, half_open_ranges
 
 
 class ErasedRange(NamedTuple):
@@ -84,5 +84,5 @@ def _ranges(lssn: int, positions: Iterable[tuple[int, int]]) -> list[ErasedRange
     return [
         ErasedRange(lssn, entry_id, begin, end - 1)
         for entry_id in sorted(slots)
-        for begin, end in slot_ranges(slots[entry_id])
+        for begin, end in half_open_ranges(slots[entry_id])
     ]

@@ -12,7 +12,7 @@ from ..archive.content_digest import raw_crc_of
 from ..archive.part import record_set_of_rows, record_set_ranges
 from ..archive.part_file import RowGroup
 from ..archive.schema import MICROSECONDS_PER_MS, TIMESTAMP
-from .erased_set import ErasedSet, find_set, slot_ranges
+from .erased_set import ErasedSet, find_set, half_open_ranges
 
 COLUMNS = ("key", "created")
 """The columns from which it is decided whether a record is erased."""
@@ -85,7 +85,7 @@ def without_selected(
         known = find_set(sets, run.entry_id, run.slot)
         if known is None:
             crc = raw_crc_of(run.txids, run.payloads, run.attributes)
-            one = ErasedSet(run.entry_id, run.slot, end - start, crc, slot_ranges(slots))
+            one = ErasedSet(run.entry_id, run.slot, end - start, crc, half_open_ranges(slots))
         else:  # runs of a set from which records were erased before
             one = found[known.entry_id, known.slot].without(slots)
         found[one.entry_id, one.slot] = one

@@ -7,7 +7,8 @@ too long. Text that does not parse means all ledgers: a copy only counts if it i
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+
+from .availability import runs_of
 
 RANGES_MAX = 2_000
 """The longest list; every client of the cluster reads it."""
@@ -39,18 +40,13 @@ ALL_LOST = LostLedgers(are_all=True)
 
 def encode(ledgers: Iterable[int]) -> str:
     """Return the text form; empty if there are no ledgers."""
-    ids = sorted(dict.fromkeys(ledgers))
-    if not ids:
-        return ""
-    ends = [at for at, (a, b) in enumerate(pairwise(ids), 1) if b != a + 1]
-    starts = [0, *ends]
-    if len(starts) > RANGES_MAX or len(ids) > _IDS_MAX:
+    ids = sorted(set(ledgers))
+    runs = list(runs_of(ids))
+    if len(runs) > RANGES_MAX or len(ids) > _IDS_MAX:
         return _ALL
-    found = []
-    for start, end in zip(starts, [*ends, len(ids)], strict=True):
-        first, last = ids[start], ids[end - 1]
-        found.append(str(first) if first == last else f"{first}-{last}")
-    return ",".join(found)
+    return ",".join(
+        str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in runs
+    )
 
 
 def decode(text: str) -> LostLedgers:

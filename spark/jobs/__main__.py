@@ -5,7 +5,6 @@ import asyncio
 import os
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...client.connect import Client
+from ...client.system_runtime import SystemClock
 from ...client.units import show_count
 from ...coldstore.compact.permission import require_relocations
+from ...coldstore.erase.erased_set import half_open_ranges
 from ...coldstore.erase.hot_copies import segments_on_bookies
 from ...core.protocol.errors import RhumblineError
 from ...typed import SchemaHistory
@@ -196,7 +197,7 @@ def _retain(_: SparkSession, options: argparse.Namespace) -> JobOutcome:
 
     days, mib = options.keep_days, options.keep_mib
     limits = RetentionLimits(
-        None if days is None else time.time_ns() // 1_000_000 - days * 86_400_000,
+        None if days is None else SystemClock().wall_ms() - days * 86_400_000,
         None if mib is None else mib << 20,
     )
     namespace, _, stream = options.prefix.partition("/")
@@ -265,14 +266,11 @@ async def _segments_on_bookies(metadata: str, namespace: str, stream: str) -> di
 
 
 def _spans(lssns: list[int]) -> str:
-    """Return ascending numbers as text, such as 1-4, 7."""
-    spans: list[list[int]] = []
-    for lssn in lssns:
-        if spans and spans[-1][1] == lssn - 1:
-            spans[-1][1] = lssn
-        else:
-            spans.append([lssn, lssn])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    """Return numbers as text, such as 1-4, 7."""
+    spans = half_open_ranges(lssns)
+    return ", ".join(
+        str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in spans
+    )
 
 
 def _source_and_target(options: argparse.Namespace) -> "tuple[ArchivedSource, AppendTarget]":

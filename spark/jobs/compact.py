@@ -1,13 +1,13 @@
 """The job ``compact``: moves the records of small archived segments to few large files."""
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator
 from random import SystemRandom
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from ...client.system_runtime import SystemClock
 from ...coldstore.archive.archive_folder import ArchiveFolder
 from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import Manifest
@@ -77,14 +77,10 @@ def compact(
     return CompactOutcome(segments, len(done), plan.merged, plan.deleted, {**plan.faults, **faults})
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 async def _plan(cold: str, prefix: str, config: CompactionConfig) -> _Plan:
     """Settle earlier compactions, and choose the groups of segments to move."""
     store = open_cold_store(cold)
-    compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+    compactor = ArchiveCompactor(store, config, wall_ms=SystemClock().wall_ms)
     groups: list[list[bytes]] = []
     merged = deleted = 0
     try:
@@ -112,7 +108,7 @@ def _write(
 
     async def work() -> list[WrittenGroup]:
         store = open_cold_store(cold)
-        compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+        compactor = ArchiveCompactor(store, config, wall_ms=SystemClock().wall_ms)
         done: list[WrittenGroup] = []
         try:
             for encoded in groups:
@@ -147,7 +143,7 @@ async def _commit(
         else:
             streams.setdefault(folder, []).append(SegmentMove(manifests, moved))
     store = open_cold_store(cold)
-    compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+    compactor = ArchiveCompactor(store, config, wall_ms=SystemClock().wall_ms)
     done: list[tuple[MovedSegment, ...]] = []
     try:
         for folder, moves in streams.items():

@@ -1,12 +1,12 @@
 """The job ``copy``: executors copy the archives of one cold store to another one."""
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from ...client.system_runtime import SystemClock
 from ...coldstore.archive.archive_folder import ArchiveFolder
 from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import Manifest
@@ -126,13 +126,9 @@ async def _publish(
                 await chains.cover(manifest)
                 copied.append(manifest)
             if not broken:
-                relocations += await copy_relocations(store, folder, plan, _wall_ms)
+                relocations += await copy_relocations(store, folder, plan, SystemClock().wall_ms)
         for namespace in sorted({folder.namespace for folder in plans}):
             await Indexer(store, namespace).run_once()
     finally:
         await store.close()
     return CopyOutcome(copied, faults, relocations)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

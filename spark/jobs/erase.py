@@ -1,13 +1,13 @@
 """The job ``erase``: removes selected records from archives, and keeps the proof."""
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator
 from random import SystemRandom
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from ...client.system_runtime import SystemClock
 from ...coldstore.archive.archive_folder import ArchiveFolder
 from ...coldstore.archive.catalog import scan_manifests
 from ...coldstore.archive.manifest import Manifest
@@ -74,10 +74,6 @@ def erase(
     return EraseOutcome(sum(counts), sum(map(bool, counts)), deleted, faults | failed)
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 async def _groups(
     cold: str, prefix: str, selection: RecordSelection
 ) -> tuple[list[list[bytes]], dict[str, str]]:
@@ -87,7 +83,7 @@ async def _groups(
         listing = await scan_manifests(store, prefix)
     finally:
         await store.close()
-    eraser = ArchiveEraser(store, selection, wall_ms=_wall_ms)
+    eraser = ArchiveEraser(store, selection, wall_ms=SystemClock().wall_ms)
     groups = [group for folder in sorted(listing.folders)
               for group in eraser.groups(listing, folder)]  # fmt: skip
     faults = {key: str(error) for key, error in listing.faults.items()}
@@ -101,7 +97,7 @@ def _write(
 
     async def work() -> list[_WrittenGroup]:
         store = open_cold_store(cold)
-        eraser = ArchiveEraser(store, selection, wall_ms=_wall_ms)
+        eraser = ArchiveEraser(store, selection, wall_ms=SystemClock().wall_ms)
         done: list[_WrittenGroup] = []
         try:
             for encoded in groups:
@@ -135,7 +131,7 @@ async def _commit(
             streams.setdefault(folder, []).append(SegmentMove(manifests, moved))
     done: list[SegmentMove] = []
     store = open_cold_store(cold)
-    eraser = ArchiveEraser(store, selection, wall_ms=_wall_ms)
+    eraser = ArchiveEraser(store, selection, wall_ms=SystemClock().wall_ms)
     try:
         for folder, moves in streams.items():
             try:
@@ -153,7 +149,7 @@ async def _settle(cold: str, prefix: str, grace_ms: int) -> tuple[int, dict[str,
     """Finish what the grace period allows, and write the indexes. Return deleted files, faults."""
     store = open_cold_store(cold)
     config = CompactionConfig(grace_ms=grace_ms)
-    compactor = ArchiveCompactor(store, config, wall_ms=_wall_ms)
+    compactor = ArchiveCompactor(store, config, wall_ms=SystemClock().wall_ms)
     deleted, faults = 0, {}
     try:
         listing = await scan_manifests(store, prefix)

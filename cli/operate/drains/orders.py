@@ -3,9 +3,9 @@
 The states of a bookie are in each store that knows the bookie (rule RPR-21).
 """
 
-import time
 from collections.abc import Sequence
 
+from ....client.system_runtime import SystemClock
 from ....core.protocol.bookie_id import BookieId, Region
 from ....core.protocol.errors import InvalidArgumentError
 from ....regions.repair.drain_records import DrainRecord, region_target
@@ -116,4 +116,4 @@ async def _begin(cluster: Cluster, target: str, is_leaving: IsLeaving, *, force:
     found, faults = await examine_drain(cluster, is_leaving)
     if faults and not force:
         raise UnsafeError("; ".join(faults) + "; --force overrides this check")
-    await cluster.drains.begin(target, DrainRecord(time.time_ns() // 1_000_000, found.entries))
+    await cluster.drains.begin(target, DrainRecord(SystemClock().wall_ms(), found.entries))

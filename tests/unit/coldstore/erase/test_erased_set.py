@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rhumbline.coldstore.erase.erased_set import ErasedRecords, ErasedSet, find_set, slot_ranges
+from rhumbline.coldstore.erase.erased_set import (
+    ErasedRecords,
+    ErasedSet,
+    find_set,
+    half_open_ranges,
+)
 from rhumbline.core.protocol.errors import CorruptionError
 
 positions = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 9)))
@@ -17,7 +22,7 @@ def sets_of(erased: set[tuple[int, int]]) -> list[ErasedSet]:
         for slot in (0, 5):
             slots = [s for e, s in erased if e == entry and slot <= s < slot + 5]
             if slots:
-                found.append(ErasedSet(entry, slot, 5, 7, slot_ranges(slots)))
+                found.append(ErasedSet(entry, slot, 5, 7, half_open_ranges(slots)))
     return found
 
 
