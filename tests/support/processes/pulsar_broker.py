@@ -1,6 +1,5 @@
 """An Apache Pulsar broker for tests, and its Python client, which only this module imports."""
 
-import hashlib
 import json
 import subprocess
 import urllib.error
@@ -16,7 +15,7 @@ from rhumbline.chaos.lab.ports import free_port
 from rhumbline.tests.support.servers import installs
 from rhumbline.tests.support.servers.metadata_servers import Server
 
-_POM = Path(__file__).parents[2] / "interop" / "pulsar" / "pom.xml"
+_SOURCES = Path(__file__).parents[2] / "interop" / "pulsar"
 _OPENED = (
     "java.base/java.io", "java.base/java.lang", "java.base/java.util", "java.base/sun.net",
     "java.base/jdk.internal.platform", "java.management/sun.management",
@@ -32,12 +31,7 @@ _CALL_S_MAX = 30
 
 def pulsar_jars() -> Path:
     """Return the directory with the jars of the broker, in the version of pom.xml."""
-    installs.require("java", "mvn")
-    pom = _POM.read_text()
-    digest = hashlib.sha256(pom.encode()).hexdigest()[:16]
-    return installs.installed(
-        f"pulsar-{digest}", lambda into: installs.copy_dependencies(pom, into)
-    )
+    return installs.maven_jars(_SOURCES)
 
 
 class PulsarBroker(Server):

@@ -1,6 +1,5 @@
 """Apache BookKeeper and DistributedLog for tests: bookies, tools, and clients in small programs."""
 
-import hashlib
 import socket
 import subprocess
 import tempfile
@@ -31,38 +30,13 @@ tlsTrustStore={directory}/ca.pem
 
 def bookkeeper_jars() -> Path:
     """Return the directory with the jars of bookkeeper-server, in the version of pom.xml."""
-    return _jars(_JAVA, "bookkeeper")
+    return installs.maven_jars(_JAVA)
 
 
 def distributedlog_classpath() -> str:
     """Return the class path of the program StreamOfNumbers, in the version of its pom.xml."""
-    jars = _jars(_DISTRIBUTEDLOG, "distributedlog")
-    return f"{_compiled(_DISTRIBUTEDLOG / 'StreamOfNumbers.java', jars)}:{jars}/*"
-
-
-def _jars(folder: Path, name: str) -> Path:
-    installs.require("java", "javac", "mvn")
-    pom = (folder / "pom.xml").read_text()
-
-    def fetch(into: Path) -> None:
-        installs.copy_dependencies(pom, into)
-
-    return installs.installed(f"{name}-{_digest(pom)}", fetch)
-
-
-def _compiled(source: Path, jars: Path) -> Path:
-    """Return the directory with the classes of a program."""
-
-    def build(into: Path) -> None:
-        command = ["javac", "-nowarn", "-d", str(into), "-cp", f"{jars}/*", str(source)]
-        subprocess.run(command, check=True, timeout=120)
-
-    name = source.stem.lower()
-    return installs.installed(f"{name}-{_digest(source.read_text() + str(jars))}", build)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    jars = installs.maven_jars(_DISTRIBUTEDLOG)
+    return f"{installs.java_classes(_DISTRIBUTEDLOG / 'StreamOfNumbers.java', jars)}:{jars}/*"
 
 
 def run_java(zookeeper: str, mode: str, *steps: str, tls: Path | None = None) -> dict[str, str]:
@@ -73,7 +47,7 @@ def run_java(zookeeper: str, mode: str, *steps: str, tls: Path | None = None) ->
     """
     options = () if tls is None else (f"-Dtls={tls}",)
     jars = bookkeeper_jars()
-    classes = _compiled(_JAVA / "Interop.java", jars)
+    classes = installs.java_classes(_JAVA / "Interop.java", jars)
     command = [
         *_JVM, *_MEMORY, *options, "-cp", f"{classes}:{jars}/*", "Interop",
         f"zk+hierarchical://{zookeeper}/ledgers", mode, *steps,

@@ -6,6 +6,7 @@ system-wide: jars come from Maven, binaries from the distribution's package or f
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -122,6 +123,27 @@ def require(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
             raise NotInstalledError(f"{program} is not installed")
+
+
+def maven_jars(folder: Path) -> Path:
+    """Return the directory with the jars that the pom.xml of a folder names."""
+    require("java", "javac", "mvn")
+    pom = (folder / "pom.xml").read_text()
+    return installed(f"{folder.name}-{_digest(pom)}", lambda into: copy_dependencies(pom, into))
+
+
+def java_classes(source: Path, jars: Path) -> Path:
+    """Return the directory with the classes of a program that is compiled with some jars."""
+
+    def build(into: Path) -> None:
+        command = ["javac", "-nowarn", "-d", str(into), "-cp", f"{jars}/*", str(source)]
+        subprocess.run(command, check=True, timeout=120)
+
+    return installed(f"{source.stem.lower()}-{_digest(source.read_text() + str(jars))}", build)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def copy_dependencies(pom: str, into: Path) -> None:
