@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import os
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
@@ -13,6 +15,11 @@ import pytest
 from rhumbline.core.runtime.state_machine import check_thoroughly
 
 FIRST_SEED = 1
+FREE_BYTES = 10 * 2**30
+"""Free disk space that all tests together need.
+
+Without it bookies turn read-only, and dozens of tests fail for other apparent reasons.
+"""
 
 # Tests start servers by fork and exec while gRPC channels are open. gRPC's fork handlers can abort
 # the child between the two, and only children that keep using the channels need them.
@@ -38,6 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     check_thoroughly(True)
     hypothesis.settings.load_profile("ci" if in_ci() else "local")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free < FREE_BYTES:
+        needed = FREE_BYTES >> 30
+        pytest.exit(f"{folder} has {free >> 30} GiB of free space, tests need {needed} GiB", 2)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
