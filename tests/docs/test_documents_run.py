@@ -33,7 +33,11 @@ DOCUMENTS = [
 ]
 LONG = {
     Path("docs/how-to/archive-and-spark.md"),
+    Path("docs/how-to/back-up-and-rebuild-metadata.md"),
+    Path("docs/how-to/choose-a-metadata-store.md"),
+    Path("docs/how-to/delete-old-data.md"),
     Path("docs/how-to/keep-namespaces-in-a-region.md"),
+    Path("docs/how-to/observe.md"),
     Path("docs/how-to/rehearse-outages.md"),
     Path("docs/how-to/run-proxies.md"),
     Path("docs/how-to/secure-a-cluster.md"),

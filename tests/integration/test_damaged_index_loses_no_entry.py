@@ -72,7 +72,9 @@ def damage_index(bookie: BookieProcess, places_in: Callable[[bytes], list[int]])
     assert count
 
 
-@pytest.mark.parametrize("places_in", [everywhere, in_entry_ids])
+@pytest.mark.parametrize(
+    "places_in", [pytest.param(everywhere, marks=pytest.mark.long), in_entry_ids]
+)
 def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(
     tmp_path: Path, places_in: Callable[[bytes], list[int]]
 ) -> None:

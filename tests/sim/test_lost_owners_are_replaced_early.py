@@ -198,6 +198,7 @@ def test_a_cut_between_two_proxies_replaces_neither() -> None:
     assert outcome.decided["removed"] == 0
 
 
+@pytest.mark.long
 def test_starved_runs_find_a_watcher_that_trusts_its_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -222,6 +223,7 @@ def test_starved_runs_find_a_proxy_that_hides_its_lateness(
         play("one starves", OneProxyStarves())
 
 
+@pytest.mark.long
 def test_cuts_find_a_watcher_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: silence here is enough, although other proxies hear the peer."""
     monkeypatch.setattr(loss_verdict, "has_second_witness", lambda *_: True)

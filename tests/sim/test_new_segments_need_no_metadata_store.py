@@ -73,7 +73,9 @@ async def _idle(_: SimHost) -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(number, marks=pytest.mark.long) for number in (1, 2))]
+)
 def test_first_records_of_a_segment_need_only_the_bookies(number: int) -> None:
     async def script(run: RegionRun) -> None:
         await with_load(run)

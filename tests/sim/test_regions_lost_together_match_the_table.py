@@ -31,9 +31,9 @@ WITH_META = SimTopology(
 ON_PAPER = Topology(dict.fromkeys(REGIONS, 2), None, metadata_regions=("meta",))
 
 SETTINGS = [
-    Quorum(3, 3, 2, 1),
+    pytest.param(Quorum(3, 3, 2, 1), marks=pytest.mark.long),
     Quorum(3, 3, 2, 2),
-    Quorum(3, 3, 3, 2),
+    pytest.param(Quorum(3, 3, 3, 2), marks=pytest.mark.long),
     Quorum(3, 3, 3, 3),
     pytest.param(Quorum(4, 4, 3, 2), marks=pytest.mark.long),
     pytest.param(Quorum(6, 3, 2, 2), marks=pytest.mark.long),

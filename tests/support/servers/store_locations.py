@@ -193,7 +193,7 @@ KINDS = [
 ]
 FREEZABLE_KINDS = [
     pytest.param("zookeeper frozen", marks=[ZOOKEEPER, pytest.mark.long]),
-    pytest.param("etcd frozen", marks=ETCD),
+    pytest.param("etcd frozen", marks=[ETCD, pytest.mark.long]),
     "fdb frozen",
 ]
 
