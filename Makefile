@@ -185,8 +185,9 @@ damages: setup-test ## damage a bookie's files at random, index first, and count
 	$(BIN)/python -m rhumbline.tests.crash.damages $(COUNT)
 
 archive-damages: COUNT = 2000
-archive-damages: setup-test ## damage the objects of an archive and its table at random; verify and readers must notice: COUNT=2000
-	$(BIN)/python -m rhumbline.tests.crash.archive_damages $(COUNT) $(SEED)
+archive-damages: FIRST = 1
+archive-damages: setup-test ## damage the objects of an archive and its table at random; verify and readers must notice: COUNT=500 FIRST=501
+	$(BIN)/python -m rhumbline.tests.crash.archive_damages $(COUNT) $(FIRST)
 	$(BIN)/python -m rhumbline.tests.crash.table_damages 500 $(SEED)
 
 mutants: SAMPLE = 0

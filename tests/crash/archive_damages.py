@@ -1,54 +1,63 @@
 """Damages an archive at random: ``python -m rhumbline.tests.crash.archive_damages 2000``.
 
 Each damage changes, cuts, removes or exchanges one object: a part, a manifest, the tip of the
-chain, or the head, a pack or a note of the index. Afterwards `archive verify` must find a fault.
-The readers of Spark, with and without the index, and those of streams must return every record, or
-raise an error; a short or wrong result without an error fails the run. So must a plain Parquet
-reader of files that were verified before, as ``read_archive`` does. Damage to the index alone must
-not even lead to an error.
+chain, a relocation of a compaction or an erasure, or the head, a pack or a note of the index.
+Afterwards `archive verify` must find a fault. The data source of Spark, with and without the index,
+``read_archive`` in a Spark session, and the readers of streams must return every record, or raise
+an error; a short or wrong result without an error fails the run. Damage to the index alone must not
+even lead to an error.
+
+Each damage has a number, from which it follows. A run may therefore be divided, and a single damage
+be repeated: the second argument is the number of the first damage.
 """
 
 import asyncio
+import shutil
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from rhumbline.coldstore.archive.catalog import scan_manifests
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
-from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.index.check_index import IndexCheck
-from rhumbline.coldstore.index.index_keys import change_keys, head_key, pack_key
-from rhumbline.coldstore.index.indexer import Indexer
-from rhumbline.coldstore.index.manifest_index import ManifestIndex
 from rhumbline.coldstore.proof.verify_columns import check_file
 from rhumbline.coldstore.proof.verify_run import verify_all
+from rhumbline.coldstore.stores.open_store import open_cold_store
 from rhumbline.core.protocol.errors import CorruptionError, RhumblineError
-from rhumbline.core.protocol.segments import Segment
 from rhumbline.spark.read import planner, split_reader
-from rhumbline.spark.read.archive_frame import planned_file, planned_files
+from rhumbline.spark.read.archive_frame import planned_file, planned_files, read_archive
 from rhumbline.spark.read.batch import RhumblineBatchReader
 from rhumbline.spark.read.options import parse_options
-from rhumbline.tests.support.fakes.log_world import LogWorld
-from rhumbline.tests.unit.coldstore.archive.archive_world import (
-    DictColdStore,
-    archive_segments,
-    fill_stream,
+from rhumbline.spark.session import QUICK_START, open_session
+from rhumbline.tests.crash.small_archive import (
+    ERASED,
+    INDEX_KINDS,
+    RECORDS,
+    SEGMENTS,
+    Damage,
+    SmallArchive,
 )
+from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore
 from rhumbline.tests.unit.spark.spark_world import Row, read_all
 
-Objects = dict[str, bytes]
 Entry = tuple[int, int, bytes]
 """LSSN, entry id, payload."""
 
-_OF_INDEX = ("/head/", "/pack/")
-_NOTES = ("/changed/", "/noted/")
-_KINDS = (".parquet", "/manifest-", "/tip/", *_OF_INDEX, *_NOTES)
+_PROGRESS = 50
+"""After this many damages the counts are printed."""
+_IN_MEMORY = "file:///cold"
+_COLUMNS = ["lssn", "entry_id", "slot", "txid", "payload"]
 
 
 @dataclass(slots=True)
@@ -65,113 +74,115 @@ class Outcome:
     """Results that were short or wrong without an error."""
 
 
+class SparkFolder:
+    """A copy of the archive in a folder, which Spark reads with ``read_archive``."""
+
+    def __init__(self, spark: SparkSession, root: Path, archive: SmallArchive) -> None:
+        self._spark = spark
+        self._root = root
+        self._intact = archive.objects
+        for key in self._intact:
+            (root / key).parent.mkdir(parents=True, exist_ok=True)
+            self.write(key, self._intact[key])
+
+    def write(self, key: str, data: bytes | None) -> None:
+        """Write an object, or remove it."""
+        if data is None:
+            (self._root / key).unlink()
+        else:
+            (self._root / key).write_bytes(data)
+
+    def restore(self, key: str) -> None:
+        """Write an object as it was."""
+        self.write(key, self._intact[key])
+
+    def rows(self, option: str) -> list[Row]:
+        """Return the records in order. Raises RhumblineError and PySparkException."""
+        given = {"archive": self._root.as_uri(), "namespace": "test", option: "s"}
+        rows = read_archive(self._spark, **given).select(*_COLUMNS).collect()
+        return [_row(row.asDict()) for row in sorted(rows)]
+
+
 class DamagedArchive:
     """An archive in memory whose objects are damaged one at a time."""
 
-    def __init__(self, objects: Objects, segments: list[Segment]) -> None:
-        self._intact = objects
-        self._segments = segments
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        spark: SparkSession | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """With a session, Spark reads a copy of the archive in ``folder``, too."""
+        self._archive = SmallArchive.create()
         self._cold = DictColdStore()
-        self._cold.objects = dict(objects)
-        self._used = asyncio.run(_used_by_index(self._cold))
-        self._rows = self._spark_rows("subscribe")
-        assert self._spark_rows("subscribePattern") == self._rows
-        assert self._verified_rows() == self._rows
-        self._entries = self._stream_entries()
-        assert len(self._rows) == 120
-
-    @classmethod
-    def create(cls, patch: pytest.MonkeyPatch) -> "DamagedArchive":
-        """Archive four segments with several parts and row groups each."""
-        cold = DictColdStore()
-        found: list[Segment] = []
-        stages: list[Objects] = []
-
-        async def make(world: LogWorld) -> None:
-            await fill_stream(world)
-            small = ArchiveConfig(part_bytes=4000, row_group_bytes=40)
-            for upto in (3, 4, 5):
-                await archive_segments(world, cold, upto=upto, config=small)
-                stages.append(dict(cold.objects))
-            found.extend(await world.segments("s"))
-
-        world = LogWorld.create()
-        world.run(make(world))
-        cold.objects = {}
-        for stage in stages[:2]:
-            cold.objects |= stage
-            asyncio.run(Indexer(cold, "test").run_once())
-        index = {key: data for key, data in cold.objects.items() if key.startswith(".index/")}
-        cold.objects = index | stages[2]  # there is a note of the last segment
-        archive = cls.__new__(cls)
+        self._cold.objects = dict(self._archive.objects)
         for module in (planner, split_reader):
-            patch.setattr(module, "open_cold_store", lambda _: archive._cold)
-        archive.__init__(cold.objects, found)  # type: ignore[misc]
-        return archive
+            patch.setattr(
+                module,
+                "open_cold_store",
+                lambda uri: self._cold if uri == _IN_MEMORY else open_cold_store(uri),
+            )
+        self._folder: SparkFolder | None = None
+        if spark is not None:
+            assert folder is not None
+            self._folder = SparkFolder(spark, folder, self._archive)
+        self._readers = self._all_readers()
+        self._rows = self._source_rows("subscribe")
+        assert len(self._rows) == SEGMENTS * RECORDS - ERASED
+        self._entries = self._stream_entries()
+        assert not self._verify_finds_it()
+        for name, read in self._readers.items():
+            assert read() == self._expected(name), name
 
-    def run(self, count: int, seed: int) -> Outcome:
-        """Damage the archive ``count`` times."""
-        random, outcome = Random(seed), Outcome()
-        while sum(outcome.damages.values()) < count:
-            name = self._damage(random)
-            if self._cold.objects == self._intact:
-                continue
-            outcome.damages[name.partition(" of ")[0]] += 1
+    def run(self, numbers: range, outcome: Outcome) -> None:
+        """Damage the archive once for each number, and add to ``outcome``."""
+        for number in numbers:
+            damage = self._archive.damage(Random(number))
+            outcome.damages[f"{damage.kind} {damage.name}"] += 1
+            self._cold.objects = dict(self._archive.objects)
+            if damage.data is None:
+                del self._cold.objects[damage.key]
+            else:
+                self._cold.objects[damage.key] = damage.data
             if not self._verify_finds_it():
-                outcome.missed.append(name)
-            readers: dict[str, tuple[Callable[[], object], object]] = {
-                "spark": (lambda: self._spark_rows("subscribe"), self._rows),
-                "spark with the index": (
-                    lambda: self._spark_rows("subscribePattern"),
-                    self._rows,
-                ),
-                "verified files": (self._verified_rows, self._rows),
-                "stream": (self._stream_entries, self._entries),
-            }
-            for reader, (read, expected) in readers.items():
-                try:
-                    found = read()
-                except RhumblineError as error:
-                    outcome.reads[f"{reader}: refused"] += 1
-                    if name.startswith(("head", "pack", "changed", "noted")):
-                        outcome.wrong.append(f"{reader}: {name}: {error}")
-                    continue
-                outcome.reads[f"{reader}: whole"] += 1
-                if found != expected:
-                    outcome.wrong.append(f"{reader}: {name}")
-        return outcome
+                outcome.missed.append(f"{number}: {damage}")
+            if self._folder is not None:
+                self._folder.write(damage.key, damage.data)
+            self._read_all(number, damage, outcome)
+            if self._folder is not None:
+                self._folder.restore(damage.key)
 
-    def _damage(self, random: Random) -> str:
-        """Damage one object and return the kind of the damage and its key."""
-        self._cold.objects = objects = dict(self._intact)
-        kind = random.choice(_KINDS)
-        keys = sorted(key for key in objects if kind in key)
-        if kind in (*_OF_INDEX, *_NOTES):
-            keys = [key for key in keys if key in self._used]
-        key = random.choice(keys)
-        data, other = objects[key], objects[random.choice(keys)]
-        if kind in _NOTES:  # empty objects
-            del objects[key]
-            return f"{kind.strip('/')} remove of {key}"
-        at, length = random.randrange(len(data)), random.randrange(1, 40)
-        if kind == ".parquet" and random.random() < 0.4:
-            at = len(data) - random.randrange(1, min(len(data), 3000))  # in the footer
-        damages: dict[str, bytes | None] = {
-            "flip": data[:at] + bytes([data[at] ^ (1 << random.randrange(8))]) + data[at + 1 :],
-            "overwrite": data[:at] + random.randbytes(length) + data[at + length :],
-            "cut": data[:at],
-            "extend": data + random.randbytes(length),
-            "drop bytes": data[:at] + data[at + length :],
-            "exchange": other,
-            "remove": None,
+    def _read_all(self, number: int, damage: Damage, outcome: Outcome) -> None:
+        uses_index = damage.kind in INDEX_KINDS or number % 2 == 0
+        skipped = "read_archive" if uses_index else "read_archive with the index"  # it is slow
+        for reader, read in self._readers.items():
+            if reader == skipped:
+                continue
+            try:
+                found = read()
+            except (RhumblineError, PySparkException) as error:
+                outcome.reads[f"{reader}: refused"] += 1
+                if damage.kind in INDEX_KINDS:
+                    outcome.wrong.append(f"{number}: {reader}: {damage}: {error}")
+                continue
+            outcome.reads[f"{reader}: whole"] += 1
+            if found != self._expected(reader):
+                outcome.wrong.append(f"{number}: {reader}: {damage}")
+
+    def _all_readers(self) -> Mapping[str, Callable[[], object]]:
+        readers: dict[str, Callable[[], object]] = {
+            "data source": lambda: self._source_rows("subscribe"),
+            "data source with the index": lambda: self._source_rows("subscribePattern"),
+            "verified files": self._verified_rows,
+            "stream": self._stream_entries,
         }
-        name = random.choice(sorted(damages))
-        damaged = damages[name]
-        if damaged is None:
-            del objects[key]
-        else:
-            objects[key] = damaged
-        return f"{kind.strip('./-')} {name} of {key}, byte {at}, length {length}"
+        if (folder := self._folder) is not None:
+            readers["read_archive"] = lambda: folder.rows("subscribe")
+            readers["read_archive with the index"] = lambda: folder.rows("subscribePattern")
+        return readers
+
+    def _expected(self, reader: str) -> object:
+        return self._entries if reader == "stream" else self._rows
 
     def _verify_finds_it(self) -> bool:
         async def faults() -> int:
@@ -184,8 +195,8 @@ class DamagedArchive:
 
         return asyncio.run(faults()) > 0
 
-    def _spark_rows(self, option: str) -> list[Row]:
-        given = {"archive": "file:///cold", "namespace": "test", option: "s"}
+    def _source_rows(self, option: str) -> list[Row]:
+        given = {"archive": _IN_MEMORY, "namespace": "test", option: "s"}
         return read_all(RhumblineBatchReader(parse_options(given, is_streaming=False)))
 
     def _verified_rows(self) -> list[Row]:
@@ -193,20 +204,16 @@ class DamagedArchive:
 
         Raises CorruptionError. Like ``read_archive``, it reads no indexes of pages.
         """
-        given = {"archive": "file:///cold", "namespace": "test", "subscribe": "s"}
+        given = {"archive": _IN_MEMORY, "namespace": "test", "subscribe": "s"}
         found: list[Row] = []
         for key, splits in planned_files(parse_options(given, is_streaming=False)).items():
-            columns = ["lssn", "entry_id", "slot", "txid", "payload"]
             file = planned_file(key, splits)
-            checked = asyncio.run(check_file(self._cold, file, columns))
+            checked = asyncio.run(check_file(self._cold, file, _COLUMNS))
             if checked.fault or checked.is_missing:
                 raise CorruptionError(f"{key}: {checked.fault or 'missing'}")
             assert not checked.has_others
-            rows = pq.read_table(pa.BufferReader(self._cold.objects[key]), columns=columns)
-            found += [
-                ("{lssn}:{entry_id}:{slot}".format(**row), row["txid"], row["payload"])
-                for row in rows.to_pylist()
-            ]
+            rows = pq.read_table(pa.BufferReader(self._cold.objects[key]), columns=_COLUMNS)
+            found += map(_row, rows.to_pylist())
         return found
 
     def _stream_entries(self) -> list[Entry]:
@@ -214,7 +221,7 @@ class DamagedArchive:
 
     async def _read_ledgers(self) -> list[Entry]:
         found: list[Entry] = []
-        for segment in self._segments:
+        for segment in self._archive.segments:
             ledger = await ColdArchives(self._cold, "test").open("s", segment)
             next_id = 0
             while next_id <= segment.last_entry_id:
@@ -225,32 +232,41 @@ class DamagedArchive:
         return found
 
 
-async def _used_by_index(cold: DictColdStore) -> set[str]:
-    """Return the keys of the newest head, of its packs, and of notes that it lacks."""
-    indexed = await ManifestIndex(cold, "test").load()
-    assert indexed is not None
-    assert indexed.changes
-    packs = {pack_key("test", one.name) for one in indexed.head.packs}
-    (changes,) = indexed.changes.values()
-    notes = {key for one in changes for key in change_keys(one)}
-    return {head_key("test", indexed.head.generation), *packs, *notes}
+def _row(row: Mapping[str, object]) -> Row:
+    txid, payload = row["txid"], row["payload"]
+    assert isinstance(txid, int)
+    assert isinstance(payload, bytes | bytearray)
+    return "{lssn}:{entry_id}:{slot}".format(**row), txid, bytes(payload)
+
+
+def _judgement(outcome: Outcome) -> str:
+    return (
+        f"{outcome.damages.total()} damages: {len(outcome.missed)} missed by verify, "
+        f"{len(outcome.wrong)} results wrong without an error"
+    )
 
 
 def main(given: list[str]) -> int:
     """Run the damages, print the counts, and return 1 if one was missed or read wrongly."""
-    count, seed = int(given[0]), int(given[1]) if len(given) > 1 else 1
-    with pytest.MonkeyPatch.context() as patch:
-        outcome = DamagedArchive.create(patch).run(count, seed)
+    count, first = int(given[0]), int(given[1]) if len(given) > 1 else 1
+    outcome = Outcome()
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="rhumbline-damages-"))
+        stack.callback(shutil.rmtree, folder)
+        spark = open_session("archive-damages", master="local[1]", **QUICK_START)
+        stack.callback(spark.stop)
+        damaged = DamagedArchive(stack.enter_context(pytest.MonkeyPatch.context()), spark, folder)
+        for begin in range(first, first + count, _PROGRESS):
+            end = min(begin + _PROGRESS, first + count)
+            damaged.run(range(begin, end), outcome)
+            print(f"... {begin} to {end - 1}: {_judgement(outcome)}", flush=True)
     for name, number in sorted(outcome.damages.items()) + sorted(outcome.reads.items()):
         print(f"{number:6d}  {name}")
     for line in outcome.missed:
         print(f"verify missed: {line}")
     for line in outcome.wrong:
         print(f"wrong without an error: {line}")
-    print(
-        f"{sum(outcome.damages.values())} damages: {len(outcome.missed)} missed by verify, "
-        f"{len(outcome.wrong)} results wrong without an error"
-    )
+    print(_judgement(outcome))
     return 1 if outcome.missed or outcome.wrong else 0
 
 

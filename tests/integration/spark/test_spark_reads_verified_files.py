@@ -14,6 +14,7 @@ from rhumbline.coldstore.config import ArchiveConfig
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.protocol.errors import ConfigurationError, CorruptionError, GapError
 from rhumbline.spark import read_archive
+from rhumbline.tests.crash.archive_damages import DamagedArchive, Outcome
 from rhumbline.tests.unit.coldstore.compact.compaction_world import (
     GRACE_MS,
     LAST_RUN_MS,
@@ -134,6 +135,19 @@ def test_damage_after_the_check_is_found_by_the_checksums_of_pages(
     shutil.rmtree(root / ArchiveFolder("test", "s", "").records)
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
         frame.collect()
+
+
+@pytest.mark.long
+def test_random_damages_never_change_a_result(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short form of ``make archive-damages`` with ``read_archive``."""
+    outcome = Outcome()
+    DamagedArchive(monkeypatch, spark, tmp_path).run(range(20_000, 20_020), outcome)
+    assert outcome.missed == []
+    assert outcome.wrong == []
+    assert outcome.reads["read_archive: refused"] > 2
+    assert outcome.reads["read_archive with the index: whole"] > 2
 
 
 def test_options_for_other_readers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
