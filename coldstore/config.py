@@ -20,10 +20,10 @@ class ArchiveConfig:
     )
     row_group_bytes: int = setting(
         16 * MIB,
-        "Size of the payloads at which a row group ends, before compression. A row group also ends "
-        "after 524,288 records. Readers of archives hold two row groups in memory.",
+        "Size of payloads, keys and headers at which a row group ends, before compression. A row "
+        "group also ends after 524,288 records. Readers of archives hold two row groups in memory.",
         low=1,
-        high=64 * MIB,
+        high=48 * MIB,
     )
 
     tables: str = setting(

@@ -50,14 +50,18 @@ class _Columns:
     key: list[bytes | None] = field(default_factory=list)
     event_time: list[int | None] = field(default_factory=list)
     headers: list[list[tuple[str, bytes]] | None] = field(default_factory=list)
-    payload_bytes: int = 0
+    record_bytes: int = 0
+    """Size of payloads and attributes."""
 
 
 class PartWriter:
     """Builds the bytes of one part file from entries that are added in order."""
 
     def __init__(self, origin: PartOrigin, row_group_bytes: int) -> None:
-        """A row group ends at the first entry boundary at which its payloads have this size."""
+        """A row group ends at the first entry boundary at which it has this size.
+
+        Payloads and attributes count, before compression.
+        """
         self._lssn = origin.lssn
         self._row_group_bytes = row_group_bytes
         self._sink = pa.BufferOutputStream()
@@ -85,7 +89,7 @@ class PartWriter:
         for number, record_set in enumerate(data_sets):
             self._add_set(entry_id, number, record_set)
         columns = self._columns
-        has_size = columns.payload_bytes >= self._row_group_bytes
+        has_size = columns.record_bytes >= self._row_group_bytes
         if has_size or len(columns.payload) >= ROW_GROUP_RECORDS:
             self._end_row_group()
 
@@ -115,7 +119,7 @@ class PartWriter:
         columns.payload.extend(payloads)
         self._add_attributes(record_set)
         size = len(record_set.payload_view())
-        columns.payload_bytes += size
+        columns.record_bytes += size + _attribute_bytes(record_set)
         self.payload_bytes += size
         self.record_count += count
 
@@ -190,6 +194,13 @@ class PartWriter:
             hashlib.sha256(footer_of(data)).hexdigest(),
             chunk_crcs_of(data),
         )
+
+
+def _attribute_bytes(record_set: RecordSet) -> int:
+    """Return the size of keys, headers and event times in the body of a record set."""
+    txids = record_set.txids_view() or b""
+    others = (txids, record_set.offsets_view(), record_set.payload_view())
+    return len(record_set.raw) - sum(map(len, others))
 
 
 def _numbers(kind: "pa.DataType", values: "array[int]") -> "pa.Array[Any]":

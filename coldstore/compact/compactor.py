@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ...core.protocol.errors import CorruptionError
+from ...core.protocol.errors import CorruptionError, InvalidArgumentError
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder, MergedName
 from ..archive.catalog import ManifestListing, stored_merged, stored_parts
@@ -24,7 +24,7 @@ from ..archive.relocation import MovedSegment, Relocation, Relocations
 from ..proof.erasure_chain import cover_erasures, stored_relocations
 from ..stores.known_outcome import put_object
 from .grouping import plan_groups
-from .merged_file import write_merged
+from .merged_file import FILE_BYTES_MAX, write_merged
 from .publish import SegmentMove, note_moves, publish
 from .unused_files import ArchiveFiles, superseded, unused_files
 
@@ -36,10 +36,18 @@ class CompactionConfig:
     """Settings of a compaction; pickled for executors."""
 
     file_bytes: int = 128 * MIB
-    """Largest sum of the parts that one file replaces."""
+    """Largest sum of the parts that one file replaces. Raises InvalidArgumentError above 192 MiB,
+    since a cold store refuses objects of more than 256 MiB."""
     row_group_bytes: int = 16 * MIB
     grace_ms: int = 3_600_000
     """Time for which replaced files are kept, because running readers may use them."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.file_bytes <= FILE_BYTES_MAX:
+            raise InvalidArgumentError(
+                f"files of {self.file_bytes / MIB:g} MiB are not of 1 to {FILE_BYTES_MAX // MIB} "
+                "MiB"
+            )
 
 
 @dataclass(slots=True)
@@ -150,14 +158,14 @@ class ArchiveCompactor:
             since_ms = name.created_ms if relocation is None else relocation.created_ms
             if since_ms > self._wall_ms() - self._config.grace_ms:
                 continue
-            merged = str(name._replace(is_staged=False))
-            part = manifest.parts[0]
-            if merged not in moved:
-                await self._copy(manifest, part, merged)
-            parts = (replace(part, name=merged),)
+            merged = [str(one._replace(is_staged=False)) for one in staged if one is not None]
+            if merged[0] not in moved:
+                for part, new in zip(manifest.parts, merged, strict=True):
+                    await self._copy(manifest, part, new)
+            parts = tuple(map(_renamed, manifest.parts, merged))
             segment = MovedSegment(manifest.lssn, manifest.link, parts, manifest.erased)
-            before, after = moved.get(merged, SegmentMove((), ()))
-            moved[merged] = SegmentMove((*before, manifest), (*after, segment))
+            before, after = moved.get(merged[0], SegmentMove((), ()))
+            moved[merged[0]] = SegmentMove((*before, manifest), (*after, segment))
         return list(moved.values())
 
     async def _copy(self, manifest: Manifest, part: Part, name: str) -> None:
@@ -167,3 +175,7 @@ class ArchiveCompactor:
             raise CorruptionError(f"{source}: the SHA-256 differs from that in the manifest")
         if not await put_object(self._cold, target, data) and await self._cold.get(target) != data:
             raise CorruptionError(f"{target}: exists with other content")
+
+
+def _renamed(part: Part, name: str) -> Part:
+    return replace(part, name=name)

@@ -6,7 +6,10 @@ erased records. The relocation is also the proof of the erasure. ``ArchiveCompac
 the old files when the grace period is over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+import pyarrow as pa
 
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder, MergedName
@@ -14,8 +17,9 @@ from ..archive.catalog import ManifestListing
 from ..archive.manifest import Manifest
 from ..archive.part_file import PartFile
 from ..archive.relocation import Erasure, Relocation
-from ..compact.merged_file import SegmentRows, stored_tables, write_file
+from ..compact.merged_file import FILE_BYTES_MAX, SegmentRows, stored_tables, write_files
 from ..compact.publish import SegmentMove, publish
+from .erased_set import ErasedSet
 from .selection import COLUMNS, RecordSelection, without_selected
 
 ROW_GROUP_BYTES = 16 << 20
@@ -25,9 +29,16 @@ class ArchiveEraser:
     """Erases records from the archives of one cold store."""
 
     def __init__(
-        self, cold: ColdStore, selection: RecordSelection, *, wall_ms: Callable[[], int]
+        self,
+        cold: ColdStore,
+        selection: RecordSelection,
+        *,
+        wall_ms: Callable[[], int],
+        file_bytes: int = FILE_BYTES_MAX,
     ) -> None:
+        """A segment that has more than ``file_bytes`` afterwards is written to several files."""
         self._cold = cold
+        self._file_bytes = file_bytes
         self._selection = selection
         self._wall_ms = wall_ms
 
@@ -46,15 +57,15 @@ class ArchiveEraser:
         return [tuple(group) for group in found.values()]
 
     async def write(self, group: Sequence[Manifest], random: int) -> SegmentMove | None:
-        """Write the file with what is left of a group; None if nothing of it is selected.
+        """Write the files with what is left of a group; None if nothing of it is selected.
 
-        Groups may be written concurrently. Raises the errors of ``write_file``.
+        Groups may be written concurrently. Raises the errors of ``write_files``.
         """
         if not await self._has_selected(group):
             return None
-        contents = [await self._left_of(manifest) for manifest in group]
+        contents = [self._left_of(manifest) for manifest in group]
         name = MergedName(True, group[0].lssn, group[-1].lssn, self._wall_ms(), random)
-        segments = await write_file(self._cold, contents, name, ROW_GROUP_BYTES)
+        segments = await write_files(self._cold, contents, name, ROW_GROUP_BYTES, self._file_bytes)
         return SegmentMove(tuple(group), segments)
 
     async def commit(self, moves: Sequence[SegmentMove], erasure: Erasure) -> list[Relocation]:
@@ -72,9 +83,15 @@ class ArchiveEraser:
                             return True
         return False
 
-    async def _left_of(self, manifest: Manifest) -> SegmentRows:
-        sets, left = list(manifest.erased), []
-        for table in await stored_tables(self._cold, manifest):
-            rest, sets = without_selected(table, self._selection, sets, manifest.lssn)
-            left.append(rest)
-        return SegmentRows(manifest, left, tuple(sets))
+    def _left_of(self, manifest: Manifest) -> SegmentRows:
+        erased = list(manifest.erased)
+        return SegmentRows(manifest, self._rest(manifest, erased), erased)
+
+    async def _rest(
+        self, manifest: Manifest, erased: list[ErasedSet]
+    ) -> AsyncGenerator["pa.Table", None]:
+        """Yield what is left of a segment, and note in ``erased`` what is not."""
+        async with aclosing(stored_tables(self._cold, manifest)) as tables:
+            async for table in tables:
+                rest, erased[:] = without_selected(table, self._selection, erased, manifest.lssn)
+                yield rest

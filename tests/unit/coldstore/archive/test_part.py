@@ -1,5 +1,7 @@
 """Parts hold every record exactly, and rows give the same content digest as the log."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,3 +98,18 @@ def test_rows_of_another_segment_and_damaged_files_are_corruption() -> None:
     for broken, lssn in ((data, 4), (data[:-9], 3), (b"", 3), (b"PAR1" * 5, 3)):
         with pytest.raises(CorruptionError):
             list(read_part(broken, lssn))
+
+
+@pytest.mark.parametrize(
+    "attributes", [Attributes(b"k" * 900, None, None), Attributes(None, {"h": b"v" * 900}, None)]
+)
+def test_keys_and_headers_end_a_row_group_as_payloads_do(attributes: Attributes) -> None:
+    """Otherwise a part of records with large headers exceeds what a cold store accepts (ARC-71)."""
+    writer = PartWriter(ORIGIN, 2000)
+    for entry_id in range(9):
+        entry = encode_record_set(
+            [b""], first_txid=1, last_txid=1, attributes=attribute_builder([attributes])
+        )
+        writer.add(entry_id, decode_entry(entry))
+    file = pq.ParquetFile(pa.BufferReader(writer.finish()))
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [3, 3, 3]
