@@ -19,7 +19,7 @@ from ..core.runtime.primitives.transport_security import PASS, FirstStep, FirstV
 from ..security.audit import AuditEvent, AuditResult
 from ..tls.credentials import TlsCredentials
 from ..tls.protection import UNPROTECTED, Protection
-from ..tls.tls_layer import PEER_CERTIFICATE, TLS
+from ..tls.tls_transport import PEER_CERTIFICATE, TLS
 from .prometheus_exposition import CONTENT_TYPE, exposition, registry_of
 
 REQUEST_BYTES_MAX = 8 * 1024

@@ -4,17 +4,26 @@ The event loop's own TLS begins with a connection. Here it may also begin later,
 were received before: a port accepts TLS and plain connections, and BookKeeper's START_TLS upgrades
 one in place. A received chunk is decrypted completely and delivered with one call; a protocol that
 has a buffer gets the bytes decrypted into it.
+
+Large data is encrypted, sent, received and decrypted in steps that fit into a processor's cache.
+The peer decrypts a step while the next one is encrypted.
 """
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
+from .tls_transport import TlsTransport
+
 _RECORD_BYTES = 16 * 1024
 """Largest plaintext of a TLS record."""
+
+_STEP_BYTES = 16 * _RECORD_BYTES
+"""Data that is encrypted or received at once."""
 
 _CLOCK_S = 3_600.0
 """Interval at which the wall clock is read for ``close_at``: it may be corrected."""
@@ -26,7 +35,17 @@ OnFailed = Callable[[Exception | None], None]
 """Called once, with the reason if it is known, if a connection ends before its handshake does."""
 
 
-class TlsLayer(asyncio.Protocol):
+class _Buffers(threading.local):
+    """The buffer of a thread, which its connections share: it is not in use between two calls."""
+
+    def __init__(self) -> None:
+        self.received = memoryview(bytearray(_STEP_BYTES))
+
+
+_BUFFERS = _Buffers()
+
+
+class TlsLayer(asyncio.BufferedProtocol):
     """The protocol of the plain transport: makes a ``TlsTransport`` for the inner protocol."""
 
     def __init__(
@@ -56,6 +75,7 @@ class TlsLayer(asyncio.Protocol):
         self._plain: asyncio.Transport | None = None
         self._inner: Any = None
         self._has_buffer = False
+        self._received = _BUFFERS.received
         self._is_paused = False
         self._is_closing = False
         self._error: Exception | None = None
@@ -69,7 +89,16 @@ class TlsLayer(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._handshake_s_max, self._on_late)
         self._shake_hands()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        del sizehint
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.data_received(self._received[:nbytes])
+
+    def data_received(self, data: bytes | memoryview) -> None:
         """Takes encrypted bytes."""
         if self._is_closing:
             return
@@ -148,12 +177,9 @@ class TlsLayer(asyncio.Protocol):
         try:
             while not self._is_paused and (incoming.pending or tls.pending()):
                 if self._has_buffer:
-                    buffer = self._inner.get_buffer(-1)
-                    size = tls.read(len(buffer), buffer)
-                    if not size:
-                        is_over = True
+                    is_over = self._fill(self._inner.get_buffer(-1))
+                    if is_over:
                         break
-                    self._inner.buffer_updated(size)
                     if self._inner is None:
                         return
                     continue
@@ -173,6 +199,22 @@ class TlsLayer(asyncio.Protocol):
         if is_over and self._inner is not None and not self._is_closing:
             self._inner.eof_received()
             self.close()
+
+    def _fill(self, buffer: memoryview) -> bool:
+        """Decrypts into the inner protocol's buffer; returns whether the peer has said goodbye."""
+        tls, incoming = self._tls, self._incoming
+        read: Callable[..., Any] = tls.read  # declared to return bytes even if it is given a buffer
+        filled, full = 0, len(buffer)
+        try:
+            while filled < full and (incoming.pending or tls.pending()):
+                size = read(full - filled, buffer[filled:])
+                if not size:
+                    return True
+                filled += size
+        finally:
+            if filled:
+                self._inner.buffer_updated(filled)
+        return False
 
     def _set_inner(self, inner: Any) -> None:  # noqa: ANN401 - as asyncio.BaseProtocol
         self._inner = inner
@@ -202,18 +244,33 @@ class TlsLayer(asyncio.Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt and send."""
-        if self._is_closing:
+        if self._is_closing or not data:
             return
+        size = len(data)
         try:
-            sent, size = self._tls.write(data), len(data)
-            if sent < size:
-                rest = memoryview(data)
-                while sent < size:
-                    sent += self._tls.write(rest[sent:])
+            sent = self._tls.write(data if size <= _STEP_BYTES else memoryview(data)[:_STEP_BYTES])
+            self._flush()
+            while sent < size:
+                sent += self._tls.write(memoryview(data)[sent : sent + _STEP_BYTES])
+                self._flush()
         except ssl.SSLError as error:
             self._fail(error)
-            return
-        self._flush()
+
+    def writelines(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Encrypt and send; joins small parts, because each record has a cost of its own."""
+        small: list[bytes | bytearray | memoryview] = []
+        small_bytes = 0
+        for part in parts:
+            if small_bytes + len(part) > _STEP_BYTES:
+                self.write(b"".join(small))
+                small.clear()
+                small_bytes = 0
+            if len(part) >= _STEP_BYTES:
+                self.write(part)
+            else:
+                small.append(part)
+                small_bytes += len(part)
+        self.write(b"".join(small))
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._plain is not None:
@@ -269,74 +326,3 @@ class TlsLayer(asyncio.Protocol):
     def peer_certificate(self) -> bytes | None:
         """Return the verified certificate of the peer in DER form; None if it has sent none."""
         return self._tls.getpeercert(binary_form=True)
-
-
-PEER_CERTIFICATE = "peer_certificate"
-"""Name for ``get_extra_info`` of the peer's verified certificate, in DER form."""
-TLS = "rhumbline_tls"
-"""Name for ``get_extra_info``: True with TLS, None without."""
-
-
-class TlsTransport(asyncio.Transport):
-    """The transport that the inner protocol sees."""
-
-    def __init__(self, layer: TlsLayer) -> None:
-        super().__init__()
-        self._layer = layer
-        self.write = layer.write  # type: ignore[method-assign]  # saves a call on each write
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as asyncio
-        """See asyncio.BaseTransport; ``PEER_CERTIFICATE`` is known in addition."""
-        if name == PEER_CERTIFICATE:
-            return self._layer.peer_certificate()
-        if name == TLS:
-            return True
-        return self._layer.plain.get_extra_info(name, default)
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """See asyncio.BaseTransport."""
-        self._layer.set_protocol(protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        """See asyncio.BaseTransport."""
-        return cast("asyncio.BaseProtocol", self._layer.protocol)
-
-    def is_closing(self) -> bool:
-        """See asyncio.BaseTransport."""
-        return self._layer.is_closing
-
-    def is_reading(self) -> bool:
-        """See asyncio.ReadTransport."""
-        return self._layer.plain.is_reading()
-
-    def pause_reading(self) -> None:
-        """See asyncio.ReadTransport."""
-        self._layer.pause_reading()
-
-    def resume_reading(self) -> None:
-        """See asyncio.ReadTransport."""
-        self._layer.resume_reading()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See asyncio.WriteTransport."""
-        self._layer.plain.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        """See asyncio.WriteTransport."""
-        return self._layer.plain.get_write_buffer_size()
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """See asyncio.WriteTransport. The parts are joined: each record has a cost of its own."""
-        self._layer.write(b"".join(list_of_data))
-
-    def can_write_eof(self) -> bool:
-        """See asyncio.WriteTransport: TLS has no half-closed connections here."""
-        return False
-
-    def close(self) -> None:
-        """See asyncio.BaseTransport."""
-        self._layer.close()
-
-    def abort(self) -> None:
-        """See asyncio.WriteTransport."""
-        self._layer.abort()

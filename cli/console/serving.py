@@ -15,7 +15,7 @@ from ...core.protocol.errors import ConfigurationError
 from ...core.runtime.primitives.transport_security import PASS, FirstStep, FirstVerdict
 from ...core.runtime.tasks import Tasks, wait_until_done
 from ...tls.protection import Protection, is_loopback
-from ...tls.tls_layer import PEER_CERTIFICATE
+from ...tls.tls_transport import PEER_CERTIFICATE
 from .responses import SafeResponses, host_name
 from .routes import ConsoleRoutes
 from .visitors import CERTIFICATE, Visitors

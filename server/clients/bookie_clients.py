@@ -11,7 +11,7 @@ from ...security.caller import Caller
 from ...security.certificate_names import principal_of_certificate
 from ...security.principal import ANONYMOUS, INTERNAL_ROLES, Principal
 from ...tls.certificate import decode_der
-from ...tls.tls_layer import PEER_CERTIFICATE
+from ...tls.tls_transport import PEER_CERTIFICATE
 
 _CERTIFICATES_MAX = 1_024
 

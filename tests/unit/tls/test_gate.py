@@ -24,7 +24,7 @@ from rhumbline.tls.certificate import decode_der
 from rhumbline.tls.credentials import TlsCredentials
 from rhumbline.tls.gate import TlsGate
 from rhumbline.tls.protection import Protection
-from rhumbline.tls.tls_layer import PEER_CERTIFICATE
+from rhumbline.tls.tls_transport import PEER_CERTIFICATE
 
 HOST = "127.0.0.1"
 BODY = bytes(range(256)) * 4096  # 1 MiB
