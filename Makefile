@@ -246,7 +246,7 @@ $(MERMAID):
 	@if command -v npm >/dev/null; then folder=$$(mktemp -d) && (cd $$folder && npm pack --silent mermaid@11 >/dev/null && \
 	tar -xzf mermaid-*.tgz package/dist/mermaid.min.js) && mv $$folder/package/dist/mermaid.min.js $@; rm -rf $$folder; fi
 
-wheel-check: setup-test ## build the wheel and try it in a bare environment
+wheel-check: setup-test ## build both wheels and try them in a bare environment
 	$(PYTEST) tests/wheel
 
 $(COMPILED_MADE): $(FULL) $(SELF) pyproject.toml .ci/compiled.py $(PRODUCT)
@@ -262,8 +262,8 @@ $(BASE): requirements.lock | $(VENV_MADE)
 	$(PIP) install --require-hashes -r requirements.lock
 	@touch $@
 
-$(SELF): pyproject.toml $(BASE)
-	$(PIP) install --no-deps --no-build-isolation --editable .
+$(SELF): pyproject.toml lab/pyproject.toml $(BASE)
+	$(PIP) install --no-deps --no-build-isolation --editable . --editable lab
 	@touch $@
 
 $(ARROW): requirements-test.lock $(SELF)

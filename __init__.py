@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         stores,
         sync,
         telemetry,
-        testing,
         topics,
         typed,
     )
@@ -79,14 +78,12 @@ __all__ = [
     "stores",
     "sync",
     "telemetry",
-    "testing",
     "topics",
     "typed",
 ]
 
 _MODULES = {
-    "errors", "plugins", "policies", "settings", "stores", "sync", "telemetry", "testing", "topics",
-    "typed",
+    "errors", "plugins", "policies", "settings", "stores", "sync", "telemetry", "topics", "typed",
 }  # fmt: skip
 _HOMES = {
     "connect": ".client.connect",

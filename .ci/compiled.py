@@ -3,7 +3,8 @@
     python .ci/compiled.py [FOLDER]      (default: build/compiled)
 
 The results are FOLDER/dist/rhumbline-*.whl and FOLDER/rhumbline; with `PYTHONPATH=FOLDER` Python
-imports the latter instead of the checkout. A C compiler and the headers of this Python are needed.
+imports the latter instead of the checkout. It holds the modules of rhumbline-lab too, for
+benchmarks. A C compiler and the headers of this Python are needed.
 """
 
 import shutil
@@ -12,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 from build_backend import ROOT, compiled_wheel
+from packages import LAB
 
 
 def build(folder: Path) -> Path:
@@ -22,6 +24,9 @@ def build(folder: Path) -> Path:
     shutil.rmtree(folder / "rhumbline", ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in LAB:
+        shutil.copytree(ROOT / name, folder / "rhumbline" / name, ignore=ignored)
     return wheel
 
 

@@ -1,8 +1,9 @@
 """Lists the Python packages of this repository, and updates the list in pyproject.toml.
 
 The repository root is the package `rhumbline`, and setuptools discovers nothing under a renamed
-root, so pyproject.toml lists every package. Without arguments this script prints the list; with
-`--write` it rewrites the list in pyproject.toml.
+root, so pyproject.toml lists every package of the distribution `rhumbline`. The packages of
+`rhumbline-lab` are found when it is built (lab/build_backend.py). Without arguments this script
+prints the packages of both; with `--write` it rewrites the list in pyproject.toml.
 """
 
 import re
@@ -10,7 +11,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_PRODUCT = {"tests", "docs", "build", "dist"}
+NOT_PRODUCT = {"tests", "docs", "build", "dist", "lab"}
+LAB = {"bench", "chaos", "testing"}
+"""Folders of the distribution rhumbline-lab."""
 _LIST = re.compile(r"^packages = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
 
 
@@ -34,6 +37,11 @@ def packages(root: Path = ROOT) -> list[str]:
     return ["rhumbline", *sorted(names)]
 
 
+def base_packages(root: Path = ROOT) -> list[str]:
+    """Return the packages of the distribution `rhumbline`."""
+    return [name for name in packages(root) if not LAB.intersection(name.split(".")[1:2])]
+
+
 def listed_block(names: list[str]) -> str:
     """Return the lines of pyproject.toml that list `names`."""
     return "packages = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
@@ -42,7 +50,7 @@ def listed_block(names: list[str]) -> str:
 def write(root: Path = ROOT) -> None:
     """Rewrite the list in pyproject.toml."""
     pyproject = root / "pyproject.toml"
-    text, count = _LIST.subn(lambda _: listed_block(packages(root)), pyproject.read_text())
+    text, count = _LIST.subn(lambda _: listed_block(base_packages(root)), pyproject.read_text())
     assert count == 1, "pyproject.toml must hold exactly one list of packages"
     if text != pyproject.read_text():
         pyproject.write_text(text)

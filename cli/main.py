@@ -10,12 +10,15 @@ from typing import Any
 
 import click
 
-from ..core.protocol.errors import RhumblineError, UnknownOutcomeError
+from ..core.protocol.errors import ConfigurationError, RhumblineError, UnknownOutcomeError
+from ..core.protocol.installation import is_lab_installed, lab_module
 from ..server.process_log import PROCESS_LOG
 from .build_info import version_lines
 from .exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
 from .output_form import TABLE, print_event, select_form, selected_form
 
+_LAB = "lab:"
+"""Marks modules of the distribution rhumbline-lab, which may be missing."""
 _COMMANDS = {
     "demo": ("demo.command", "Demonstrate a three-region log with real data and a region outage."),
     "dev": ("servers.dev", "Run a three-region development cluster in one directory."),
@@ -55,13 +58,13 @@ _COMMANDS = {
     ),
     "cluster": ("operate.cluster", "Initialise and describe a cluster."),
     "metadata": ("operate.metadata", "Inspect, migrate, back up and rebuild the metadata store."),
-    "chaos": ("operate.chaos", "Rehearse outages, in the simulator or with real processes."),
+    "chaos": ("lab:chaos.command", "Rehearse outages, in the simulator or with real processes."),
     "security": ("security.command", "Make certificates, and show the one of this process."),
     "access": ("access.command", "Say which principal may do what."),
     "config": ("operate.config", "Check and explain settings."),
     "completion": ("operate.completion", "Print a script that completes commands in a shell."),
     "doctor": ("operate.doctor", "Check the settings and the cluster that they refer to."),
-    "bench": ("bench.bench", "Measure writes and reads."),
+    "bench": ("lab:bench.commands.bench", "Measure writes and reads."),
 }
 
 
@@ -73,6 +76,15 @@ def failure(error: RhumblineError) -> tuple[int, str]:
     return exit_code_of(error), text
 
 
+class _AbsentCommand(click.Command):
+    """A command of the distribution rhumbline-lab, which is not installed."""
+
+    def make_context(self, *_: Any, **__: Any) -> click.Context:  # noqa: ANN401
+        raise ConfigurationError(
+            f"`rhumbline {self.name}` needs rhumbline-lab: pip install 'rhumbline[lab]'"
+        )
+
+
 class _Root(click.Group):
     """Imports the module of a command only when it is used, so that ``--help`` is fast."""
 
@@ -82,7 +94,13 @@ class _Root(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
+        place = _COMMANDS[cmd_name][0]
+        if not place.startswith(_LAB):
+            module = import_module(f".{place}", __package__)
+        elif is_lab_installed():
+            module = lab_module(place.removeprefix(_LAB))
+        else:
+            return _AbsentCommand(cmd_name)
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command

@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-from ...chaos.relay import Relay
+from ...cli.servers.relay import Relay
 from ...client.system_runtime import run
 
 HOST = "127.0.0.1"

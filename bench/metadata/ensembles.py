@@ -10,7 +10,7 @@ from ...chaos.lab.wan.cluster import SERVERS
 from ...chaos.lab.wan.metadata.ensemble_member import EnsembleMember
 from ...chaos.lab.wan.metadata.etcd import EtcdMember, etcd_binary
 from ...chaos.lab.wan.metadata.zookeeper import ZooKeeperMember, zookeeper_jars
-from ...chaos.relay import Relay
+from ...cli.servers.relay import Relay
 from ...core.protocol.errors import ConfigurationError, UnavailableError
 
 ETCD = "etcd"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Self
 
 from ...backends.open_store import open_store
-from ...chaos.relay import Relay
 from ...client.connect import Client
 from ...client.system_runtime import system_runtime
 from ...core.bookie.bookie import Bookie
@@ -30,6 +29,7 @@ from ...server.bookie_host import format_bookie, is_formatted, running_bookie, s
 from ...server.upgrade.process_versions import nodes_of_bookie
 from ...server.upgrade.registered_process import registered_process
 from ...tls.protection import UNPROTECTED, Protection
+from .relay import Relay
 
 HOST = "127.0.0.1"
 _RACK = "default"

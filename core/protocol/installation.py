@@ -1,9 +1,11 @@
-"""Tells what is installed: the version of the package, and its optional dependencies."""
+"""Tells what is installed: the version of the package, and its optional parts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from types import ModuleType
 
 from .errors import ConfigurationError
 
@@ -27,6 +29,20 @@ def needs_extra(feature: str, extra: str) -> Iterator[None]:
         raise ConfigurationError(
             f"{feature} needs {missing}: pip install '{_PACKAGE}[{extra}]'"
         ) from error
+
+
+def is_lab_installed() -> bool:
+    """Return whether the distribution rhumbline-lab (simulator, benchmarks) is installed."""
+    return find_spec(f"{_PACKAGE}.chaos") is not None
+
+
+def lab_module(name: str) -> ModuleType:
+    """Import a module of rhumbline-lab, such as ``chaos.command``, and return it.
+
+    Only rhumbline-lab imports its modules by statements; everything else uses this function when it
+    needs one. Raises ModuleNotFoundError without rhumbline-lab.
+    """
+    return import_module(f"{_PACKAGE}.{name}")
 
 
 def installed_version() -> str:

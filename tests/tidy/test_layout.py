@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,9 @@ import pytest
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
-RE_EXPORT_FOLDERS = ("", "cli/", "spark/", "telemetry/", "typed/")
+RE_EXPORT_FOLDERS = ("", "cli/", "spark/", "telemetry/", "testing/", "typed/")
 RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in RE_EXPORT_FOLDERS}
-PUBLIC_MODULES = {
-    "errors",
-    "plugins",
-    "policies",
-    "settings",
-    "stores",
-    "sync",
-    "testing",
-    "topics",
-}
+LAB = {"bench", "chaos", "testing"}  # the distribution rhumbline-lab
 LAUNCHER = Path("spark/submit.py")  # spark-submit runs it as __main__
 RESTRICTED = {"regions", "proxies", "spark"}  # may import less than the layers allow
 
@@ -39,7 +31,21 @@ def layer_names(name: str) -> set[str]:
 
 def test_list_of_packages_is_complete() -> None:
     listed = source_tree.pyproject()["tool"]["setuptools"]["packages"]
-    assert listed == list(source_tree.packages()), "run `make packages`"
+    of_base = [name for name in source_tree.packages() if not LAB & {*name.split(".")[1:2]}]
+    assert listed == of_base, "run `make packages`"
+
+
+def test_the_lab_is_of_the_same_version() -> None:
+    project = source_tree.pyproject()["project"]
+    lab = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())["project"]
+    assert lab["version"] == project["version"]
+    assert lab["dependencies"] == [f"rhumbline=={project['version']}"]
+    assert project["optional-dependencies"]["lab"] == [f"rhumbline-lab=={project['version']}"]
+
+
+def test_only_the_lab_may_import_the_lab() -> None:
+    first = [set(re.findall(r"\w+", layer)) for layer in contract("folders")["layers"][:2]]
+    assert first == [{"testing"}, {"bench", "chaos"}]
 
 
 def test_import_contract_covers_every_folder() -> None:

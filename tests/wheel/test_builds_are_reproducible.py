@@ -1,4 +1,4 @@
-"""Two builds of the same files, in different folders, give the same wheel, byte for byte."""
+"""Two builds of the same files, in different folders, give the same wheels, byte for byte."""
 
 import hashlib
 import os
@@ -20,16 +20,17 @@ SURROUNDINGS = (
 )
 
 
-def build(folder: Path, form: str) -> Path:
-    """Build a wheel from a copy of the files in ``folder``."""
+def build(folder: Path, form: str) -> list[Path]:
+    """Build the wheels of rhumbline and rhumbline-lab from a copy of the files in ``folder``."""
     for path in source_tree.files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, folder / path, follow_symlinks=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RHUMBLINE_BUILD", form)
-        run(sys.executable, "-m", "build", "--wheel", "--no-isolation", ".", cwd=folder)
-    (wheel,) = (folder / "dist").glob("*.whl")
-    return wheel
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
+        for project in (".", "lab"):
+            run(*command, project, cwd=folder)
+    return sorted((folder / "dist").glob("*.whl"))
 
 
 def differing(first: Path, second: Path) -> list[str]:
@@ -60,9 +61,11 @@ def test_two_builds_have_one_hash(form: str, tmp_path: Path) -> None:
             patch.setenv("TMPDIR", str(temporary))
             assert os.environ["TMPDIR"] == str(temporary)
             wheels.append(build(tmp_path / name, form))
-    first, second = wheels
-    hashes = [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels]
-    print(f"{first.name}: {hashes[0]}")
-    assert first.name == second.name
-    assert differing(first, second) == []
-    assert hashes[0] == hashes[1], "equal members, but another order, time or mode"
+    of_first, of_second = wheels
+    assert [wheel.name.split("-")[0] for wheel in of_first] == ["rhumbline", "rhumbline_lab"]
+    for first, second in zip(of_first, of_second, strict=True):
+        hashes = [hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in (first, second)]
+        print(f"{first.name}: {first.stat().st_size} bytes, {hashes[0]}")
+        assert first.name == second.name
+        assert differing(first, second) == []
+        assert hashes[0] == hashes[1], "equal members, but another order, time or mode"

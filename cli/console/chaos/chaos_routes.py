@@ -1,6 +1,7 @@
 """Requests of the page Chaos: list what can be run, start a run, cancel it, and get its replay."""
 
 import asyncio
+from functools import cache
 from typing import Any
 
 from starlette.requests import Request
@@ -8,11 +9,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ....core.protocol.errors import InvalidArgumentError, UnavailableError
+from ....core.protocol.installation import is_lab_installed, lab_module
 from ..requests import JSON, is_json, read_object
 from ..visitors import Visitors
-from .chaos_catalogue import KINDS, catalogue, is_installed
 from .chaos_run import RUN_S_MAX, ChaosRun
 
+KINDS = ("scenario", "plan", "bug")
 SEED_MAX = 1_000_000
 
 
@@ -39,9 +41,9 @@ class ChaosRoutes:
 
     async def _list(self, request: Request) -> Response:
         await self._check(request)
-        if not is_installed():
+        if not is_lab_installed():
             return JSONResponse({"is_installed": False})
-        found = await asyncio.to_thread(catalogue)
+        found = await asyncio.to_thread(_catalogue)
         return JSONResponse(
             {"is_installed": True, "seed_max": SEED_MAX, "run_s_max": RUN_S_MAX, "runs": found}
         )
@@ -53,9 +55,9 @@ class ChaosRoutes:
     async def _start(self, request: Request) -> Response:
         await self._check(request)
         kind, name, seed = _wanted(await _body(request))
-        if not is_installed():
-            raise UnavailableError("the simulator (rhumbline.chaos) is not installed here")
-        found = await asyncio.to_thread(catalogue)
+        if not is_lab_installed():
+            raise UnavailableError("the simulator (rhumbline-lab) is not installed here")
+        found = await asyncio.to_thread(_catalogue)
         if name not in {one["name"] for one in found[kind]}:
             raise InvalidArgumentError(f"there is no {kind} {name[:80]!r}")
         self._run.start(kind, name, seed)
@@ -72,6 +74,12 @@ class ChaosRoutes:
         if found is None or request.query_params.get("number") != str(self._run.number):
             raise InvalidArgumentError("this run has no replay, or a newer run was started")
         return Response(found, media_type=JSON)
+
+
+@cache
+def _catalogue() -> dict[str, list[dict[str, str]]]:
+    found: dict[str, list[dict[str, str]]] = lab_module("chaos.lab.replay.catalogue").catalogue()
+    return found
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.protocol.errors import RhumblineError, UnavailableError
+from ....core.protocol.installation import lab_module
 from ....core.runtime.tasks import Tasks, wait_until_done
 
 RUN_S_MAX = 240.0
@@ -98,12 +99,12 @@ class ChaosRun:
 
     async def _play(self, kind: str, name: str, seed: int) -> bytes:
         """Run the process in an empty folder, and return the replay that it prints."""
-        from ....chaos.lab.replay.replay import ReplayOrder
-        from ....chaos.lab.replay.replay_program import replay_program
-
+        replay = lab_module("chaos.lab.replay.replay_program")
         with tempfile.TemporaryDirectory(prefix="rhumbline-console-") as folder:
-            order = ReplayOrder(kind, name, seed)
-            making = asyncio.ensure_future(asyncio.to_thread(replay_program, order, Path(folder)))
+            order = replay.ReplayOrder(kind, name, seed)
+            making = asyncio.ensure_future(
+                asyncio.to_thread(replay.replay_program, order, Path(folder))
+            )
             try:
                 program = await asyncio.shield(making)
             finally:

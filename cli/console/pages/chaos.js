@@ -55,7 +55,7 @@ export function chaosPage(main, parameters, frame) {
     const found = await get("/api/chaos");
     if (isClosed) return;
     if (!found.is_installed) {
-      show(main, h("h1", {}, "Chaos"), state("Not installed", "The simulator is not part of this installation of Rhumbline: the package rhumbline.chaos is missing."));
+      show(main, h("h1", {}, "Chaos"), state("Not installed", "The simulator is not part of this installation of Rhumbline. To add it, install rhumbline[lab] where the console runs."));
       return;
     }
     chooser = runChooser(found, parameters, {

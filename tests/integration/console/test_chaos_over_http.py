@@ -89,7 +89,7 @@ async def test_requests_to_run_are_checked(tmp_path: Path, monkeypatch: pytest.M
         form = await browser.post(RUN, content=b'{"kind": "plan", "name": "basic", "seed": 1}')
         assert form.status_code == 400 and "content type" in form.json()["error"], "rule CON-15"
         assert (await browser.get(RUN)).json()["state"] == "none"
-        monkeypatch.setattr(chaos_routes, "is_installed", lambda: False)
+        monkeypatch.setattr(chaos_routes, "is_lab_installed", lambda: False)
         assert (await browser.get("/api/chaos")).json() == {"is_installed": False}
         missing = await browser.post(RUN, json=order("plan", "basic"))
         assert missing.status_code == 503 and "not installed" in missing.json()["error"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.relay import Relay
+from rhumbline.cli.servers.relay import Relay
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rhumbline.core.protocol.errors import ConfigurationError
-from rhumbline.core.protocol.installation import needs_extra
+from rhumbline.core.protocol.installation import is_lab_installed, lab_module, needs_extra
 
 
 def open_metadata_store(uri: str) -> Callable[[], object]:
@@ -157,3 +157,10 @@ def test_a_missing_part_is_reported_by_the_name_of_its_library() -> None:
         needs_extra("a test", "s3"),
     ):
         raise ModuleNotFoundError("no such part", name="boto3.part")
+
+
+def test_modules_of_the_lab_are_found_by_name() -> None:
+    assert is_lab_installed()
+    assert "simulator" in str(lab_module("chaos").__doc__)
+    with pytest.raises(ModuleNotFoundError):
+        lab_module("chaos.nothing")

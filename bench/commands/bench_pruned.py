@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...cli.output import format_table
 from ...client.system_runtime import run
 from ...client.units import show_bytes
 from ...core.protocol.installation import needs_extra
-from ..output import format_table
 from .bench_options import whole_number
 from .bench_output import emit, reports, say
 
 if TYPE_CHECKING:
-    from ...bench.archives.pruned import PrunedScan
+    from ..archives.pruned import PrunedScan
 
 _KEYS = 100
 _INTERVAL_MS = 36
@@ -40,8 +40,8 @@ def pruned(segments: int, entries: int, size: int, directory: Path | None) -> No
     cluster.
     """
     with needs_extra("the benchmark of selective queries", "iceberg,spark"):
-        from ...bench.archives.pruned import measure_pruning, register_table
-    from ...bench.scan_archive import SET_RECORDS, ArchiveShape, write_archive
+        from ..archives.pruned import measure_pruning, register_table
+    from ..scan_archive import SET_RECORDS, ArchiveShape, write_archive
 
     records = segments * entries * SET_RECORDS
     shape = ArchiveShape(records, size, segments, keys=_KEYS, interval_ms=_INTERVAL_MS)

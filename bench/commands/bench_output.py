@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import click
 
-from ...bench.raw_limits import measure_raw_limits
+from ...cli.output import TABLE, DocumentWriter, format_table
+from ...cli.output_form import output_option, selected_form
+from ...cli.output_schema import prints, record, rows, text
 from ...core.protocol.installation import installed_form
-from ..output import TABLE, DocumentWriter, format_table
-from ..output_form import output_option, selected_form
-from ..output_schema import prints, record, rows, text
+from ..raw_limits import measure_raw_limits
 
 Rows = AsyncIterator[dict[str, Any]]
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from rhumbline.chaos.relay import HELD_BYTES_MAX, Relay
+from rhumbline.cli.servers.relay import HELD_BYTES_MAX, Relay
 
 Scenario = Callable[[Relay, int], Awaitable[None]]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ...bench.harness.bookie_processes import BookieProcesses
-from ...bench.tenants.fairness import measure_fairness
+from ...cli.output import format_table
 from ...client.system_runtime import run
-from ..output import format_table
+from ..harness.bookie_processes import BookieProcesses
+from ..tenants.fairness import measure_fairness
 from .bench_options import number, output_options, whole_number
 from .bench_output import collect, print_raw, say
 

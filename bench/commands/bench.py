@@ -9,26 +9,26 @@ from typing import Any, TypeVar
 
 import click
 
-from ...bench.bookies.many_ledgers import LAYOUTS, measure_many_ledgers
-from ...bench.bookies.one_bookie import (
+from ...cli.output import format_table
+from ...client.system_runtime import run
+from ...core.protocol.errors import InvalidArgumentError
+from ..bookies.many_ledgers import LAYOUTS, measure_many_ledgers
+from ..bookies.one_bookie import (
     COMPACTING,
     BookieLoad,
     measure_adds,
     measure_reads_and_restarts,
 )
-from ...bench.catch_up import run_catch_up
-from ...bench.harness.bookie_processes import BookieProcesses
-from ...bench.harness.load import Timing, run_workload
-from ...bench.harness.workload import READ, TAIL, WRITE, BenchWorkload
-from ...bench.many_streams import measure_many_streams
-from ...bench.positions import measure_positions
-from ...bench.proxies import run_proxy_workload
-from ...bench.proxy_failover import measure_failover
-from ...bench.proxy_work import FAILOVER, PROXY, ProxyWorkload
-from ...bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
-from ...client.system_runtime import run
-from ...core.protocol.errors import InvalidArgumentError
-from ..output import format_table
+from ..catch_up import run_catch_up
+from ..harness.bookie_processes import BookieProcesses
+from ..harness.load import Timing, run_workload
+from ..harness.workload import READ, TAIL, WRITE, BenchWorkload
+from ..many_streams import measure_many_streams
+from ..positions import measure_positions
+from ..proxies import run_proxy_workload
+from ..proxy_failover import measure_failover
+from ..proxy_work import FAILOVER, PROXY, ProxyWorkload
+from ..telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
 from .bench_connections import connections
 from .bench_durability import durability
 from .bench_fairness import fairness

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rhumbline.cli.bench.bench_tls import comparison
+from rhumbline.bench.commands.bench_tls import comparison
 
 
 def _row(records_s: int, p50_ms: float | None, *, tls: bool, **more: object) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from ...chaos.lab import scenario_library
-from ...chaos.lab.report.html_page import report_page
-from ...chaos.lab.report.junit import junit_xml
-from ...chaos.lab.report.scenario_outcome import ScenarioOutcome, load_folder
-from ...chaos.lab.scenario import ENSEMBLES, SIM, WAN, WORLDS, Scenario
-from ...core.protocol.errors import ConfigurationError
-from ..output import ProgressBar, output_option, print_message, print_rows
-from ..output_schema import integer, listing, maybe, number, prints, record, rows, text
+from ..cli.output import ProgressBar, output_option, print_message, print_rows
+from ..cli.output_schema import integer, listing, maybe, number, prints, record, rows, text
+from ..core.protocol.errors import ConfigurationError
+from .lab import scenario_library
+from .lab.report.html_page import report_page
+from .lab.report.junit import junit_xml
+from .lab.report.scenario_outcome import ScenarioOutcome, load_folder
+from .lab.scenario import ENSEMBLES, SIM, WAN, WORLDS, Scenario
 
 FOLDER = Path("chaos-report")
 
@@ -197,8 +197,8 @@ def report(folder: Path, output: str) -> int:
 @output_option
 def overhead(appends: int, servers: Path | None, output: str) -> None:
     """Measure toxiproxy itself: append latency through idle links, and without links."""
-    from ...chaos.lab.toxiproxy_overhead import measure
-    from ...chaos.lab.wan.cluster import SERVERS
+    from .lab.toxiproxy_overhead import measure
+    from .lab.wan.cluster import SERVERS
 
     measured = asyncio.run(measure(appends, servers or SERVERS))
     print_rows([row._asdict() for row in measured], output, empty="nothing was measured")
@@ -207,16 +207,16 @@ def overhead(appends: int, servers: Path | None, output: str) -> None:
 def _run_scenario(
     scenario: Scenario, world: str, seed: int, servers: Path | None, keep: Path | None
 ) -> ScenarioOutcome:
-    from ...chaos.lab.report.judgement import outcome_of
+    from .lab.report.judgement import outcome_of
 
     if world == WAN:
-        from ...chaos.lab.wan.cluster import SERVERS
-        from ...chaos.lab.wan.wan_run import play_in_wan
+        from .lab.wan.cluster import SERVERS
+        from .lab.wan.wan_run import play_in_wan
 
         kept = keep / f"{scenario.name}-{seed}" if keep is not None else None
         playing = play_in_wan(scenario, seed, servers=servers or SERVERS, keep=kept)
         return outcome_of(asyncio.run(playing))
-    from ...chaos.lab.sim_run import play_in_sim
+    from .lab.sim_run import play_in_sim
 
     return outcome_of(play_in_sim(scenario, seed))
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from ...bench.durability import measure_report
+from ...cli.output import format_table
 from ...client.system_runtime import run
-from ..output import format_table
+from ..durability import measure_report
 from .bench_options import whole_number
 from .bench_output import emit, reports, say
 

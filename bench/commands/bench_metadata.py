@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from ...bench.metadata.sitting import (
+from ...cli.output import format_table
+from ...client.system_runtime import run
+from ..metadata.sitting import (
     PARTS,
     STORES,
     SittingSize,
@@ -16,8 +18,6 @@ from ...bench.metadata.sitting import (
     measure_uri,
     merge_results,
 )
-from ...client.system_runtime import run
-from ..output import format_table
 from .bench_options import number, whole_number
 from .bench_output import emit, reports, say
 

@@ -5,15 +5,15 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
+from ...cli.output import format_table
 from ...client.units import show_bytes
 from ...core.protocol.installation import needs_extra
-from ..output import format_table
 from .bench_output import emit, say
 
 with needs_extra("the Spark benchmark", "spark"):
-    from ...bench.scan import NATIVE, SOURCE, VERIFIED, measure_filters, measure_scans
-    from ...bench.scan_archive import ArchiveShape, write_archive
     from ...spark.session import FAST_PYTHON, open_session
+    from ..scan import NATIVE, SOURCE, VERIFIED, measure_filters, measure_scans
+    from ..scan_archive import ArchiveShape, write_archive
 
 
 def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> None:

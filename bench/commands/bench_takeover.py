@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ...bench.harness.bookie_processes import BookieProcesses
-from ...bench.proxy_takeover import measure_takeovers
+from ...cli.output import format_table
 from ...client.system_runtime import run
-from ..output import format_table
+from ..harness.bookie_processes import BookieProcesses
+from ..proxy_takeover import measure_takeovers
 from .bench_options import number, output_options, whole_number
 from .bench_output import collect, print_raw, say
 

@@ -2,8 +2,8 @@
 
 import click
 
-from ...bench.placement import measure_choices, measure_shared_racks
-from ..output import format_table
+from ...cli.output import format_table
+from ..placement import measure_choices, measure_shared_racks
 from .bench_options import whole_number
 from .bench_output import emit, reports, say
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from ...bench.harness.bookie_processes import BookieProcesses
-from ...bench.harness.lab_tls import LabTls, make_lab_tls
+from ..harness.bookie_processes import BookieProcesses
+from ..harness.lab_tls import LabTls, make_lab_tls
 from .bench_options import Command
 from .bench_output import Rows
 

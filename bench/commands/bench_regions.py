@@ -7,22 +7,22 @@ from typing import Any
 
 import click
 
-from ...bench.bookies.lost_bookie import REGIONS as LOSS_REGIONS
-from ...bench.bookies.lost_bookie import LossWorkload, measure_loss
-from ...bench.bookies.slow_bookie import EACH as SLOW_EACH
-from ...bench.bookies.slow_bookie import REGIONS as SLOW_REGIONS
-from ...bench.bookies.slow_bookie import SlowWorkload, measure_slow_bookie
-from ...bench.bookies.slow_bookie_plot import plot
-from ...bench.harness.region_processes import RegionProcesses
-from ...bench.readers.returning import REGIONS as COPY_REGIONS
-from ...bench.readers.returning import VIEWER, ReturningWorkload, measure_returning
-from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
-from ...bench.speculation import SpeculationWorkload, measure_speculation
+from ...cli.output import format_table
 from ...client.system_runtime import run
 from ...client.units import parse_bytes, parse_ms, show_bytes
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
-from ..output import format_table
+from ..bookies.lost_bookie import REGIONS as LOSS_REGIONS
+from ..bookies.lost_bookie import LossWorkload, measure_loss
+from ..bookies.slow_bookie import EACH as SLOW_EACH
+from ..bookies.slow_bookie import REGIONS as SLOW_REGIONS
+from ..bookies.slow_bookie import SlowWorkload, measure_slow_bookie
+from ..bookies.slow_bookie_plot import plot
+from ..harness.region_processes import RegionProcesses
+from ..readers.returning import REGIONS as COPY_REGIONS
+from ..readers.returning import VIEWER, ReturningWorkload, measure_returning
+from ..regions import RegionWorkload, fsync_samples, measure_regions
+from ..speculation import SpeculationWorkload, measure_speculation
 from .bench_options import number, output_options, whole_number
 from .bench_output import collect, print_raw, say
 
