@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems soak-bookie guide-in-namespaces \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-peers soak-bookie guide-in-namespaces \
 	packages proto lock clean
 
 help: ## list the targets
@@ -202,6 +202,13 @@ compiled: $(COMPILED_MADE) ## make the compiled form of the package, as a wheel 
 
 bench: $(COMPILED_MADE) ## measure the compiled form on this machine: make bench BENCH="write tail"
 	for part in $(BENCH); do PYTHONPATH=$(COMPILED) $(BIN)/rhumbline bench $$part || exit 1; done
+
+bench-peers: PEERS = ../shared/peers
+bench-peers: SECONDS = 5
+bench-peers: REPETITIONS = 2
+bench-peers: $(COMPILED_MADE) ## measure DistributedLog, Kafka and JetStream beside this system (40 minutes): PEERS=../shared/peers
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m rhumbline.bench.peers --peers $(PEERS) --work build/peers \
+		--seconds $(SECONDS) --repetitions $(REPETITIONS) --page docs/reference/benchmarks.md
 
 proxies-many: ROUNDS = 20
 proxies-many: setup-test ## proxies end again and again, for real and simulated: ROUNDS=20
