@@ -130,7 +130,7 @@ def _figure(window: Mapping[str, Any], key: str) -> float | None:
         if not isinstance(value, Mapping) or part not in value:
             return None
         value = value[part]
-    return float(value)
+    return float(value) or None  # 0: nothing was acknowledged in the window
 
 
 def _number(value: float) -> str:

@@ -41,6 +41,8 @@ BOOKIE_SETTINGS = {
     "RHUMBLINE_BOOKIE__SCRUB_MS": "30s",
     "RHUMBLINE_BOOKIE__TOMBSTONE_MS": "2min",
 }
+PROXY_SETTINGS = {"RHUMBLINE_PROXY__CACHE_BYTES_MAX": str(32 << 20)}
+"""A cache that is full before the warm-up ends, so that its filling is not mistaken for growth."""
 LOST_AFTER_S = 20
 """Time after which repair replaces the copies of a bookie that is down."""
 
@@ -137,7 +139,7 @@ class SoakCluster:
             self.proxies.append(
                 ProxyProcess(
                     self.folder, self.metadata, "write-proxy", f"proxy-{region}", "--with-read",
-                    region=region, environ=self._environ,
+                    region=region, environ={**self._environ, **PROXY_SETTINGS},
                 )
             )  # fmt: skip
         options = ("-u", self.metadata, "--region", HOME)

@@ -85,7 +85,7 @@ def draw_dashboard(
         f'<text x="12" y="26" font-size="16">{escape(title)}</text>',
     ]
     if marks:
-        names = ", ".join(mark.name for mark in marks)
+        names = ", ".join(dict.fromkeys(mark.name for mark in marks))
         parts.append(
             f'<text x="{width - 12}" y="26" text-anchor="end">'
             f"dotted lines: the beginnings of {escape(names)}</text>"

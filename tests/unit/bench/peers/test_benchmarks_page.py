@@ -64,3 +64,10 @@ def test_plot_has_a_bar_for_each_figure() -> None:
     assert texts.count("DistributedLog, 10 ms") == 1
     assert texts.count("JetStream, fsync") == 2
     assert "2,000" in texts
+
+
+def test_window_without_acknowledgement_is_no_latency() -> None:
+    rows = [_row("W1b", "A-imm", p50_ms=0.0), _row("W1b", "rhumbline-imm", p50_ms=2.0)]
+    results = results_by_workload(rows)["W1b"]
+    assert best_ratio(results, "p50_ms", is_rate=False, only_durable=True) is None
+    assert next(r for r in results if r.system == "A-imm").spread("p50_ms") is None
