@@ -48,7 +48,8 @@ class ChainWriter:
         """
         manifest = replace(uploaded, previous_link=previous_link)
         folder = manifest.folder
-        if await self._tip(folder) is None:
+        tip = await self._tip(folder)
+        if tip is None or tip.last_lssn < tip.first_lssn < manifest.lssn:  # nothing was published
             self._tips[folder] = await advance_tip(self._cold, empty_tip(manifest))
         if await put_object(self._cold, manifest.key, manifest.encode()):
             return manifest

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..archive.manifest import Manifest
+from ..archive.manifest import CHAIN_START, Manifest
 from ..archive.relocation import Relocation, Relocations
 
 
@@ -13,6 +13,8 @@ class StoredArchive(NamedTuple):
     manifests: Mapping[int, Manifest]
     """By LSSN, with the parts that the segments have now."""
     relocations: Relocations
+    first_lssn: int = 0
+    """The first segment of the chain; retention has deleted older ones."""
 
 
 class CopyPlan(NamedTuple):
@@ -26,36 +28,68 @@ class CopyPlan(NamedTuple):
     """Relocations that it lacks, the newest first: once one is copied, it counts."""
     faults: Mapping[str, str]
     """Errors by key."""
+    known: Relocations
+    """The relocations of the source from which the plan was made."""
 
 
 def plan_copy(source: StoredArchive, target: StoredArchive) -> CopyPlan:
     """Return what the target lacks of an archive.
 
-    Relocations are copied unchanged, so that the target proves the same erasures. A target that was
-    compacted or erased by itself has other relocations. It then gets only segments from which
-    nothing was erased.
+    Segments that retention has deleted in the target are not copied again. Relocations are copied
+    unchanged, so that the target proves the same erasures. A target that was compacted or erased by
+    itself has other relocations. It then gets only segments from which nothing was erased.
     """
-    ours, theirs = source.manifests, target.manifests
-    faults = {
-        one.key: f"{one.key}: the target has another archive of this segment"
-        for lssn, one in sorted(ours.items())
-        if lssn in theirs and theirs[lssn].link != one.link
-    }
-    missing = [one for lssn, one in sorted(ours.items()) if lssn not in theirs]
-    if faults:
-        return CopyPlan((), (), (), faults)
-    if _has_others(source.relocations, target.relocations):
+    theirs, known = target.manifests, source.relocations
+    ours = {lssn: one for lssn, one in source.manifests.items() if lssn >= target.first_lssn}
+    if faults := _contradictions(ours, theirs):
+        return CopyPlan((), (), (), faults, known)
+    if _has_others(known, target.relocations):
         faults = _unproved(ours, theirs)
-        end = min((one.lssn for one in missing if one.key in faults), default=2**63)
-        return CopyPlan([one for one in missing if one.lssn < end], (), (), faults)
-    known = {one.number for one in target.relocations.known}
-    new = [one for one in reversed(source.relocations.known) if one.number not in known]
+        usable = {lssn: one for lssn, one in ours.items() if one.key not in faults}
+        missing, gaps = _continuing(usable, theirs)
+        return CopyPlan(missing, (), (), faults or gaps, known)
+    missing, faults = _continuing(ours, theirs)
+    held = {one.number for one in target.relocations.known}
+    new = [one for one in reversed(known.known) if one.number not in held]
     moved = [
         one
         for lssn, one in sorted(ours.items())
         if lssn in theirs and theirs[lssn].parts != one.parts
     ]
-    return CopyPlan(missing, moved, new, faults)
+    return CopyPlan(missing, moved, new, faults, known)
+
+
+def _contradictions(ours: Mapping[int, Manifest], theirs: Mapping[int, Manifest]) -> dict[str, str]:
+    return {
+        one.key: f"{one.key}: the target has another archive of this segment"
+        for lssn, one in sorted(ours.items())
+        if lssn in theirs and theirs[lssn].link != one.link
+    }
+
+
+def _continuing(
+    ours: Mapping[int, Manifest], theirs: Mapping[int, Manifest]
+) -> tuple[list[Manifest], dict[str, str]]:
+    """Return the segments that the target lacks up to the first gap, and the gap as a fault.
+
+    Behind a gap, the chain of the target would not verify.
+    """
+    last = max(theirs, default=None)
+    missing: list[Manifest] = []
+    for lssn, one in sorted(ours.items()):
+        if lssn in theirs:
+            continue
+        begins = one.previous_link == CHAIN_START
+        if last is not None and lssn != last + 1 and not begins:
+            text = (
+                f"{one.key}: not copied, because segment {lssn - 1} is neither in the target nor, "
+                "in a usable form, in the source (if retention has deleted it there, copy the "
+                "stream to another store)"
+            )
+            return missing, {one.key: text}
+        missing.append(one)
+        last = lssn
+    return missing, {}
 
 
 def _unproved(ours: Mapping[int, Manifest], theirs: Mapping[int, Manifest]) -> dict[str, str]:

@@ -5,23 +5,12 @@ from collections.abc import Callable
 from ...core.protocol.errors import CorruptionError
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder
-from ..archive.catalog import ManifestListing, scan_manifests
-from ..archive.relocation import Relocations
+from ..archive.catalog import scan_manifests
 from ..compact.compactor import ArchiveCompactor, CompactionConfig
 from ..compact.publish import note_moves
 from ..proof.erasure_chain import cover_erasures, stored_relocations
 from ..stores.known_outcome import put_object
-from .copy_plan import CopyPlan, StoredArchive
-
-
-async def stored_archive(
-    cold: ColdStore, listing: ManifestListing, folder: ArchiveFolder
-) -> StoredArchive:
-    """Return the archive of a stream. Raises the errors of ``stored_relocations``."""
-    if folder not in listing.folders:
-        return StoredArchive({}, Relocations())
-    manifests = {one.lssn: one for one in listing.manifests if one.folder == folder}
-    return StoredArchive(manifests, await stored_relocations(cold, folder))
+from .copy_plan import CopyPlan
 
 
 async def copy_relocations(
