@@ -146,7 +146,7 @@ explore: $(SELF) ## try every order of events in small scopes: make explore SCOP
 	$(BIN)/python -m rhumbline.chaos.exploration $(SCOPE) --seconds $$(($(MINUTES) * 60)) $(if $(SAVE),--save $(SAVE))
 
 scopes: $(SELF) ## exhaust all scopes, plant bugs in copies of the code, and write the page of results
-	$(BIN)/python -m rhumbline.chaos.exploration --page docs/reference/scopes.md
+	$(BIN)/python -m rhumbline.chaos.exploration --seconds 3600 $(if $(SAVE),--save $(SAVE)) --page docs/reference/scopes.md
 	$(BIN)/python -m rhumbline.chaos.exploration --bugs --seconds 120 --page docs/reference/scopes.md
 
 linearizability: OPERATIONS = 100000

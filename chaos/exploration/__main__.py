@@ -3,22 +3,29 @@
 import argparse
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 from ..planted_bugs.patch import PlantedBug, load, names
 from .page import page
 from .scope_run import ScopeOutcome, as_json, run_scope, run_with_bug
-from .scopes import SCOPES, scope_of
+from .scopes import SCOPES, Scope, scope_of
 
 
 def main() -> int:
     """Run the command line. Returns 0 if nothing was violated, or if each bug was found."""
     parser = argparse.ArgumentParser(prog="python -m rhumbline.chaos.exploration")
     parser.add_argument("scopes", nargs="*", metavar="SCOPE", help="default: all")
-    parser.add_argument("--seconds", type=float, default=600.0, help="time limit of each scope")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="limit of the CPU time of each scope"
+    )
     parser.add_argument(
         "--save", type=Path, help="folder: continue the searches that were interrupted there"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="scopes that are searched at a time"
     )
     parser.add_argument(
         "--bugs", nargs="*", metavar="BUG", help="plant these bugs (default: all with a scope)"
@@ -27,23 +34,39 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print each result as JSON")
     options = parser.parse_args()
     if options.bugs is not None:
-        return _hunt(options.bugs, options.seconds, options.page)
-    outcomes = []
-    for scope in [scope_of(name) for name in options.scopes] or SCOPES:
-        saved = options.save / f"{scope.name}.json" if options.save else None
-        outcome = run_scope(scope, options.seconds, saved)
-        outcomes.append(outcome)
+        return _hunt(options.bugs, options.seconds, options.jobs, options.page)
+    if options.save is not None:
+        options.save.mkdir(parents=True, exist_ok=True)
+    scopes = [scope_of(name) for name in options.scopes] or list(SCOPES)
+    has_violation = False
+    for outcome in _search(scopes, options.seconds, options.save, options.jobs):
+        has_violation = has_violation or bool(outcome.found)
         print(as_json(outcome) if options.json else outcome.line(), flush=True)
         if not options.json:
             print("".join(f"{line}\n" for line in outcome.story), end="")
-    if options.page is not None:
-        _write_page(options.page, outcomes, {})
-    return 1 if any(outcome.found for outcome in outcomes) else 0
+        if options.page is not None:
+            _write_page(options.page, [outcome], {})
+    return 1 if has_violation else 0
 
 
-def _hunt(wanted: list[str], seconds: float, path: Path | None) -> int:
+def _search(
+    scopes: Sequence[Scope], seconds: float, folder: Path | None, jobs: int
+) -> Iterator[ScopeOutcome]:
+    """Yield the outcome of each scope when it is known. Each scope has a process of its own, whose
+    memory is released when it is done."""
+    if len(scopes) == 1:
+        yield run_scope(scopes[0], seconds, folder)
+        return
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        waiting = [pool.submit(run_scope, scope, seconds, folder) for scope in scopes]
+        for found in as_completed(waiting):
+            yield found.result()
+
+
+def _hunt(wanted: list[str], seconds: float, jobs: int, path: Path | None) -> int:
     bugs = [bug for bug in map(load, wanted or names()) if bug.scope]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda bug: run_with_bug(bug, bug.scope, seconds), bugs))
     for bug, outcome in zip(bugs, found, strict=True):
         print(f"{bug.name:<22} {outcome.line()}")

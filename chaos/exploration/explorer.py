@@ -1,7 +1,8 @@
 """The search: visits every state of a scope, depth first, and checks the invariants.
 
-States that were visited are known by a hash of 64 bits. The search can be interrupted: its
-frontier is a list of schedules, from which a later run rebuilds the states that are left.
+States that were visited are known by a key of 63 bits. The key of a state is computed from that of
+the state before, and only states that are new are built. The search can be interrupted: what is
+left to do is one schedule, and the events not yet tried in each of its states.
 """
 
 import json
@@ -10,10 +11,12 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from .global_state import GlobalState, Transitions
+from .global_state import Transitions, key_of
 from .invariants import ScopeInvariants
 from .local_states import Event, LocalStates
+from .nodes import NodeMove, State
 from .processes.process import Facts
 
 Step = tuple[int, Event]
@@ -22,7 +25,7 @@ Step = tuple[int, Event]
 DEPTH_MAX = 400
 """Events of a schedule after which it is not continued; the scope then is not exhausted."""
 
-_CHECK_EVERY = 10
+_CHECK_EVERY = 64
 
 
 @dataclass(slots=True)
@@ -54,8 +57,19 @@ class SearchResult:
     effects: int = 0
     """Events for which production code ran."""
     seconds: float = 0.0
+    """CPU time."""
     is_complete: bool = False
     violations: list[FoundViolation] = field(default_factory=list)
+
+
+class _Visit(NamedTuple):
+    """A state of the present schedule, and the moves that were not tried in it yet."""
+
+    state: State
+    key: int
+    moves: list[NodeMove]
+    step: Step | None
+    """The event that led to the state; None for the first one."""
 
 
 class Explorer:
@@ -73,132 +87,147 @@ class Explorer:
     ) -> None:
         self.result = SearchResult()
         self.states = states
-        self._transitions = transitions
+        self.transitions = transitions
         self._invariants = invariants
         self._finals = finals
         self._violations_max = violations_max
-        self._is_reduced = is_reduced
+        self._moves_of = transitions.to_explore if is_reduced else transitions.all_of
         self._visited: set[int] = set()
-        self._checked: set[tuple[object, ...]] = set()
-        self._stack: list[tuple[GlobalState, list[Step], Step | None]] = []
-        self._path: list[Step] = []
+        self._checked: set[tuple[int, ...]] = set()
+        self._stack: list[_Visit] = []
         self._is_cut = False  # a schedule was too long
 
     def run(self, seconds_max: float, states_max: int = 1 << 62) -> SearchResult:
-        """Search until everything was visited, a violation was found, or the time is up."""
+        """Search until everything was visited, a violation was found, or the CPU time is up."""
         result = self.result
-        begun = time.monotonic()
-        seconds_before = result.seconds
+        seconds_before, begun = result.seconds, time.process_time()
         if not self._stack and not self._visited:
-            self._enter(self._transitions.initial(), None)
-        stack = self._stack
-        while stack and len(result.violations) < self._violations_max:
-            state, events, _ = stack[-1]
-            if not events:
-                if stack.pop()[2] is not None:
-                    self._path.pop()
-                continue
-            if not result.transitions % _CHECK_EVERY:
-                result.seconds = seconds_before + time.monotonic() - begun
-                if result.seconds - seconds_before > seconds_max or result.states >= states_max:
-                    break
-            step = events.pop()
-            result.transitions += 1
-            self._enter(self._transitions.after(state, *step), step)
-        result.is_complete = not stack and not self._is_cut
+            self._begin()
+        while self._stack and len(result.violations) < self._violations_max:
+            result.seconds = seconds_before + time.process_time() - begun
+            if result.seconds - seconds_before > seconds_max or result.states >= states_max:
+                break
+            self._try_moves(min(_CHECK_EVERY, states_max - result.states))
+        result.is_complete = not self._stack and not self._is_cut
         result.local_states, result.effects = self.states.count, self.states.effects_count
-        result.seconds = seconds_before + time.monotonic() - begun
+        result.seconds = seconds_before + time.process_time() - begun
         return result
 
-    def _enter(self, state: GlobalState, step: Step | None) -> None:
-        key = state.key()
-        if key in self._visited:
-            self.result.schedules += 1
-            return
+    def _begin(self) -> None:
+        state = self.transitions.initial()
+        key = key_of(state)
         self._visited.add(key)
-        self.result.states += 1
-        if step is not None:
-            self._path.append(step)
         self._check(state)
-        if len(self._path) >= DEPTH_MAX:
-            self._is_cut = True
-            self._stack.append((state, [], step))
-            return
-        events = self._events(state)
-        if not events:
-            self.result.schedules += 1
-            self.result.finals += 1
-            for stuck in filter(None, (local.stuck for local in state.locals)):
-                self.result.violations.append(FoundViolation(stuck, list(self._path)))
+        self._enter(state, key, None)
+
+    def _try_moves(self, count: int) -> None:
+        """Try the next moves, at most ``count``."""
+        stack, visited, transitions = self._stack, self._visited, self.transitions
+        key_after = transitions.key_after
+        result = self.result
+        for _ in range(count):
+            while stack and not stack[-1].moves:
+                stack.pop()
+            if not stack or len(result.violations) >= self._violations_max:
+                return
+            visit = stack[-1]
+            move = visit.moves.pop()
+            result.transitions += 1
+            key = key_after(visit.state, visit.key, move)
+            if key in visited:
+                result.schedules += 1
+                continue
+            visited.add(key)
+            state = transitions.after(visit.state, move)
+            self._enter(state, key, (move.node.local.process, move.event))
+            if move.is_visible:
+                self._check(state)
+
+    def _enter(self, state: State, key: int, step: Step | None) -> None:
+        """Put a new state on the stack."""
+        result = self.result
+        result.states += 1
+        is_cut = len(self._stack) > DEPTH_MAX
+        self._is_cut = self._is_cut or is_cut
+        moves = [] if is_cut else self._moves_of(state)
+        self._stack.append(_Visit(state, key, moves, step))
+        if not moves and not is_cut:
+            result.schedules += 1
+            result.finals += 1
+            for stuck in filter(None, (node.local.stuck for node in state)):
+                result.violations.append(FoundViolation(stuck, self._schedule()))
             if self._finals is not None:
                 self._finals(self._facts(state))
-        self._stack.append((state, events, step))
 
-    def _events(self, state: GlobalState) -> list[Step]:
-        if self._is_reduced:
-            return self._transitions.to_explore(state)
-        found = self._transitions.all_of(state)
-        return [(number, event) for number, events in found.items() for event in events]
+    def _schedule(self) -> list[Step]:
+        return [visit.step for visit in self._stack if visit.step is not None]
 
     # --- invariants -----------------------------------------------------------------------------
 
-    def _facts(self, state: GlobalState) -> dict[str, Facts]:
+    def _facts(self, state: State) -> dict[str, Facts]:
         names = self.states.names
-        return {name: local.facts for name, local in zip(names, state.locals, strict=True)}
+        return {name: node.local.facts for name, node in zip(names, state, strict=True)}
 
-    def _check(self, state: GlobalState) -> None:
-        key = tuple([local.facts_key for local in state.locals])
+    def _check(self, state: State) -> None:
+        """Check the invariants, unless they were checked for the same facts before."""
+        key = tuple([node.local.facts_number for node in state])
         if key in self._checked:
             return
         self._checked.add(key)
         for text in self._invariants.violations(self._facts(state)):
-            self.result.violations.append(FoundViolation(text, list(self._path)))
+            self.result.violations.insert(0, FoundViolation(text, self._schedule()))
             break
+
+    def progress(self) -> str:
+        """Return the progress in a few words."""
+        result = self.result
+        left = [len(visit.moves) for visit in self._stack]
+        return (
+            f"{result.states} states, {self.states.count} local states, "
+            f"{self.transitions.nodes.count} nodes, {result.seconds:.0f} s; events left to try "
+            f"in the first states of the schedule: {left[:12]}"
+        )
 
     # --- interruptions --------------------------------------------------------------------------
 
     def save(self, path: Path) -> None:
         """Write what is left to do, so that ``resume`` continues there."""
-        frontier = [
-            [self._path[: self._depth_of(at)], events]
-            for at, (_, events, _) in enumerate(self._stack)
-            if events
-        ]
         result = self.result
-        counts = [result.states, result.transitions, result.schedules, result.finals]
-        head = {"counts": counts, "seconds": result.seconds, "frontier": frontier}
-        path.with_suffix(".visited").write_bytes(array("q", self._visited).tobytes())
-        path.write_text(json.dumps(head))
-
-    def _depth_of(self, at: int) -> int:
-        return sum(step is not None for _, _, step in self._stack[: at + 1])
+        head = {
+            "counts": [result.states, result.transitions, result.schedules, result.finals],
+            "seconds": result.seconds,
+            "is_cut": self._is_cut,
+            "schedule": self._schedule(),
+            "left": [[_step_of(move) for move in visit.moves] for visit in self._stack],
+        }
+        new = path.with_suffix(".new")
+        with new.open("wb") as file:
+            file.write(json.dumps(head).encode() + b"\n")
+            array("q", self._visited).tofile(file)
+        new.replace(path)
 
     def resume(self, path: Path) -> None:
         """Continue a search of the same scope and code that ``save`` interrupted."""
-        head = json.loads(path.read_text())
         visited = array("q")
-        visited.frombytes(path.with_suffix(".visited").read_bytes())
+        with path.open("rb") as file:
+            head = json.loads(file.readline())
+            visited.frombytes(file.read())
         self._visited = set(visited)
         result = self.result
         result.states, result.transitions, result.schedules, result.finals = head["counts"]
         result.seconds = head["seconds"]
-        for schedule, events in head["frontier"]:
-            self._restore([_step(s) for s in schedule], [_step(e) for e in events])
+        self._is_cut = head["is_cut"]
+        state, step = self.transitions.initial(), None
+        for index, left in enumerate(head["left"]):
+            if index:
+                step = _step(head["schedule"][index - 1])
+                state = self.transitions.after(state, self.transitions.move_of(state, *step))
+            moves = [self.transitions.move_of(state, *_step(data)) for data in left]
+            self._stack.append(_Visit(state, key_of(state), moves, step))
 
-    def _restore(self, schedule: list[Step], events: list[Step]) -> None:
-        """Put the states of a schedule on the stack, and what is left to do at its end."""
-        state = self._transitions.initial()
-        self._stack.append((state, [], None)) if not self._stack else None
-        at = 0
-        while at < len(self._path) and at < len(schedule) and self._path[at] == schedule[at]:
-            at += 1
-        assert at == len(self._path), "schedules of a frontier extend each other"
-        state = self._stack[-1][0]
-        for step in schedule[at:]:
-            state = self._transitions.after(state, *step)
-            self._stack.append((state, [], step))
-            self._path.append(step)
-        self._stack[-1][1].extend(events)
+
+def _step_of(move: NodeMove) -> Step:
+    return move.node.local.process, move.event
 
 
 def _step(data: list[object]) -> Step:

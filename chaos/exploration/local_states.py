@@ -40,7 +40,7 @@ class LocalState:
         "effects",
         "event",
         "facts",
-        "facts_key",
+        "facts_number",
         "faults",
         "has_time",
         "is_done",
@@ -54,6 +54,7 @@ class LocalState:
         number: int,
         process: ExploredProcess,
         index: dict[str, int],
+        facts_numbers: dict[tuple[object, ...], int],
         before: "LocalState | None",
         event: Event | None,
     ) -> None:
@@ -63,13 +64,16 @@ class LocalState:
         self.actions = tuple(a for a in actions if a != TIME and not a.startswith(FAULT))
         self.faults = tuple(a for a in actions if a.startswith(FAULT))
         self.has_time = TIME in actions
-        self.awaited = tuple(sorted(index[name] for name in process.awaited))
-        self.connections = {index[name]: n for name, n in process.connections.items()}
         self.is_done = process.is_done
+        connections = {} if self.is_done else process.connections
+        self.connections = {index[name]: n for name, n in connections.items()}
+        awaited = () if self.is_done else process.awaited
+        self.awaited = tuple(sorted(index[name] for name in awaited))
         self.stuck = "" if process.loop.has_timers else process.unfinished
         """Why this state must not be final (invariants V1, V3); empty if it may be."""
         self.facts: Facts = process.facts()
-        self.facts_key = self.facts.key()
+        self.facts_number = facts_numbers.setdefault(self.facts.key(), len(facts_numbers))
+        """A number that is equal for equal facts."""
         self.before = before
         self.event = event
         self.effects: dict[Event, tuple[LocalState, tuple[Output, ...]]] = {}
@@ -104,6 +108,7 @@ class LocalStates:
         self._messages: dict[int, Message] = {}
         self._known: list[dict[int, LocalState]] = [{} for _ in makers]
         self._kept: dict[LocalState, ExploredProcess] = {}
+        self._facts: dict[tuple[object, ...], int] = {}
         self._kept_max = kept_max
         self._is_merging = is_merging
 
@@ -120,7 +125,8 @@ class LocalStates:
         """Return the initial state of a process and what it sends when it begins."""
         process = self._makers[number]()
         outputs = self._outputs(process)
-        return self._keep(LocalState(number, process, self.index, None, None), process), outputs
+        state = LocalState(number, process, self.index, self._facts, None, None)
+        return self._keep(state, process), outputs
 
     def effect(self, state: LocalState, event: Event) -> tuple[LocalState, tuple[Output, ...]]:
         """Return the state after an event, and the messages that it sends."""
@@ -134,7 +140,7 @@ class LocalStates:
         self._apply(process, event)
         self.effects_count += 1
         outputs = self._outputs(process)
-        after = LocalState(state.process, process, self.index, state, event)
+        after = LocalState(state.process, process, self.index, self._facts, state, event)
         if not self._is_merging:
             after.key = digest_of(repr((state.key, event)).encode())
         return self._keep(after, process), outputs

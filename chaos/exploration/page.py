@@ -1,5 +1,6 @@
 """Writes the page of scopes: what was exhausted, and which planted bug each scope finds."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from ..planted_bugs.patch import PlantedBug
@@ -21,7 +22,9 @@ The processes of a scope share nothing but messages. So the effect of an event o
 computed once, by the production code, for each state of the process; the search itself works on
 states and messages. If events cannot interfere with each other, only one of their orders is tried
 (persistent sets). Of several states that differ only in something on which no decision depends, one
-is visited.
+is visited. A state that was visited is known by a key of 63 bits; two states of a scope with *n*
+states have the same key, so that one of them is not visited, with a probability of at most
+*n*<sup>2</sup> / 2<sup>64</sup>.
 
 What is not production code: the transport (frames arrive whole and in order on each connection),
 the file below a bookie's log, the metadata store (a linearizable register), and the directory of
@@ -37,7 +40,8 @@ make explore SCOPE=fence MINUTES=5
 make scopes
 ```
 
-The seconds depend on the machine and on its load.
+The seconds are CPU time; they depend on the machine and on its load. `make explore SCOPE=fence
+SAVE=folder` saves the search each minute and when its time is up; the same command continues it.
 """
 
 _BUGS = """\
@@ -63,7 +67,12 @@ def page(
     kept = [rows[scope.name] for scope in SCOPES if scope.name in rows]
     states = sum(_number(row, 4) for row in kept)
     exhausted = sum("| yes |" in row for row in kept)
-    lines = [_HEAD, f"{exhausted} of {len(kept)} scopes are exhausted, with {states:,} states.", ""]
+    collision = sum(_number(row, 4) ** 2 for row in kept) / 2**64
+    total = (
+        f"{exhausted} of {len(kept)} scopes are exhausted, with {states:,} states. The probability "
+        f"that any two states of a scope have the same key is at most {collision:.0e}."
+    )
+    lines = [_HEAD, *textwrap.wrap(total, 100), ""]
     lines.append(
         "| scope | what happens | bookies, E/WQ/AQ/R | states | schedules | s | exhausted |"
     )

@@ -15,6 +15,8 @@ from .explorer import Explorer, SearchResult
 from .scopes import Scope
 from .story import story_of
 
+_PROGRESS_EVERY_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeOutcome:
@@ -51,22 +53,44 @@ class ScopeOutcome:
         )
 
 
-def run_scope(scope: Scope, seconds_max: float, saved: Path | None = None) -> ScopeOutcome:
-    """Explore a scope for a time. ``saved`` is a file to continue from, and to write if the time
-    does not suffice."""
+def run_scope(scope: Scope, seconds_max: float, folder: Path | None = None) -> ScopeOutcome:
+    """Explore a scope for a time. Progress is printed to the standard error output.
+
+    ``folder`` keeps interrupted searches, which are continued, and the outcomes of the others,
+    which are returned. The search is saved there at intervals too.
+    """
+    done = folder / f"{scope.name}.outcome" if folder else None
+    if done is not None and done.exists():
+        return from_json(done.read_text())
     logging.disable(logging.CRITICAL)
     gc.disable()  # whole searches create no garbage in cycles but processes, which are ended
     try:
-        explorer = scope.explorer()
-        if saved is not None and saved.exists():
-            explorer.resume(saved)
-        result = explorer.run(seconds_max)
-        if saved is not None and not result.is_complete and not result.violations:
-            explorer.save(saved)
-        return _outcome(scope, explorer, result)
+        outcome = _search(scope, seconds_max, folder / f"{scope.name}.search" if folder else None)
     finally:
         gc.enable()
         logging.disable(logging.NOTSET)
+    if done is not None and outcome.is_complete:
+        done.write_text(as_json(outcome))
+    return outcome
+
+
+def _search(scope: Scope, seconds_max: float, saved: Path | None) -> ScopeOutcome:
+    explorer = scope.explorer()
+    if saved is not None and saved.exists():
+        explorer.resume(saved)
+    end = explorer.result.seconds + seconds_max
+    while True:
+        left = end - explorer.result.seconds
+        result = explorer.run(min(left, _PROGRESS_EVERY_SECONDS))
+        is_over = result.is_complete or bool(result.violations)
+        if saved is not None:
+            if result.is_complete:
+                saved.unlink(missing_ok=True)
+            elif not is_over:
+                explorer.save(saved)
+        if is_over or result.seconds >= end or left < _PROGRESS_EVERY_SECONDS:
+            return _outcome(scope, explorer, result)
+        print(f"{scope.name}: {explorer.progress()}", file=sys.stderr, flush=True)
 
 
 def _outcome(scope: Scope, explorer: Explorer, result: SearchResult) -> ScopeOutcome:
@@ -103,16 +127,21 @@ def run_with_bug(bug: PlantedBug | None, scope: str, seconds_max: float) -> Scop
             env=environment,
             capture_output=True,
             text=True,
-            timeout=seconds_max + 120,
+            timeout=4 * seconds_max + 120,
             check=False,
         )
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if not lines:
             raise RuntimeError(done.stderr[-2000:])
-        found = json.loads(lines[-1])
-        return ScopeOutcome(**{**found, "story": tuple(found["story"])})
+        return from_json(lines[-1])
 
 
 def as_json(outcome: ScopeOutcome) -> str:
     """Return the outcome as one line of JSON."""
     return json.dumps(asdict(outcome))
+
+
+def from_json(line: str) -> ScopeOutcome:
+    """Return the outcome that ``as_json`` wrote."""
+    found = json.loads(line)
+    return ScopeOutcome(**{**found, "story": tuple(found["story"])})

@@ -12,6 +12,7 @@ from .explorer import Explorer
 from .global_state import Transitions
 from .invariants import ScopeInvariants
 from .local_states import LocalStates
+from .nodes import ProcessNodes
 from .processes.process import (
     DESTROYED,
     LOSE_CONNECTION,
@@ -179,7 +180,7 @@ class Scope:
         """Return a new search of this scope, with both ways to reduce it unless told otherwise."""
         states = LocalStates(self.makers(), is_merging=is_merging)
         bookies = frozenset(states.index[bookie] for bookie in self.bookies())
-        transitions = Transitions(states, bookies)
+        transitions = Transitions(ProcessNodes(states, bookies))
         invariants = ScopeInvariants(LEDGER, self.regions(), self.acked)
         return Explorer(states, transitions, invariants, finals=finals, is_reduced=is_reduced)
 

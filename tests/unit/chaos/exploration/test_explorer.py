@@ -1,11 +1,13 @@
 """The search reaches every outcome of a scope, with and without its reductions."""
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from rhumbline.chaos.exploration.explorer import SearchResult
+from rhumbline.chaos.exploration.global_state import key_of
 from rhumbline.chaos.exploration.processes.process import Facts
 from rhumbline.chaos.exploration.scopes import Scope, scope_of
 
@@ -60,3 +62,16 @@ def test_an_interrupted_search_continues_where_it_stopped(tmp_path: Path) -> Non
     assert result.is_complete
     assert (result.states, result.finals) == (expected.states, expected.finals)
     assert result.transitions == expected.transitions
+
+
+def test_the_key_of_a_state_is_known_before_the_state_is_built() -> None:
+    explorer = ONE_ENTRY.explorer()
+    transitions = explorer.transitions
+    states = [transitions.initial()]
+    for state in islice(states, 200):
+        for move in transitions.all_of(state):
+            after = transitions.after(state, move)
+            assert transitions.key_after(state, key_of(state), move) == key_of(after)
+            states.append(after)
+    explorer.states.close()
+    assert len(states) > 10

@@ -1,7 +1,9 @@
 """A planted bug is found by its scope, and its schedule is told like a simulated run."""
 
-from rhumbline.chaos.exploration.scope_run import run_with_bug
-from rhumbline.chaos.exploration.scopes import SCOPES
+from pathlib import Path
+
+from rhumbline.chaos.exploration.scope_run import run_scope, run_with_bug
+from rhumbline.chaos.exploration.scopes import SCOPES, scope_of
 from rhumbline.chaos.planted_bugs.patch import load, names
 
 
@@ -18,3 +20,14 @@ def test_each_bug_names_a_scope_that_exists() -> None:
     known = {scope.name for scope in SCOPES}
     scopes = [bug.scope for bug in map(load, names()) if bug.scope]
     assert scopes and set(scopes) <= known
+
+
+def test_a_search_continues_from_its_folder_until_it_is_exhausted(tmp_path: Path) -> None:
+    scope = scope_of("write")
+    expected = run_scope(scope, 60)
+    first = run_scope(scope, 0, tmp_path)
+    assert not first.is_complete and (tmp_path / "write.search").exists()
+    second = run_scope(scope, 60, tmp_path)
+    assert second.is_complete and not (tmp_path / "write.search").exists()
+    assert (second.states, second.schedules) == (expected.states, expected.schedules)
+    assert run_scope(scope, 0, tmp_path) == second
