@@ -4,7 +4,7 @@ The steps are: plan what the target lacks, copy the files of segments (which sev
 do), and publish manifests and relocations. A change of the source between the steps is detected.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...core.protocol.errors import (
@@ -19,6 +19,7 @@ from ..archive.archive_folder import ArchiveFolder
 from ..archive.catalog import ManifestListing, scan_manifests
 from ..archive.manifest import Manifest
 from ..archive.relocation import Relocations, listed_relocations, read_relocation
+from ..index.indexer import Indexer
 from ..proof.chain_writer import ChainWriter
 from ..proof.erasure_chain import stored_relocations
 from .copy_plan import CopyPlan, StoredArchive, plan_copy
@@ -106,6 +107,11 @@ class ArchiveCopier:
         except RhumblineError as error:
             done.faults[folder.chain] = str(error)
         return done
+
+    async def index_target(self, namespaces: Iterable[str]) -> None:
+        """Bring the index of the target up to date. Raises the errors of the target."""
+        for namespace in sorted(namespaces):
+            await Indexer(self._target, namespace).run_once()
 
     async def _check_source(self, folder: ArchiveFolder, plan: CopyPlan) -> None:
         """Raise UnavailableError if records were erased in the source after the plan was made."""

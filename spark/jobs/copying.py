@@ -9,12 +9,10 @@ from pyspark.sql import SparkSession
 
 from ...client.system_runtime import SystemClock
 from ...coldstore.archive.manifest import Manifest
-from ...coldstore.index.indexer import Indexer
 from ...coldstore.restore.archive_copier import ArchiveCopier, PlannedCopies
 from ...coldstore.restore.copy_segment import copy_parts
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.errors import RhumblineError
-from ...core.runtime.cold_store import ColdStore
 
 CopiedSegment = tuple[bytes, str]
 """An encoded manifest, and why its parts were not copied, or ""."""
@@ -56,7 +54,7 @@ def copy_archives(
 
 
 async def _plan(source: str, target: str, prefix: str) -> PlannedCopies:
-    async with _open_copier(source, target) as (copier, _):
+    async with _open_copier(source, target) as copier:
         return await copier.plan(prefix)
 
 
@@ -87,25 +85,22 @@ async def _publish(
     source: str, target: str, planned: PlannedCopies, failed: Mapping[str, str]
 ) -> CopyOutcome:
     outcome = CopyOutcome([], dict(planned.faults))
-    async with _open_copier(source, target) as (copier, store):
+    async with _open_copier(source, target) as copier:
         for folder, plan in planned.plans.items():
             done = await copier.publish(folder, plan, failed)
             outcome.copied.extend(done.segments)
             outcome.faults.update(done.faults)
             outcome = outcome._replace(relocations=outcome.relocations + done.relocations)
-        for namespace in sorted({folder.namespace for folder in planned.plans}):
-            await Indexer(store, namespace).run_once()
+        await copier.index_target({folder.namespace for folder in planned.plans})
     return outcome
 
 
 @asynccontextmanager
-async def _open_copier(
-    source: str, target: str
-) -> AsyncGenerator[tuple[ArchiveCopier, ColdStore], None]:
-    """Yield a copier and its target."""
+async def _open_copier(source: str, target: str) -> AsyncGenerator[ArchiveCopier, None]:
+    """Yield a copier, and close its stores at the end."""
     old, new = open_cold_store(source), open_cold_store(target)
     try:
-        yield ArchiveCopier(old, new, wall_ms=SystemClock().wall_ms), new
+        yield ArchiveCopier(old, new, wall_ms=SystemClock().wall_ms)
     finally:
         await old.close()
         await new.close()
