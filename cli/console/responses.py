@@ -1,12 +1,7 @@
-"""Responses of the console: JSON documents, event streams, and errors with their HTTP status."""
-
-import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+"""Responses of the console: errors with their HTTP status, and headers of all responses."""
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core.protocol.errors import (
@@ -18,9 +13,6 @@ from ...core.protocol.errors import (
     UnauthorizedError,
 )
 
-EVENT_STREAM_S_MAX = 600.0
-"""Time after which an event stream ends; the page asks for it again."""
-
 _STATUS: tuple[tuple[type[RhumblineError], int], ...] = (
     (PermissionDeniedError, 403),
     (UnauthorizedError, 401),
@@ -29,6 +21,7 @@ _STATUS: tuple[tuple[type[RhumblineError], int], ...] = (
     (InvalidArgumentError, 400),
 )
 _UNAVAILABLE = 503
+_FAILED = 500
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -58,34 +51,10 @@ async def late_response(_: Request, __: Exception) -> Response:
     return JSONResponse({"code": "deadline-exceeded", "error": error}, _UNAVAILABLE)
 
 
-def event_stream(
-    events: AsyncIterator[tuple[str, Mapping[str, Any]]], check: Callable[[], Awaitable[None]]
-) -> Response:
-    """Return a response of server-sent events.
-
-    ``check`` is called before each event (rule CON-3); if it raises, the stream ends with the event
-    `refused`.
-    """
-    return StreamingResponse(_encoded(events, check), media_type="text/event-stream")
-
-
-async def _encoded(
-    events: AsyncIterator[tuple[str, Mapping[str, Any]]], check: Callable[[], Awaitable[None]]
-) -> AsyncIterator[bytes]:
-    ends_at = asyncio.get_running_loop().time() + EVENT_STREAM_S_MAX
-    async for kind, document in events:
-        try:
-            await check()
-        except RhumblineError as error:
-            yield _event("refused", {"code": error.code, "error": str(error)})
-            return
-        yield _event(kind, document)
-        if asyncio.get_running_loop().time() >= ends_at:
-            return
-
-
-def _event(kind: str, document: Mapping[str, Any]) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n".encode()
+async def unexpected_response(_: Request, error: Exception) -> Response:
+    """Return the response for a request that failed; the server logs its exception."""
+    name = type(error).__name__
+    return JSONResponse({"code": "internal", "error": f"the console failed: {name}"}, _FAILED)
 
 
 class SafeResponses:

@@ -1,9 +1,7 @@
 """The requests that the console answers. Only ``ActionRoutes`` change the cluster."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
 from importlib.resources import files
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,16 +10,17 @@ from starlette.routing import Route
 
 from ...client.connect import Client
 from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
+from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from .chaos.chaos_routes import ChaosRoutes
 from .cluster.cluster_watch import ClusterWatch
 from .cluster.feed import FOLLOWERS_MAX, SnapshotFeed
 from .cluster.snapshot import SNAPSHOT
 from .cluster.survey import LOSSES_MAX, LedgerSurvey
+from .event_streams import EventStream, StreamSlots
 from .operations.action_routes import ActionRoutes
 from .operations.actions import Actions
 from .operations.operations_view import OperationsView
-from .responses import error_response, event_stream, late_response
+from .responses import error_response, late_response, unexpected_response
 from .streams.live_tail import LiveTail
 from .streams.record_trace import trace_record
 from .streams.stream_names import StreamName, StreamNames
@@ -55,7 +54,8 @@ class ConsoleRoutes:
         self._view = StreamView(client)
         self._operations = OperationsView(client)
         self._allows_actions = allows_actions
-        self._tails = 0
+        self._pages = StreamSlots(FOLLOWERS_MAX, f"{FOLLOWERS_MAX} pages are open already")
+        self._tails = StreamSlots(TAILS_MAX, f"{TAILS_MAX} live tails are open already")
         self._assets = _read_assets()
         self.chaos = ChaosRoutes(visitors)
         self.app = Starlette(
@@ -75,8 +75,18 @@ class ConsoleRoutes:
                 *self.chaos.routes,
                 *(self._action_routes() if allows_actions else ()),
             ],
-            exception_handlers={RhumblineError: error_response, TimeoutError: late_response},
+            exception_handlers={
+                RhumblineError: error_response,
+                TimeoutError: late_response,
+                Exception: unexpected_response,
+            },
         )
+
+    async def aclose(self) -> None:
+        """End everything that is in progress. Safe to repeat."""
+        await self.chaos.aclose()
+        await self.feed.aclose()
+        await self._survey.aclose()
 
     def _action_routes(self) -> tuple[Route, Route]:
         acts = ActionRoutes(Actions(self._client), self._visitors, self._operations)
@@ -118,9 +128,7 @@ class ConsoleRoutes:
             self._visitors.check_cluster(await self._visitors.caller(request))
 
         await check()
-        if self.feed.follower_count >= FOLLOWERS_MAX:
-            raise UnavailableError(f"{FOLLOWERS_MAX} pages are open already")
-        return event_stream(self.feed.follow(), check)
+        return EventStream(self._pages, self.feed.follow(), check)
 
     async def _streams(self, request: Request) -> Response:
         visitors = self._visitors
@@ -163,8 +171,6 @@ class ConsoleRoutes:
             self._visitors.check_stream(await self._visitors.caller(request), name)
 
         await check()
-        if self._tails >= TAILS_MAX:
-            raise UnavailableError(f"{TAILS_MAX} live tails are open already")
         after = _text(request, "after")
         tail = LiveTail(
             await self._view.open(name),
@@ -172,15 +178,7 @@ class ConsoleRoutes:
             after=Dlsn.parse(after) if after else None,
             wanted=_text(request, "filter"),
         )
-        return event_stream(self._counted(tail), check)
-
-    async def _counted(self, tail: LiveTail) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-        self._tails += 1
-        try:
-            async for event in tail.events():
-                yield "records", event
-        finally:
-            self._tails -= 1
+        return EventStream(self._tails, tail.events(), check)
 
     async def _durability(self, request: Request) -> Response:
         caller = await self._visitors.caller(request)

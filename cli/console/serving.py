@@ -16,6 +16,7 @@ from ...core.runtime.primitives.transport_security import PASS, FirstStep, First
 from ...core.runtime.tasks import Tasks, wait_until_done
 from ...tls.protection import Protection, is_loopback
 from ...tls.tls_transport import PEER_CERTIFICATE
+from .event_streams import ABORT
 from .responses import SafeResponses, host_name
 from .routes import ConsoleRoutes
 from .visitors import CERTIFICATE, Visitors
@@ -66,8 +67,7 @@ async def running_console(
         await routes.feed.aclose()
         await wait_until_done(serving)
     finally:
-        await routes.chaos.aclose()
-        await routes.feed.aclose()
+        await routes.aclose()
         await tasks.aclose()
         await visitors.aclose()
         listener.close()
@@ -142,10 +142,11 @@ class _Connection(H11Protocol):
         certificate = transport.get_extra_info(PEER_CERTIFICATE)
         app = self.app
 
-        async def with_certificate(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, CERTIFICATE: certificate}, receive, send)
+        async def with_connection(scope: Scope, receive: Receive, send: Send) -> None:
+            added = {CERTIFICATE: certificate, ABORT: transport.abort}
+            await app({**scope, **added}, receive, send)
 
-        self.app = with_certificate
+        self.app = with_connection
         self._timer = self.loop.call_later(_REQUEST_S_MAX, transport.abort)
 
     def data_received(self, data: bytes) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from ....client.connect import Client
@@ -52,15 +53,7 @@ class ClusterWatch:
             quorum = str((await namespace.policy()).quorum)
         except RhumblineError:  # the default namespace need not exist
             quorum = None
-        index, _ = await self._survey.read(age_s_max=self._survey.comfortable_age_s)
-        regions = {one.bookie: one.region for one in now.bookies}
-        by_bookie, by_region = Counter[BookieId](), Counter[Region]()
-        for group in index.groups():
-            if group.layout.is_open:
-                members = set(group.layout.parts[-1].bookies)
-                by_bookie.update(dict.fromkeys(members, group.ledgers))
-                held = {region for one in members if (region := regions.get(one)) is not None}
-                by_region.update(dict.fromkeys(held, group.ledgers))
+        by_bookie, by_region = self._open_ledgers({one.bookie: one.region for one in now.bookies})
         return ClusterFacts(
             client.instance_id,
             namespace.name,
@@ -70,6 +63,22 @@ class ClusterWatch:
             by_bookie,
             by_region,
         )
+
+    def _open_ledgers(
+        self, regions: Mapping[BookieId, Region | None]
+    ) -> tuple[Counter[BookieId] | None, Counter[Region]]:
+        """Count the ledgers that are being written by bookie and region, as last surveyed."""
+        by_bookie, by_region = Counter[BookieId](), Counter[Region]()
+        found = self._survey.latest()
+        if found is None:
+            return None, by_region
+        for group in found[0].groups():
+            if group.layout.is_open:
+                members = set(group.layout.parts[-1].bookies)
+                by_bookie.update(dict.fromkeys(members, group.ledgers))
+                held = {region for one in members if (region := regions.get(one)) is not None}
+                by_region.update(dict.fromkeys(held, group.ledgers))
+        return by_bookie, by_region
 
     async def _round_trips(self, bookies: list[BookieView]) -> dict[Region, float]:
         """Measure the shortest round trip to each region, all at once and each with a deadline."""

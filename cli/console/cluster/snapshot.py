@@ -27,7 +27,7 @@ _REGION = record(
         "round_trip_ms": maybe(
             number("Round trip from the console to its nearest bookie; null: none responds.")
         ),
-        "open_ledgers": integer("Ledgers being written with a copy there."),
+        "open_ledgers": maybe(integer("Ledgers being written with a copy there; null: unknown.")),
     }
 )
 _SERVER = record(
@@ -35,7 +35,9 @@ _SERVER = record(
         **_row_of("servers"),
         "rack": maybe(text("Rack of a bookie.")),
         "free_bytes": maybe(integer("Free disk space of a bookie.")),
-        "open_ledgers": integer("Ledgers being written with a copy on it."),
+        "open_ledgers": maybe(
+            integer("Ledgers being written with a copy on it; null: unknown, or not a bookie.")
+        ),
     }
 )
 SNAPSHOT: Schema = record(
@@ -75,8 +77,8 @@ class ClusterFacts:
     quorum: str | None = None
     region: str | None = None
     round_trips_ms: Mapping[Region, float] = field(default_factory=dict)
-    open_ledgers: Mapping[BookieId, int] = field(default_factory=dict)
-    """Ledgers that are being written, by each bookie of their newest ensembles."""
+    open_ledgers: Mapping[BookieId, int] | None = None
+    """Ledgers that are being written, by each bookie of their newest ensembles; None: unknown."""
     open_in_regions: Mapping[Region, int] = field(default_factory=dict)
 
 
@@ -144,10 +146,11 @@ def _links(statistics: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 def _region(row: Mapping[str, Any], facts: ClusterFacts) -> dict[str, Any]:
     name = Region(row["region"])
     round_trip = facts.round_trips_ms.get(name)
+    is_known = facts.open_ledgers is not None
     return {
         **row,
         "round_trip_ms": None if round_trip is None else round(round_trip, 2),
-        "open_ledgers": facts.open_in_regions.get(name, 0),
+        "open_ledgers": facts.open_in_regions.get(name, 0) if is_known else None,
     }
 
 
@@ -155,11 +158,12 @@ def _server(
     row: Mapping[str, Any], bookie: BookieView | None, facts: ClusterFacts
 ) -> dict[str, Any]:
     known = {} if bookie is None else bookie.as_row()
+    written = None if bookie is None or facts.open_ledgers is None else facts.open_ledgers
     return {
         **row,
         "rack": known.get("rack"),
         "free_bytes": known.get("free_bytes"),
-        "open_ledgers": 0 if bookie is None else facts.open_ledgers.get(bookie.bookie, 0),
+        "open_ledgers": None if written is None else written.get(BookieId(row["server"]), 0),
     }
 
 

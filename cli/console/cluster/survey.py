@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....client.connect import Client
-from ....core.protocol.errors import NoSuchNamespaceError
+from ....core.protocol.errors import NoSuchNamespaceError, RhumblineError
 from ....core.protocol.placement import LEVELS
+from ....core.runtime.tasks import Tasks
 from ....placement.planner import Numbers
 from ....placement.planner import plan as make_plan
 from ....placement.topology import Topology
@@ -39,6 +40,12 @@ class LedgerSurvey:
         self._found: tuple[LedgerIndex, ClusterCopies] | None = None
         self._read_at = 0.0
         self._took_s = 0.0
+        self._failure: RhumblineError | None = None
+        self._tasks = Tasks()
+
+    async def aclose(self) -> None:
+        """End the scan that is in progress. Safe to repeat."""
+        await self._tasks.aclose()
 
     @property
     def comfortable_age_s(self) -> float:
@@ -55,6 +62,26 @@ class LedgerSurvey:
                 self._found = await read_durability(client.ledger_store, client.directory)
                 self._read_at, self._took_s = clock(), clock() - began
             return self._found
+
+    def latest(self) -> tuple[LedgerIndex, ClusterCopies] | None:
+        """Return the last survey without waiting, and begin another one if it is old.
+
+        None: there is none yet. Raises the error of the last scan, once.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        age_s = asyncio.get_running_loop().time() - self._read_at
+        is_old = self._found is None or age_s > self.comfortable_age_s
+        if is_old and not len(self._tasks):
+            self._tasks.spawn(self._refresh(), "survey the ledgers")
+        return self._found
+
+    async def _refresh(self) -> None:
+        try:
+            await self.read(age_s_max=self.comfortable_age_s)
+        except RhumblineError as error:
+            self._failure = error
 
     async def what_if(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what the loss of these places would do; their form is that of ``durability``.

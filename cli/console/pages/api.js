@@ -29,33 +29,59 @@ export const get = async (path, parameters, signal) => (await request(path, para
 export const post = async (path, document) => (await request(path, {}, undefined,
   { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(document) })).json();
 
+const PAUSE_MS_MIN = 500;
 const PAUSE_MS_MAX = 10_000;
 const SILENCE_MS_MAX = 30_000;
 
 /**
  * Follow server-sent events until the signal. `on.event(kind, data)` gets each of them; `on.state`
  * gets "live", or "lost" with the error. A stream that ends or fails is asked for again, unless the
- * visitor is refused.
+ * visitor is refused. While the tab is hidden there is no stream.
  */
 export async function follow(path, parameters, signal, on) {
-  let pauseMs = 500;
+  let pauseMs = PAUSE_MS_MIN;
   while (!signal.aborted) {
+    await untilSeen();
+    const turn = new AbortController();
+    const stop = () => turn.abort();
+    const hide = () => document.hidden && stop();
+    document.addEventListener("visibilitychange", hide);
+    signal.addEventListener("abort", stop);
+    if (signal.aborted) stop();
     try {
       const current = typeof parameters === "function" ? parameters() : parameters;
-      await readEvents(await request(path, current, signal), signal, (kind, data) => {
-        pauseMs = 500;
+      await readEvents(await request(path, current, turn.signal), turn.signal, (kind, data) => {
+        pauseMs = PAUSE_MS_MIN;
         if (kind === "refused") throw new Refused(data.code === "unauthorized" ? 401 : 403, data);
         on.state("live");
         on.event(kind, data);
       });
     } catch (error) {
-      if (signal.aborted) return;
-      on.state("lost", error);
-      if (error instanceof Refused && error.status < 500) return;
-      await new Promise((resolve) => setTimeout(resolve, pauseMs));
-      pauseMs = Math.min(PAUSE_MS_MAX, pauseMs * 2);
+      if (!turn.signal.aborted) {
+        on.state("lost", error);
+        if (error instanceof Refused && error.status < 500) return;
+        pauseMs = Math.min(PAUSE_MS_MAX, pauseMs * 2);
+      }
+    } finally {
+      stop(); // no response is left open behind an error
+      document.removeEventListener("visibilitychange", hide);
+      signal.removeEventListener("abort", stop);
     }
+    if (!signal.aborted && !document.hidden) await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
+}
+
+/** Wait until the tab can be seen. */
+function untilSeen() {
+  return new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    look();
+  });
 }
 
 async function readEvents(response, signal, onEvent) {

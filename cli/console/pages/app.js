@@ -77,9 +77,11 @@ function followCluster() {
       setConnection("disconnected", "bad");
       if (error instanceof Refused && error.status === 401) signIn(error);
       else if (error instanceof Refused && error.status === 403) forbid(error);
-      else setNotice(snapshot
-        ? `The console's server does not respond. This is the state at ${snapshot.sampled_at}.`
-        : "The console's server does not respond.");
+      else {
+        const why = error instanceof Refused ? `There are no live data now: ${error.message}.` : "The console's server does not respond.";
+        if (error instanceof Refused) setConnection("no data", "bad");
+        setNotice(`${why} ${snapshot ? `This is the state at ${snapshot.sampled_at}. ` : ""}The console retries by itself.`);
+      }
     },
   });
 }

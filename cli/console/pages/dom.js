@@ -2,10 +2,17 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Listeners are kept at the node, so that `render` can replace them.
+function listen(node, kind, listener) {
+  node.listeners ??= {};
+  if (!node.listeners[kind]) node.addEventListener(kind, (event) => node.listeners[kind]?.(event));
+  node.listeners[kind] = listener;
+}
+
 function build(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) listen(node, name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
@@ -23,6 +30,58 @@ export function show(node, ...children) {
   const focused = node.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   node.replaceChildren(...children.flat(Infinity).filter(Boolean));
   if (focused) node.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+}
+
+/**
+ * Make the children of a node look like new ones, and change only what differs: the focus, a
+ * selection, tooltips and places of scrolling stay. The new children must not be used elsewhere.
+ */
+export function render(node, ...children) {
+  const wanted = children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false && one !== "")
+    .map((one) => (one instanceof Node ? one : document.createTextNode(one)));
+  adapt(node, wanted);
+}
+
+const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.dataset.key ?? null : null);
+
+function adapt(parent, wanted) {
+  const keyed = new Map();
+  for (const child of parent.childNodes) if (keyOf(child) !== null) keyed.set(keyOf(child), child);
+  let next = parent.firstChild;
+  for (const one of wanted) {
+    const key = keyOf(one);
+    const known = key === null ? next : keyed.get(key) ?? null;
+    if (known && known !== one && isAlike(known, one)) {
+      if (known === next) next = next.nextSibling;
+      else parent.insertBefore(known, next);
+      change(known, one);
+    } else {
+      if (one === next) next = next.nextSibling;
+      else parent.insertBefore(one, next);
+    }
+  }
+  while (next) {
+    const after = next.nextSibling;
+    next.remove();
+    next = after;
+  }
+}
+
+const isAlike = (one, other) => one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
+
+function change(node, wanted) {
+  if (node.nodeType !== Node.ELEMENT_NODE) {
+    if (node.data !== wanted.data) node.data = wanted.data;
+    return;
+  }
+  for (const { name } of [...node.attributes]) {
+    if (!wanted.hasAttribute(name) && !(name === "open" && node.nodeName === "DETAILS")) node.removeAttribute(name);
+  }
+  for (const { name, value } of wanted.attributes) {
+    if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+  }
+  for (const kind of Object.keys({ ...node.listeners, ...wanted.listeners })) listen(node, kind, wanted.listeners?.[kind]);
+  adapt(node, [...wanted.childNodes]);
 }
 
 export const UNKNOWN = "–";
@@ -68,14 +127,14 @@ const KINDS = {
 export const kindOf = (state) => KINDS[state] ?? "plain";
 export const stateBadge = (state) => badge(state.replaceAll("_", " "), kindOf(state));
 
-/** A table with a caption; `columns` are [title, cell of a row, is a number]. */
-export function table(caption, columns, rows) {
+/** A table with a caption; `columns` are [title, cell of a row, is a number], `keyed` names a row. */
+export function table(caption, columns, rows, keyed) {
   return h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
     h("table", {},
       h("caption", {}, caption),
       h("thead", {}, h("tr", {}, columns.map(([title, , isNumber]) =>
         h("th", { scope: "col", class: isNumber ? "number" : null }, title)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, cell, isNumber], index) =>
+      h("tbody", {}, rows.map((row) => h("tr", { "data-key": keyed?.(row) ?? null }, columns.map(([, cell, isNumber], index) =>
         h(index ? "td" : "th", { class: isNumber ? "number" : null, scope: index ? null : "row" },
           cell(row))))))));
 }

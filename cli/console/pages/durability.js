@@ -1,15 +1,14 @@
 // Durability: take regions, racks and bookies away, and see what would block or be lost.
 
-import { get, Refused } from "./api.js";
-import { bytes, count, fact, h, kindOf, plural, show, state, stateBadge, streamLink, table, UNKNOWN } from "./dom.js";
+import { get } from "./api.js";
+import { bytes, count, fact, h, kindOf, plural, render, show, state, stateBadge, streamLink, table, UNKNOWN } from "./dom.js";
+import { poll } from "./poll.js";
 
 const INTERVAL_MS = 5000;
 
 export function durabilityPage(main, parameters, frame) {
   const lost = new Set(parameters.getAll("lose"));
   const body = h("div", {});
-  let timer = null;
-  let asking = null;
   show(main, h("h1", {}, "Durability"), body);
   show(body, state("Loading", "Reading all ledgers."));
 
@@ -17,32 +16,18 @@ export function durabilityPage(main, parameters, frame) {
     if (!lost.delete(name)) lost.add(name);
     const query = new URLSearchParams([...lost].map((one) => ["lose", one]));
     history.replaceState(null, "", `#/durability${lost.size ? `?${query}` : ""}`);
-    load();
+    polling.again();
   };
-  async function load() {
-    clearTimeout(timer);
-    asking?.abort();
-    asking = new AbortController();
-    const mine = asking;
-    try {
-      const found = await get("/api/durability", [...lost].map((one) => ["lose", one]), mine.signal);
-      show(body, placesOf(found, lost, toggle), verdictOf(found), countsOf(found), streamsOf(found), alternativesOf(found));
-    } catch (error) {
-      if (mine.signal.aborted) return;
-      if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
-      if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
-      if (error instanceof Refused && error.status === 400 && lost.size) lost.clear();
-      show(body, state("Not available", `Durability cannot be judged now: ${error.message}. The console retries by itself.`));
-    }
-    timer = setTimeout(load, INTERVAL_MS);
-  }
-  load();
-  return {
-    close() {
-      clearTimeout(timer);
-      asking?.abort();
+  const polling = poll({
+    intervalMs: INTERVAL_MS, frame, blank: body, what: "The state of the copies",
+    read: (signal) => get("/api/durability", [...lost].map((one) => ["lose", one]), signal),
+    draw: (found) => render(body, placesOf(found, lost, toggle), verdictOf(found), countsOf(found), streamsOf(found), alternativesOf(found)),
+    refused(error) {
+      if (error.status === 400) lost.clear();
+      return false;
     },
-  };
+  });
+  return { close: polling.close };
 }
 
 function placesOf(found, lost, toggle) {

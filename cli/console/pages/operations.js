@@ -1,8 +1,9 @@
 // Operations: work in progress and what it waits for, alerts with their runbooks, and actions.
 
 import { offer } from "./actions.js";
-import { get, Refused } from "./api.js";
-import { badge, bytes, count, fact, h, ms, plural, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
+import { get } from "./api.js";
+import { badge, bytes, count, fact, h, ms, plural, render, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
+import { poll } from "./poll.js";
 
 const INTERVAL_MS = 3000;
 
@@ -12,40 +13,32 @@ export function operationsPage(main, parameters, frame) {
   let runbook = {};
   let latest = null;
   let cluster = frame.snapshot();
-  let timer = null;
-  let asking = null;
-  let isFirst = true;
   show(main, h("h1", {}, "Operations"), alerts, body);
   show(body, state("Loading", "Reading the state of repair, drains and archiving."));
-  get("/pages/runbook.json").then((found) => {
-    runbook = found;
-    drawAlerts();
-  }).catch(() => {});
+  readRunbook();
 
+  async function readRunbook() {
+    try {
+      runbook = await get("/pages/runbook.json");
+      drawAlerts();
+    } catch {
+      runbook = {}; // the alerts then name their sections without the text
+    }
+  }
   function drawAlerts() {
-    if (cluster) keepOpen(alerts, () => show(alerts, ...alertsOf(cluster, runbook)));
+    if (cluster) render(alerts, ...alertsOf(cluster, runbook));
   }
   function draw() {
-    if (latest) show(body, ...workOf(latest, cluster, frame, load));
+    if (latest) render(body, ...workOf(latest, cluster, frame, () => polling.again()));
   }
-  async function load() {
-    clearTimeout(timer);
-    asking?.abort();
-    asking = new AbortController();
-    const mine = asking;
-    try {
-      latest = await get("/api/operations", {}, mine.signal);
-      isFirst = false;
+  const polling = poll({
+    intervalMs: INTERVAL_MS, frame, blank: body, what: "The work in progress",
+    read: (signal) => get("/api/operations", {}, signal),
+    draw(found) {
+      latest = found;
       draw();
-    } catch (error) {
-      if (mine.signal.aborted) return;
-      if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
-      if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
-      show(body, state(isFirst ? "Not available" : "Not available now", `The work in progress cannot be read: ${error.message}. The console retries by itself.`));
-    }
-    timer = setTimeout(load, INTERVAL_MS);
-  }
-  load();
+    },
+  });
   drawAlerts();
   return {
     update(found) {
@@ -53,18 +46,8 @@ export function operationsPage(main, parameters, frame) {
       cluster = found;
       if (before !== JSON.stringify(found.alerts) || !alerts.childElementCount) drawAlerts();
     },
-    close() {
-      clearTimeout(timer);
-      asking?.abort();
-    },
+    close: polling.close,
   };
-}
-
-/** Draw again, and open the sections that were open. */
-function keepOpen(node, draw) {
-  const open = new Set([...node.querySelectorAll("details[open]")].map((one) => one.dataset.key));
-  draw();
-  for (const one of node.querySelectorAll("details")) one.open = open.has(one.dataset.key);
 }
 
 function alertsOf(found, runbook) {
@@ -72,7 +55,7 @@ function alertsOf(found, runbook) {
   return [h("h2", { id: "alerts" }, "Alerts"), rows.length
     ? h("ul", { class: "cards" }, rows.map((one) => h("li", { class: "card" },
       h("p", {}, stateBadge(one.verdict), h("strong", {}, ` ${one.subject}`)), h("p", {}, withCode(one.detail)),
-      runbook[one.runbook] ? sectionOf(one, runbook[one.runbook]) : null)))
+      runbook[one.runbook] ? sectionOf(one, runbook[one.runbook]) : one.runbook ? h("p", { class: "note" }, `Runbook: ${one.runbook}`) : null)))
     : h("p", {}, "Nothing is wrong.")];
 }
 

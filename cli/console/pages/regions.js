@@ -1,6 +1,6 @@
 // Regions: a ring of the regions with their servers, round trips and traffic, and what is wrong.
 
-import { bytes, count, fact, h, kindOf, ms, plural, rate, show, state, stateBadge, svg, table, UNKNOWN, withCode } from "./dom.js";
+import { bytes, count, fact, h, kindOf, ms, plural, rate, render, show, state, stateBadge, svg, table, UNKNOWN, withCode } from "./dom.js";
 
 const isNarrow = matchMedia("(max-width: 760px)");
 const SERVERS_DRAWN = 24;
@@ -25,10 +25,10 @@ export function regionsPage(main) {
       return;
     }
     if (!main.contains(ring)) show(main, h("h1", {}, "Regions"), facts, h("div", { class: "columns" }, ring, alerts), tables);
-    show(facts, factsOf(found));
-    show(ring, drawRing(found, chosen, choose), legend());
-    show(alerts, alertsOf(found));
-    show(tables, tablesOf(found, chosen, choose));
+    render(facts, factsOf(found));
+    render(ring, drawRing(found, chosen, choose), legend());
+    render(alerts, alertsOf(found));
+    render(tables, tablesOf(found, chosen, choose));
   }
   return { update: draw };
 }
@@ -103,7 +103,7 @@ function region(found, name, [x, y], isChosen, choose) {
   };
   const more = servers.length > shown.length ? `, ${servers.length - shown.length} more` : "";
   const work = `${rate(one.adds_per_second)} adds/s · ${bytes(one.written_bytes_per_second)}/s`;
-  const open = `${plural(one.open_ledgers, "open ledger")}${more}`;
+  const open = `${one.open_ledgers === undefined ? "open ledgers unknown" : plural(one.open_ledgers, "open ledger")}${more}`;
   const label = `${name}, ${one.state}, ${work}, ${open}, ${one.writable} of ${plural(one.bookies, "bookie")} writable`;
   // The button is the box behind the texts, so that the tooltips of the servers stay reachable.
   return svg("g", { class: `region ${kindOf(one.state)} ${isChosen ? "chosen" : ""}`, "data-region": name, "data-state": one.state, transform: `translate(${x - width / 2} ${y - height / 2})`, onclick: () => choose(name) },
@@ -155,7 +155,7 @@ function tablesOf(found, chosen, choose) {
       ["Add p99", (one) => ms(one.add_p99_ms), true],
       ["Open ledgers", (one) => count(one.open_ledgers), true],
       ["Free", (one) => bytes(one.free_bytes), true],
-    ], regions),
+    ], regions, (one) => one.region),
     chosen ? h("p", {}, `Only the servers of ${chosen} are listed. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
     table(chosen ? `Servers in ${chosen}` : "Servers", [
       ["Server", (one) => one.server], ["Kind", (one) => one.kind], ["Region", (one) => one.region],
@@ -163,6 +163,6 @@ function tablesOf(found, chosen, choose) {
       ["Work/s", (one) => rate(one.work_per_second), true], ["p99", (one) => ms(one.p99_ms), true],
       ["Open ledgers", (one) => (one.kind === "bookie" ? count(one.open_ledgers) : UNKNOWN), true],
       ["Free", (one) => bytes(one.free_bytes), true], ["Load", (one) => one.load],
-    ], servers),
+    ], servers, (one) => one.server),
   ];
 }

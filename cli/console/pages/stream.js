@@ -1,8 +1,9 @@
 // Stream: its segments to scale, where the copies are, and a live tail.
 
 import { offer } from "./actions.js";
-import { follow, get, Refused } from "./api.js";
-import { bytes, count, fact, h, plural, rate, show, state, svg, table, UNKNOWN } from "./dom.js";
+import { follow, get } from "./api.js";
+import { bytes, count, fact, h, plural, rate, render, show, state, svg, table, UNKNOWN } from "./dom.js";
+import { poll } from "./poll.js";
 import { recordTrace } from "./trace.js";
 
 const INTERVAL_MS = 2000;
@@ -14,42 +15,37 @@ export function streamPage(main, parameters, frame) {
   const top = h("div", {});
   const trace = recordTrace(name);
   const tail = liveTail(name, trace.trace);
-  let timer = null;
   let chosen = null;
   let latest = null;
   const title = `${name.namespace}/${name.stream}`;
   document.title = `${title} – Rhumbline`;
-  show(main, h("p", {}, h("a", { href: "#/streams" }, "Streams"), " /"), h("h1", {}, title), frame.mayAct() ? actionsOf(name, () => load()) : null, top, tail.node, trace.node);
+  show(main, h("p", {}, h("a", { href: "#/streams" }, "Streams"), " /"), h("h1", {}, title), frame.mayAct() ? actionsOf(name, () => polling.again()) : null, top, tail.node, trace.node);
   show(top, state("Loading", "Reading the stream."));
 
   const choose = (lssn) => {
     chosen = chosen === lssn ? null : lssn;
     draw();
   };
-  async function load() {
-    clearTimeout(timer);
-    try {
-      latest = await get("/api/stream", name);
-      draw();
-    } catch (error) {
-      if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
-      if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
-      if (error instanceof Refused && error.status === 404) {
-        tail.close();
-        show(main, h("h1", {}, title), state("No such stream", `${error.message}.`, h("a", { href: "#/streams" }, "Search for another one")));
-        return;
-      }
-      show(top, state("Not available", `The stream cannot be read now: ${error.message}. The console retries by itself.`));
-    }
-    timer = setTimeout(load, INTERVAL_MS);
-  }
   function draw() {
-    show(top, factsOf(latest), segmentsOf(latest, chosen, choose), subscriptionsOf(latest));
+    render(top, factsOf(latest), segmentsOf(latest, chosen, choose), subscriptionsOf(latest));
   }
-  load();
+  const polling = poll({
+    intervalMs: INTERVAL_MS, frame, blank: top, what: "The stream",
+    read: (signal) => get("/api/stream", name, signal),
+    draw(found) {
+      latest = found;
+      draw();
+    },
+    refused(error) {
+      if (error.status !== 404) return false;
+      tail.close();
+      show(main, h("h1", {}, title), state("No such stream", `${error.message}.`, h("a", { href: "#/streams" }, "Search for another one")));
+      return true;
+    },
+  });
   return {
     close() {
-      clearTimeout(timer);
+      polling.close();
       tail.close();
     },
   };

@@ -1,7 +1,8 @@
 // Streams: search and pages, both answered by the server, with rates since the last reading.
 
-import { get, Refused } from "./api.js";
-import { count, h, plural, rate, show, state, streamLink, table, UNKNOWN } from "./dom.js";
+import { get } from "./api.js";
+import { count, h, plural, rate, render, show, state, streamLink, table, UNKNOWN } from "./dom.js";
+import { poll } from "./poll.js";
 
 const ROWS = 25;
 const INTERVAL_MS = 2000;
@@ -10,7 +11,6 @@ const TYPING_MS = 200;
 export function streamsPage(main, parameters, frame) {
   let offset = 0;
   let timer = null;
-  let asking = null;
   const field = h("input", { id: "search", type: "search", value: parameters.get("search") ?? "", autocomplete: "off", spellcheck: "false", placeholder: "namespace/stream, or a part of it" });
   const result = h("div", { id: "result" });
   const total = h("p", { role: "status", id: "total" });
@@ -20,57 +20,43 @@ export function streamsPage(main, parameters, frame) {
   field.addEventListener("input", () => {
     offset = 0;
     clearTimeout(timer);
-    timer = setTimeout(load, TYPING_MS);
+    timer = setTimeout(() => polling.again(), TYPING_MS);
   });
-
-  async function load() {
-    clearTimeout(timer);
-    asking?.abort();
-    asking = new AbortController();
-    const mine = asking;
-    try {
-      const found = await get("/api/streams", { search: field.value.trim(), offset, limit: ROWS }, mine.signal);
-      draw(found);
-    } catch (error) {
-      if (mine.signal.aborted) return;
-      if (error instanceof Refused && error.status === 401) return void frame.signIn(error);
-      if (error instanceof Refused && error.status === 403) return void frame.forbid(error);
-      show(result, state("Not available", `The streams cannot be read now: ${error.message}. The console retries by itself.`));
-    }
-    timer = setTimeout(load, INTERVAL_MS);
-  }
 
   function draw(found) {
     const text = found.total === null ? "" : `${plural(found.total, "stream")} in the cluster`;
     if (total.textContent !== text) total.textContent = text;
     if (!found.streams.length) {
-      show(result, offset || field.value.trim()
+      render(result, offset || field.value.trim()
         ? state("No match", "No stream that you may read has this text in its name.")
         : state("No stream yet", "Create one:", h("pre", {}, "rhumbline stream create NAME")));
       return;
     }
     const go = (to) => () => {
       offset = to;
-      load();
+      polling.again();
     };
-    show(result,
+    render(result,
       table("Streams by name", [
         ["Stream", (one) => streamLink(`${one.namespace}/${one.stream}`)],
         ["Records/s", (one) => rate(one.records_per_second), true],
         ["Records", (one) => count(one.records), true],
         ["Lag", (one) => count(one.lag_records), true],
         ["End", (one) => one.end ?? UNKNOWN], ["Owner", (one) => one.owner ?? UNKNOWN],
-      ], found.streams),
+      ], found.streams, (one) => `${one.namespace}/${one.stream}`),
       h("nav", { class: "bar", "aria-label": "Pages of the list" },
         h("button", { type: "button", "data-key": "previous", disabled: offset === 0, onclick: go(Math.max(0, offset - ROWS)) }, "Previous"),
         h("span", {}, `${count(offset + 1)} to ${count(offset + found.streams.length)}`),
         h("button", { type: "button", "data-key": "next", disabled: !found.has_more, onclick: go(offset + ROWS) }, "Next")));
   }
-  load();
+  const polling = poll({
+    intervalMs: INTERVAL_MS, draw, frame, blank: result, what: "The streams",
+    read: (signal) => get("/api/streams", { search: field.value.trim(), offset, limit: ROWS }, signal),
+  });
   return {
     close() {
       clearTimeout(timer);
-      asking?.abort();
+      polling.close();
     },
   };
 }

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from ....core.log.namespace import Namespace
@@ -10,13 +10,19 @@ from ....core.log.read.record_batch import Record
 from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.errors import RhumblineError
 from ....core.protocol.start import LATEST
+from ....core.runtime.event_log import EventLog
 from ....core.runtime.tasks import Tasks
 from ...streams.records.record_documents import as_document
+from ..event_streams import ServerEvent
+
+_LOG = EventLog(__name__)
 
 _FLUSH_S = 0.25
 _SILENCE_S = 5.0
 _RECORDS_MAX = 100
 """Records of one event; of more, the newest are sent and the others counted."""
+_KEPT_BYTES_MAX = 4_000
+"""Bytes of a record that is kept whole until the next event; of a larger one, the shown part is."""
 _CHARACTERS_MAX = 1_000
 _VALUES = ("payload", "payload_hex", "key", "key_hex")
 
@@ -36,14 +42,14 @@ class LiveTail:
         self._stream = stream
         self._after = after
         self._wanted = wanted.encode().lower()
-        self._records: deque[Record] = deque(maxlen=_RECORDS_MAX)
+        self._records: deque[Record | dict[str, Any]] = deque(maxlen=_RECORDS_MAX)
         self._passed = 0
         self._skipped = 0
         self._position: Dlsn | None = None
-        self._error: RhumblineError | None = None
+        self._error = ""
         self._is_over = False
 
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
+    async def events(self) -> AsyncGenerator[ServerEvent]:
         """Yield batches of records. One without records tells the position, or that nothing came.
 
         ``passed`` counts the records since the event before, ``skipped`` those of them that
@@ -63,7 +69,7 @@ class LiveTail:
                 if self._passed or is_over or is_silent or (self._position and not is_placed):
                     sent_at = loop.time()
                     is_placed = self._position is not None
-                    yield self._take()
+                    yield ServerEvent("records", self._take())
                 if is_over:
                     return
         finally:
@@ -71,14 +77,14 @@ class LiveTail:
 
     def _take(self) -> dict[str, Any]:
         event: dict[str, Any] = {
-            "records": [_shown(record) for record in self._records],
+            "records": [one if isinstance(one, dict) else _shown(one) for one in self._records],
             "passed": self._passed,
             "skipped": self._skipped,
         }
         if self._position is not None:
             event["position"] = str(self._position)
-        if self._error is not None:
-            event["error"] = str(self._error)
+        if self._error:
+            event["error"] = self._error
         self._records.clear()
         self._passed = self._skipped = 0
         return event
@@ -99,7 +105,10 @@ class LiveTail:
             finally:
                 await reader.aclose()
         except RhumblineError as error:
-            self._error = error
+            self._error = str(error)
+        except Exception as error:
+            self._error = f"{type(error).__name__}: {error}"
+            _LOG.error("live tail failed", exception=error, stream=self._stream)
         finally:
             self._is_over = True
 
@@ -108,7 +117,8 @@ class LiveTail:
         for record in records:
             if not self._wanted or self._wanted in _searched(record):
                 self._skipped += len(self._records) == _RECORDS_MAX
-                self._records.append(record)
+                is_large = len(record.payload) + len(record.key or b"") > _KEPT_BYTES_MAX
+                self._records.append(_shown(record) if is_large else record)
 
 
 def _searched(record: Record) -> bytes:

@@ -265,7 +265,7 @@ async def test_visitors_see_what_grants_allow(tmp_path: Path) -> None:
                 assert await anext(lines) == "event: snapshot"
                 tokens.write_text(static_token_line("bob", "token-of-bob", [Role.CLIENT]) + "\n")
                 last = [line async for line in lines if line][-1]
-            assert '"code": "unauthorized"' in last, "rule CON-3"
+            assert '"code":"unauthorized"' in last, "rule CON-3"
     refused = {(one.principal, one.resource, one.error) for one in kept.kept}
     assert ("ann", "cluster", "permission-denied") in refused
     assert ("anonymous", "", "unauthorized") in refused
