@@ -15,7 +15,9 @@ from ...backends.migration import (
 )
 from ...backends.migration import MigrationProgress as Step
 from ...backends.migration_fence import FenceState, MovableStore
+from ...backends.migration_record import MigrationPublisher
 from ...backends.open_store import open_store, open_without_following
+from ...client.system_runtime import SystemClock
 from ...client.units import parse_ms
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, ProgressBar, print_done, print_message, print_record, print_rows
@@ -145,11 +147,14 @@ async def migrate(
     async with AsyncExitStack() as closing:
         ends = [MigrationEnd(await _opened(closing, session, uri), uri) for uri in (source, target)]
         progress = closing.enter_context(ProgressBar())
+        publisher = MigrationPublisher(ends[0].store, ends[1].store, SystemClock().wall_ms)
+
+        def show(step: Step) -> None:
+            progress.show(_line(step))
+            publisher.note(step)
+
         migration = Migration(
-            ends[0],
-            ends[1],
-            pause_ms_max=parse_ms(longest_pause),
-            on_progress=lambda step: progress.show(_line(step)),
+            ends[0], ends[1], pause_ms_max=parse_ms(longest_pause), on_progress=show
         )
         if abort:
             await migration.abort()
@@ -160,7 +165,8 @@ async def migrate(
                 f"{source} is in use; ignore the copies in {target}",
             )
             return
-        outcome = await migration.run()
+        async with publisher:
+            outcome = await migration.run()
     _report(outcome, source, target, session.output)
 
 

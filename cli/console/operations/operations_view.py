@@ -1,26 +1,33 @@
 """Reads the work in progress of a cluster: repair, drains, rebalancing, archiving, migration."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from ....backends.migration_record import read_migration
 from ....client.connect import Client
 from ....client.store_client import StoreClient
+from ....client.system_runtime import SystemClock
 from ....core.protocol.errors import RhumblineError
 from ....regions.rebalance.order_store import OrderStore, RebalanceProgress
 from ....regions.repair.drain_records import DrainRecords
-from ....regions.repair.progress import NO_REPAIR
+from ....regions.repair.progress import NO_REPAIR, count_all_remaining, unplaceable_quorums
 from ....regions.repair.task_store import TaskStore
 from ....server.server_directory import ServerRecord, list_servers
-from ...operate.drains.progress import leaving_targets, running_drains
+from ...operate.drains.orders import leaves_bookie
+from ...operate.drains.progress import as_document, leaving_targets
 from ...operate.opened_cluster import Cluster
 from ...overview.status_documents import StatusDocument, parse_address, read_statuses
+from .blocked_work import blocked_work
 
 _TASKS_SHOWN = 100
 _AGE_S_MIN = 2.0
 _READ_SHARE = 10
 """Reading takes at most a tenth of the time: a drain is measured by a scan of all ledgers."""
 _GLOBAL = "global"
+_DOWN_SHOWN = 8
+"""Bookies that are down and whose copies are counted, in each store."""
 
 
 async def stores_of(client: Client) -> tuple[dict[str, StoreClient], dict[str, str]]:
@@ -73,16 +80,31 @@ class OperationsView:
         servers = [one for one in await list_servers(client.store) if one.kind == "archive"]
         addresses = {one.status_address: parse_address(one.status_address) for one in servers}
         archivers = await read_statuses(addresses)
-        return {
+        drains, down = [], []
+        for name, store in stores.items():
+            found = await _moves(name, store)
+            drains += found.drains
+            down += found.down
+        document = {
             "repair": [await _repair(name, store) for name, store in stores.items()],
-            "drains": [row for name, one in stores.items() for row in await _drains(name, one)],
+            "drains": drains,
+            "down": down,
             "rebalance": await _rebalance(client),
             "archiving": [_archiver(one, archivers[one.status_address]) for one in servers],
+            "migration": await _migration(client),
             "stores": [
                 *({"store": name, "error": None} for name in stores),
                 *({"store": name, "error": error} for name, error in missing.items()),
             ],
         }
+        return {**document, "blocked": blocked_work(document)}
+
+
+class _Moves(NamedTuple):
+    """The copies of one store that move, or would move, to other bookies."""
+
+    drains: list[dict[str, Any]]
+    down: list[dict[str, Any]]
 
 
 async def _repair(name: str, store: StoreClient) -> dict[str, Any]:
@@ -108,15 +130,50 @@ async def _repair(name: str, store: StoreClient) -> dict[str, Any]:
     }
 
 
-async def _drains(name: str, store: StoreClient) -> list[dict[str, Any]]:
-    parts = parts_of(store)
-    if not leaving_targets(await store.directory.states.read()):
-        return []
-    rows = []
-    for row in await running_drains(parts):
-        begun = await parts.drains.read(row["target"])
-        rows.append({**row, "store": name, "entries_before": begun.entries if begun else None})
-    return rows
+async def _moves(name: str, store: StoreClient) -> _Moves:
+    """Return the drains, and for each bookie that is down what a drain of it would do."""
+    parts, directory = parts_of(store), store.directory
+    draining = leaving_targets(await directory.states.read())
+    up = set(await directory.up())
+    absent = [one for one in sorted(await directory.all_known()) if one not in up]
+    planned = {str(one): leaves_bookie(one) for one in absent if one not in draining}
+    examined = dict(list(planned.items())[:_DOWN_SHOWN])
+    if not draining and not examined:
+        return _Moves([], [])
+    now_ms = SystemClock().wall_ms()
+    found = await count_all_remaining(
+        store.ledger_store, directory, parts.tasks, {**draining, **examined}
+    )
+    drains, down = [], []
+    for target, remaining in found.items():
+        begun = await parts.drains.read(target) if target in draining else None
+        eta_ms = None if begun is None else begun.left_ms(remaining.entries, now_ms)
+        row = {**as_document(target, remaining, eta_ms), "store": name}
+        row["reasons"] = Counter(one.reason for one in remaining.blocked)
+        if target in draining:
+            drains.append({**row, "entries_before": begun.entries if begun else None})
+        else:
+            is_leaving = examined[target]
+            row["obstacles"] = await unplaceable_quorums(remaining, directory, is_leaving)
+            down.append({**row, "others_down": len(planned) - len(examined)})
+    return _Moves(drains, down)
+
+
+async def _migration(client: Client) -> dict[str, Any] | None:
+    """Return the progress of a migration of the global store."""
+    found = await read_migration(client.store)
+    if found is None:
+        return None
+    now_ms = SystemClock().wall_ms()
+    return {
+        "source": found.source,
+        "target": found.target,
+        "step": found.step,
+        "nodes": found.nodes,
+        "changes": found.changes,
+        "began_ms": found.began_ms,
+        "is_interrupted": found.is_interrupted(now_ms),
+    }
 
 
 async def _rebalance(client: Client) -> dict[str, Any] | None:

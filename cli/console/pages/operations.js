@@ -2,7 +2,7 @@
 
 import { offer } from "./actions.js";
 import { get } from "./api.js";
-import { badge, bytes, count, fact, h, ms, plural, render, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
+import { badge, bookieName, bytes, count, fact, h, ms, plural, render, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
 import { poll } from "./poll.js";
 
 const INTERVAL_MS = 3000;
@@ -13,7 +13,7 @@ export function operationsPage(main, parameters, frame) {
   let runbook = {};
   let latest = null;
   let cluster = frame.snapshot();
-  show(main, h("h1", {}, "Operations"), alerts, body);
+  show(main, h("h1", {}, "Operations"), body, alerts);
   show(body, state("Loading", "Reading the state of repair, drains and archiving."));
   readRunbook();
 
@@ -71,18 +71,54 @@ function workOf(found, cluster, frame, reload) {
   const behind = found.archiving.map((one) => one.waiting).filter((one) => one !== null && one !== undefined);
   return [
     h("dl", { class: "facts" },
-      fact("Ledgers waiting for repair", count(waiting), found.repair.some((one) => one.obstacle) ? "repair is not running" : null),
-      fact("Drains", count(found.drains.length), found.drains.length ? `${bytes(left)} left` : "nothing is being drained"),
+      fact("Blocked", found.blocked.length ? plural(found.blocked.length, "item") : "nothing", null, found.blocked.length ? "warn" : ""),
+      fact("Waiting for repair", plural(waiting, "ledger"), found.repair.some((one) => one.obstacle) ? "repair is not running" : null, found.repair.some((one) => one.obstacle) ? "warn" : ""),
+      fact("Drains", found.drains.length ? count(found.drains.length) : "none", found.drains.length ? `${bytes(left)} left` : null),
       fact("Rebalancing", found.rebalance?.status ?? "not ordered", found.rebalance ? `${bytes(found.rebalance.left_bytes)} left` : null),
-      fact("Segments waiting for the archive", behind.length ? count(behind.reduce((a, b) => a + b, 0)) : UNKNOWN, found.archiving.length ? null : "no archiver is running"),
-      fact("Metadata stores", `${count(found.stores.filter((one) => !one.error).length)} of ${count(found.stores.length)}`, "respond")),
+      fact("Waiting for the archive", behind.length ? plural(behind.reduce((a, b) => a + b, 0), "segment") : found.archiving.length ? UNKNOWN : "no archiver"),
+      fact("Metadata stores", `${count(found.stores.filter((one) => !one.error).length)} of ${count(found.stores.length)}`, "respond", found.stores.some((one) => one.error) ? "bad" : "")),
     ...found.stores.filter((one) => one.error).map((one) => h("p", {}, stateBadge("unreachable"), ` metadata store of ${one.store}: ${one.error}`)),
+    blockedOf(found.blocked),
+    found.migration ? migrationOf(found.migration) : null,
+    found.down.length ? [h("h2", {}, "Bookies that are down"), downOf(found, frame, reload)] : null,
     h("h2", {}, "Drains"), drainsOf(found, frame, reload),
     h("h2", {}, "Repair"), ...found.repair.map((one) => repairOf(one)),
     found.rebalance ? rebalanceOf(found.rebalance) : null,
     found.archiving.length ? archivingOf(found.archiving) : null,
     cluster && frame.mayAct() ? placesOf(cluster, found, frame, reload) : null,
   ];
+}
+
+function blockedOf(rows) {
+  if (!rows.length) return [h("h2", {}, "Blocked work"), h("p", {}, "Nothing is blocked.")];
+  return [h("h2", {}, "Blocked work"), table("What is blocked, and by what", [
+    ["Blocked", (one) => one.what], ["Waits for", (one) => withCode(one.waits_for)], ["Remedy", (one) => withCode(one.remedy)],
+  ], rows)];
+}
+
+function migrationOf(one) {
+  const isCopying = one.nodes > 0;
+  const state = one.is_interrupted ? badge("interrupted", "bad") : badge("running", "warn");
+  return h("section", { id: "migration" }, h("h2", {}, "Migration of the metadata"), h("div", { class: "card" },
+    h("p", {}, h("strong", {}, `${one.source} to ${one.target}`), " ", state),
+    isCopying ? h("progress", { max: one.nodes, value: Math.min(one.nodes, one.changes), "aria-label": "Nodes of this pass" }) : null,
+    h("p", { class: "note" }, `${one.step}${isCopying ? `: ${count(one.changes)} changes in this pass, ${count(one.nodes)} nodes in the source` : ""}; began ${timeOf(one.began_ms)} UTC. Clients do not notice the passes; the switch at the end lasts well under a second.`)));
+}
+
+const timeOf = (atMs) => new Date(atMs).toISOString().slice(0, 19).replace("T", " ");
+
+// A bookie that is down is not drained by itself: this is what a drain of it would do.
+function downOf(found, frame, reload) {
+  const others = found.down[0].others_down;
+  return [h("ul", { class: "cards" }, found.down.map((one) => h("li", { class: "card", "data-down": one.target },
+    h("p", {}, h("strong", {}, `bookie ${one.target}`), " ", stateBadge("down")),
+    h("p", {}, one.is_done ? "No ledger has a copy on it."
+      : `${plural(one.ledgers, "ledger")} have a copy on it (${plural(one.entries, "entry", "entries")}, ${bytes(one.bytes)})${one.being_written ? `; ${count(one.being_written)} of them being written` : ""}.`),
+    one.is_done ? null : h("p", {}, one.obstacles.length
+      ? [stateBadge("blocked"), ` If it does not return, some copies have no legal place: ${one.obstacles.join("; ")}.`]
+      : "If it does not return, repair restores these copies on other bookies."),
+    frame.mayAct() ? h("div", { class: "bar" }, offer("drain", `bookie:${one.target}`, "Drain…", reload)) : null))),
+  others ? h("p", { class: "note" }, `${plural(others, "more bookie")} are down.`) : null];
 }
 
 function drainsOf(found, frame, reload) {
@@ -110,7 +146,7 @@ function repairOf(one) {
     one.obstacle ? h("p", {}, stateBadge("warning"), " ", withCode(one.obstacle)) : null,
     one.ledgers.length ? table(title, [
       ["Ledger", (row) => row.ledger], ["Why", (row) => row.why],
-      ["Since", (row) => new Date(row.since_ms).toISOString().slice(0, 19).replace("T", " ")],
+      ["Since", (row) => timeOf(row.since_ms)],
       ["State", (row) => (row.hopeless ? stateBadge("lost") : row.stuck ? badge("stuck", "warn") : badge("queued", "plain"))],
       ["Waits for", (row) => withCode(row.stuck ?? "a repair worker")],
     ], one.ledgers) : h("p", {}, "No ledger needs repair."));
@@ -138,6 +174,6 @@ function placesOf(cluster, found, frame, reload) {
     h("p", { class: "note" }, "Each action says what will happen before it is done, and is recorded in the audit log."),
     table("Regions and bookies", [
       ["Place", (one) => one[1]], ["State", (one) => stateBadge(one[2])],
-      ["", (one) => (one[3] ? offer("undrain", one[0], "Undrain…", reload) : offer("drain", one[0], "Drain…", reload))],
-    ], places));
+      ["Action", (one) => (one[3] ? offer("undrain", one[0], "Undrain…", reload) : offer("drain", one[0], "Drain…", reload)), true],
+    ], places, (one) => one[0]));
 }

@@ -114,13 +114,13 @@ async def test_documents_events_and_tails_show_a_cluster(tmp_path: Path) -> None
         assert asked["after"]["ledgers_that_may_lose"] == 1
         assert asked["streams"][0]["stream"] == "shop/orders"
         assert (await browser.get("/api/durability?lose=paris")).status_code == 400
-
         traced = (await browser.get("/api/record", params={**place, "position": "1:0:3"})).json()
         assert traced["payload"] == "order 3"
         copies = traced["stored"]["copies"]
         assert {one["state"] for one in copies if one["region"] != "oslo"} == {"holds it"}
         work = (await browser.get("/api/operations")).json()
         assert work["drains"] == [] and "no repair process" in work["repair"][0]["obstacle"]
+        assert [one["target"] for one in work["down"]] == [gone.bookie.bookie_id]
 
         wanted = str(httpx.QueryParams({**place, "filter": "NEW É"}))
         tail = events(browser, f"/api/tail?{wanted}")
