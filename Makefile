@@ -177,6 +177,9 @@ chaos-all: setup-test ## rehearse every outage in every world it has (a quarter 
 	$(BIN)/rhumbline chaos run --all --world wan --report $(CHAOS_REPORT)
 	$(BIN)/rhumbline chaos report $(CHAOS_REPORT)
 
+bench-console: setup-test ## time the web console with 102 bookies and 10,000 streams, and search 100,000
+	CONSOLE_SIZE="102 10000 100000" CONSOLE_ROUNDS=10 CONSOLE_COST_S=20 $(PYTEST) -s tests/integration/console/test_console_at_scale.py
+
 spark-many: KILLS = 10
 spark-many: setup-test ## kill the driver of a Spark query many times: make spark-many KILLS=30
 	RHUMBLINE_SPARK_KILLS=$(KILLS) $(PYTEST) tests/integration/spark/test_streaming_is_exactly_once.py

@@ -35,7 +35,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers of every response: nothing is loaded from elsewhere, or shown inside of other pages."""
+"""Headers of every response: nothing is loaded from elsewhere, or shown inside of other pages.
+
+A response that has a header of this name keeps its own: browsers may keep the files of the pages.
+"""
+_ADDED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 async def error_response(_: Request, error: Exception) -> Response:
@@ -76,8 +80,9 @@ class SafeResponses:
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
+                own = list(message.get("headers", ()))
+                given = {name.lower() for name, _ in own}
+                message = {**message, "headers": [*own, *(h for h in _ADDED if h[0] not in given)]}
             await send(message)
 
         if self._hosts is not None and host_name(_host_of(scope)) not in self._hosts:

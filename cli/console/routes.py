@@ -1,7 +1,9 @@
 """The requests that the console answers. Only ``ActionRoutes`` change the cluster."""
 
 import asyncio
+import hashlib
 from importlib.resources import files
+from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -87,6 +89,7 @@ class ConsoleRoutes:
         await self.chaos.aclose()
         await self.feed.aclose()
         await self._survey.aclose()
+        await self._names.aclose()
 
     def _action_routes(self) -> tuple[Route, Route]:
         acts = ActionRoutes(Actions(self._client), self._visitors, self._operations)
@@ -101,8 +104,10 @@ class ConsoleRoutes:
         found = self._assets.get(request.path_params.get("name", "index.html"))
         if found is None:
             return JSONResponse({"code": "no-such-page", "error": "no such page"}, 404)
-        content, kind = found
-        return Response(content, media_type=kind)
+        headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == found.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(found.content, media_type=found.kind, headers=headers)
 
     async def _alive(self, _: Request) -> Response:
         return JSONResponse({"alive": True})
@@ -193,14 +198,23 @@ class ConsoleRoutes:
             return JSONResponse(await self._survey.what_if(names))
 
 
-def _read_assets() -> dict[str, tuple[bytes, str]]:
-    """Return the files of the pages with their types, by name."""
-    folder = files(__package__) / "pages"
-    return {
-        item.name: (item.read_bytes(), _ASSETS[kind])
-        for item in folder.iterdir()
-        if (kind := item.name.rpartition(".")[2]) in _ASSETS
-    }
+class _Asset(NamedTuple):
+    """A file of the pages, which browsers may keep and have confirmed by its tag."""
+
+    content: bytes
+    kind: str
+    tag: str
+
+
+def _read_assets() -> dict[str, _Asset]:
+    """Return the files of the pages by name."""
+    found = {}
+    for item in (files(__package__) / "pages").iterdir():
+        kind = _ASSETS.get(item.name.rpartition(".")[2])
+        if kind is not None:
+            content = item.read_bytes()
+            found[item.name] = _Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()}"')
+    return found
 
 
 def _text(request: Request, name: str) -> str:

@@ -1,6 +1,7 @@
 """Surveys the ledgers and bookies of a cluster: what is written where, and what a loss would do."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ _SCAN_SHARE = 10
 """Scans of all ledgers take at most a tenth of the time."""
 _AGE_S_MIN = 2.0
 _REGIONS_PLANNED = 6
+_JUDGED_MAX = 32
+"""Answers that are kept for visitors who ask the same."""
 _ALTERNATIVES: tuple[Numbers, ...] = (
     (3, 3, 2, 1), (3, 3, 2, 2), (4, 4, 3, 2), (5, 5, 3, 2), (5, 5, 3, 3), (6, 6, 4, 2),
     (6, 6, 4, 3),
@@ -40,6 +43,9 @@ class LedgerSurvey:
         self._found: tuple[LedgerIndex, ClusterCopies] | None = None
         self._read_at = 0.0
         self._took_s = 0.0
+        self._judged = OrderedDict[
+            tuple[str, ...], tuple[tuple[LedgerIndex, ClusterCopies], dict[str, Any]]
+        ]()
         self._failure: RhumblineError | None = None
         self._tasks = Tasks()
 
@@ -86,9 +92,22 @@ class LedgerSurvey:
     async def what_if(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what the loss of these places would do; their form is that of ``durability``.
 
-        Raises InvalidArgumentError (unknown place), MetadataUnavailableError.
+        Visitors who ask the same question about the same survey share the answer. Raises
+        InvalidArgumentError (unknown place), MetadataUnavailableError.
         """
-        index, cluster = await self.read(age_s_max=self.comfortable_age_s)
+        found = await self.read(age_s_max=self.comfortable_age_s)
+        key = tuple(sorted(set(names)))
+        known = self._judged.get(key)
+        if known is None or known[0] is not found:
+            self._judged[key] = known = found, await self._judge(*found, key)
+            self._judged.move_to_end(key)
+            if len(self._judged) > _JUDGED_MAX:
+                self._judged.popitem(last=False)
+        return known[1]
+
+    async def _judge(
+        self, index: LedgerIndex, cluster: ClusterCopies, names: Sequence[str]
+    ) -> dict[str, Any]:
         now = tally(index, cluster)
         after = after_losses(index, cluster, names) if names else now
         lost_regions = [name for name in names if ":" not in name]

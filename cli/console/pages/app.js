@@ -34,8 +34,8 @@ const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 function applyTheme(chosen) {
   const isDark = chosen ? chosen === "dark" : prefersDark.matches;
   document.documentElement.dataset.theme = isDark ? "dark" : "light";
-  theme.textContent = isDark ? "Light" : "Dark";
-  theme.setAttribute("aria-label", `Change to ${isDark ? "light" : "dark"} colors`);
+  theme.textContent = isDark ? "Light mode" : "Dark mode";
+  theme.setAttribute("aria-label", `${isDark ? "Light" : "Dark"} mode`);
 }
 theme.addEventListener("click", () => {
   const chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
@@ -90,7 +90,7 @@ function followCluster() {
 
 function addressed() {
   const [name, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return [PAGES[name] ? name : session?.sees_cluster === false ? "streams" : "regions", new URLSearchParams(query ?? "")];
+  return [Object.hasOwn(PAGES, name) ? name : session?.sees_cluster === false ? "streams" : "regions", new URLSearchParams(query ?? "")];
 }
 
 function showPages(current) {

@@ -109,7 +109,7 @@ export function bytes(value) {
 export const ms = (value) =>
   value === undefined || value === null ? UNKNOWN : `${value < 1 ? value.toFixed(2) : decimal.format(value)} ms`;
 
-export const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+export const plural = (number, word, several = `${word}s`) => `${count(number)} ${number === 1 ? word : several}`;
 
 /** Text with commands between backquotes, such as that of alerts. */
 export const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
@@ -122,9 +122,9 @@ const KINDS = {
   "read-only": "warn", closed: "warn", draining: "warn", drained: "warn", disallowed: "warn",
   limbo: "warn", reduced: "warn", at_risk: "warn", warning: "warn", "no writable bookie": "warn",
   down: "bad", offline: "bad", lost: "bad", unreachable: "bad", fault: "bad", doubtful: "bad",
-  unavailable: "bad", "no bookies": "bad", decommissioned: "bad",
+  unavailable: "bad", "no bookies": "bad", blocked: "bad", decommissioned: "bad",
 };
-export const kindOf = (state) => KINDS[state] ?? "plain";
+export const kindOf = (state) => (Object.hasOwn(KINDS, state) ? KINDS[state] : "plain");
 export const stateBadge = (state) => badge(state.replaceAll("_", " "), kindOf(state));
 
 /** A table with a caption; `columns` are [title, cell of a row, is a number], `keyed` names a row. */
@@ -139,8 +139,18 @@ export function table(caption, columns, rows, keyed) {
           cell(row))))))));
 }
 
-export const fact = (name, value, note) =>
-  h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value), note ? h("dd", { class: "note" }, note) : null);
+/** A number of the head of a page; `kind` marks one that needs attention. */
+export const fact = (name, value, note, kind) =>
+  h("div", { class: `fact ${kind ?? ""}` }, h("dt", {}, name), h("dd", {}, value), note ? h("dd", { class: "note" }, note) : null);
+
+/** A count in a table; zeros step back, so that other numbers are found at a glance. */
+export const tally = (value) => (value === 0 ? h("span", { class: "zero" }, "0") : count(value));
+
+/** The id of a bookie: its name, and quietly what tells it from others that had the name. */
+export function bookieName(id) {
+  const at = id.lastIndexOf("@");
+  return at < 1 ? id : h("span", { class: "id" }, id.slice(0, at), h("span", { class: "suffix" }, id.slice(at)));
+}
 
 /** What a page shows instead of data: loading, empty, forbidden or failed. */
 export const state = (title, text, ...more) =>

@@ -1,7 +1,7 @@
 // Durability: take regions, racks and bookies away, and see what would block or be lost.
 
 import { get } from "./api.js";
-import { bytes, count, fact, h, kindOf, plural, render, show, state, stateBadge, streamLink, table, UNKNOWN } from "./dom.js";
+import { bookieName, bytes, count, fact, h, kindOf, plural, render, show, state, stateBadge, streamLink, table, tally, UNKNOWN } from "./dom.js";
 import { poll } from "./poll.js";
 
 const INTERVAL_MS = 5000;
@@ -36,39 +36,40 @@ function placesOf(found, lost, toggle) {
   const pick = (name, words, kind) => h("button", { type: "button", class: `pick ${kind ?? ""}`, "data-key": `lose ${name}`, "data-lose": name, "aria-pressed": String(lost.has(name)), onclick: () => toggle(name) }, words);
   return h("section", { "aria-labelledby": "places" },
     h("h2", { id: "places" }, "What if this were lost for good?"),
-    h("p", { class: "note" }, "Choose regions, racks or bookies. Nothing is changed."),
+    h("p", { class: "note" }, "Choose regions, racks or bookies; choose again to take them back. This only computes: nothing in the cluster is changed."),
     h("div", { class: "world" }, Object.keys(regions).sort().map((region) => h("div", { class: "land" },
       pick(region, `Region ${region}`),
-      Object.entries(regions[region]).sort().map(([rack, bookies]) => h("div", { class: "rack" },
-        rack ? pick(`rack:${region}/${rack}`, `Rack ${rack}`) : null,
-        bookies.map((one) => pick(`bookie:${one.bookie}`, [`${one.bookie} `, one.state === "up" ? "" : stateBadge(one.state)], kindOf(one.state)))))))));
+      Object.entries(regions[region]).sort(([a], [b]) => (a === "") - (b === "") || a.localeCompare(b)).map(([rack, bookies]) => h("div", { class: "rack" },
+        rack ? pick(`rack:${region}/${rack}`, `Rack ${rack}`, "of-rack") : h("p", { class: "note" }, "Rack unknown"),
+        h("div", { class: "bookies" }, bookies.map((one) => pick(`bookie:${one.bookie}`, [bookieName(one.bookie), one.state === "up" ? "" : stateBadge(one.state)], `of-bookie ${kindOf(one.state)}`)))))))));
 }
 
 function verdictOf(found) {
   const { after, now } = found;
+  const kindOfCount = (key, kind) => (after[key] ? kind : "");
   const [title, kind] = after.ledgers_that_may_lose ? ["Data may be lost", "bad"]
     : after.writes_blocked ? ["Writes would block", "warn"]
-    : found.lost.length ? ["Nothing is lost, and writes continue", "good"] : ["Now", "plain"];
+    : found.lost.length ? ["Nothing is lost, and writes continue", "good"] : ["Now: nothing is lost, and writes continue", "plain"];
   const change = (key) => (found.lost.length ? `now ${count(now[key])}` : null);
   return h("section", { class: `verdict ${kind}`, id: "verdict", "data-verdict": kind, "aria-live": "polite" },
     h("h2", {}, found.lost.length ? `${title} after losing ${found.lost.join(", ")}` : title),
     h("dl", { class: "facts" },
-      fact("Ledgers that may lose entries", count(after.ledgers_that_may_lose), change("ledgers_that_may_lose")),
-      fact("Entries in doubt or lost", count(after.entries_that_may_be_lost), bytes(after.bytes_that_may_be_lost)),
-      fact("Open ledgers blocked", count(after.writes_blocked), change("writes_blocked")),
-      fact("Streams that may lose entries", count(after.streams_that_may_lose), change("streams_that_may_lose")),
-      fact("Streams blocked", count(after.streams_blocked), change("streams_blocked"))));
+      fact("Ledgers that may lose entries", count(after.ledgers_that_may_lose), change("ledgers_that_may_lose"), kindOfCount("ledgers_that_may_lose", "bad")),
+      fact("Entries in doubt or lost", count(after.entries_that_may_be_lost), after.bytes_that_may_be_lost ? bytes(after.bytes_that_may_be_lost) : change("entries_that_may_be_lost"), kindOfCount("entries_that_may_be_lost", "bad")),
+      fact("Streams that may lose entries", count(after.streams_that_may_lose), change("streams_that_may_lose"), kindOfCount("streams_that_may_lose", "bad")),
+      fact("Streams that cannot be written", count(after.streams_blocked), change("streams_blocked"), kindOfCount("streams_blocked", "warn")),
+      fact("Open ledgers blocked", count(after.writes_blocked), change("writes_blocked"), kindOfCount("writes_blocked", "warn"))));
 }
 
 function countsOf(found) {
   const verdicts = Object.keys(found.after.ledgers.open);
   return table("Ledgers by the state of their copies", [
     ["State", (one) => stateBadge(one)],
-    ["Open now", (one) => count(found.now.ledgers.open[one]), true],
-    ["Open after", (one) => count(found.after.ledgers.open[one]), true],
-    ["Closed now", (one) => count(found.now.ledgers.closed[one]), true],
-    ["Closed after", (one) => count(found.after.ledgers.closed[one]), true],
-    ["Entries after", (one) => count(found.after.entries[one]), true],
+    ["Open now", (one) => tally(found.now.ledgers.open[one]), true],
+    ["Open after", (one) => tally(found.after.ledgers.open[one]), true],
+    ["Closed now", (one) => tally(found.now.ledgers.closed[one]), true],
+    ["Closed after", (one) => tally(found.after.ledgers.closed[one]), true],
+    ["Entries after", (one) => tally(found.after.entries[one]), true],
   ], verdicts);
 }
 

@@ -1,14 +1,15 @@
 // Regions: a ring of the regions with their servers, round trips and traffic, and what is wrong.
 
-import { bytes, count, fact, h, kindOf, ms, plural, rate, render, show, state, stateBadge, svg, table, UNKNOWN, withCode } from "./dom.js";
+import { bookieName, bytes, count, fact, h, kindOf, ms, plural, rate, render, show, state, stateBadge, streamLink, svg, table, UNKNOWN, withCode } from "./dom.js";
 
 const isNarrow = matchMedia("(max-width: 760px)");
-const SERVERS_DRAWN = 24;
+const SERVERS_DRAWN = 40;
+const STREAMS_SHOWN = 5;
 
 export function regionsPage(main) {
   const ring = h("figure", { class: "ring" });
   const facts = h("dl", { class: "facts" });
-  const alerts = h("section", { "aria-labelledby": "alerts" });
+  const alerts = h("section", { "aria-label": "Alerts and busiest streams" });
   const tables = h("div", {});
   let chosen = null;
   let latest = null;
@@ -27,7 +28,7 @@ export function regionsPage(main) {
     if (!main.contains(ring)) show(main, h("h1", {}, "Regions"), facts, h("div", { class: "columns" }, ring, alerts), tables);
     render(facts, factsOf(found));
     render(ring, drawRing(found, chosen, choose), legend());
-    render(alerts, alertsOf(found));
+    render(alerts, alertsOf(found), busiestOf(found));
     render(tables, tablesOf(found, chosen, choose));
   }
   return { update: draw };
@@ -37,25 +38,30 @@ function factsOf(found) {
   const regions = Object.values(found.regions);
   const sum = (key) => regions.reduce((total, one) => total + (one[key] ?? 0), 0);
   const up = regions.filter((one) => one.state === "open").length;
+  const [writable, bookies] = [sum("writable"), sum("bookies")];
+  const alerts = Object.values(found.alerts);
+  const faults = alerts.filter((one) => one.verdict === "fault").length;
+  const waiting = found.repair.ledgers_waiting;
   return [
-    fact("Regions open", `${up} of ${regions.length}`),
-    fact("Bookies writable", `${count(sum("writable"))} of ${count(sum("bookies"))}`),
-    fact("Entries added", `${rate(sum("adds_per_second"))}/s`, `${bytes(sum("written_bytes_per_second"))}/s`),
-    fact("Quorum", found.cluster.quorum ?? UNKNOWN, `of new segments in ${found.cluster.namespace}`),
-    fact("Waiting for repair", plural(found.repair.ledgers_waiting, "ledger")),
+    fact("Alerts", faults ? plural(faults, "fault") : alerts.length ? plural(alerts.length, "warning") : "none", faults && alerts.length > faults ? `and ${plural(alerts.length - faults, "warning")}` : null, faults ? "bad" : alerts.length ? "warn" : ""),
+    fact("Regions open", `${up} of ${regions.length}`, null, up < regions.length ? "bad" : ""),
+    fact("Bookies writable", `${count(writable)} of ${count(bookies)}`, null, writable < bookies ? "warn" : ""),
+    fact("Entries added", `${rate(sum("adds_per_second"))}/s`, `${bytes(sum("written_bytes_per_second"))}/s, all copies`),
+    fact("Waiting for repair", plural(waiting, "ledger"), null, waiting ? "warn" : ""),
+    fact("Quorum", found.cluster.quorum ?? UNKNOWN, `new segments in ${found.cluster.namespace}`),
   ];
 }
 
 // The size of the map and of the ellipse on which the regions are; on a phone it is narrow and high.
 function layout(total) {
-  if (!isNarrow.matches) return { width: 760, height: 390, across: 255, down: 135 };
+  if (!isNarrow.matches) return { width: 760, height: 340, across: 255, down: 118 };
   const down = total > 4 ? 45 * total : 135;
   return { width: 470, height: 2 * down + 120, across: 148, down };
 }
 
 function place(index, total, { width, height, across, down }) {
   const angle = -Math.PI / 2 + (2 * Math.PI * index) / total;
-  return total === 1 ? [width / 2, height / 2] : [width / 2 + across * Math.cos(angle), height / 2 + (total === 3 ? 40 : 0) + down * Math.sin(angle)];
+  return total === 1 ? [width / 2, height / 2] : [width / 2 + across * Math.cos(angle), height / 2 + (total === 3 ? 30 : 0) + down * Math.sin(angle)];
 }
 
 function drawRing(found, chosen, choose) {
@@ -90,11 +96,11 @@ function link(found, a, b, at, own) {
 
 function region(found, name, [x, y], isChosen, choose) {
   const one = found.regions[name];
-  const servers = Object.entries(found.servers).filter(([, server]) => server.region === name);
+  const servers = Object.entries(found.servers).filter(([, server]) => server.region === name).sort(([a, one], [b, other]) => urgency(other) - urgency(one) || a.localeCompare(b));
   const shown = servers.slice(0, SERVERS_DRAWN);
   const columns = Math.min(8, Math.max(3, shown.length));
   const rows = Math.max(1, Math.ceil(shown.length / columns));
-  const width = Math.max(172, columns * 22 + 24);
+  const width = Math.max(196, columns * 22 + 24);
   const height = 82 + rows * 22;
   const press = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
@@ -102,19 +108,25 @@ function region(found, name, [x, y], isChosen, choose) {
     choose(name);
   };
   const more = servers.length > shown.length ? `, ${servers.length - shown.length} more` : "";
+  const down = one.bookies - one.writable;
+  const word = one.state === "open" && down ? `${down} of ${one.bookies} not writable` : one.state;
+  const kind = one.state === "open" && down ? "warn" : kindOf(one.state);
   const work = `${rate(one.adds_per_second)} adds/s · ${bytes(one.written_bytes_per_second)}/s`;
   const open = `${one.open_ledgers === undefined ? "open ledgers unknown" : plural(one.open_ledgers, "open ledger")}${more}`;
   const label = `${name}, ${one.state}, ${work}, ${open}, ${one.writable} of ${plural(one.bookies, "bookie")} writable`;
   // The button is the box behind the texts, so that the tooltips of the servers stay reachable.
-  return svg("g", { class: `region ${kindOf(one.state)} ${isChosen ? "chosen" : ""}`, "data-region": name, "data-state": one.state, transform: `translate(${x - width / 2} ${y - height / 2})`, onclick: () => choose(name) },
+  return svg("g", { class: `region ${kind} ${isChosen ? "chosen" : ""}`, "data-region": name, "data-state": one.state, transform: `translate(${x - width / 2} ${y - height / 2})`, onclick: () => choose(name) },
     svg("rect", { width, height, rx: 10, role: "button", tabindex: 0, "data-key": `region ${name}`, "aria-pressed": String(isChosen), "aria-label": label, onkeydown: press }),
     svg("g", { "aria-hidden": "true" },
       svg("text", { x: 12, y: 22, class: "name" }, name),
-      svg("text", { x: width - 12, y: 22, "text-anchor": "end", class: "word" }, one.state),
+      svg("text", { x: width - 12, y: 22, "text-anchor": "end", class: "word standing" }, word),
       svg("text", { x: 12, y: 41, class: "word" }, work),
       svg("text", { x: 12, y: 57, class: "word" }, open)),
     shown.map(([id, server], index) => dot(id, server, 22 + (index % columns) * 22, 78 + Math.floor(index / columns) * 22)));
 }
+
+// Servers that need attention come first, then those that are being written.
+const urgency = (server) => ({ bad: 4, warn: 2 })[kindOf(server.mode)] ?? (server.open_ledgers ? 1 : 0);
 
 // A bookie is a circle, another server a square; the mark inside tells the state without color.
 function dot(id, server, x, y) {
@@ -142,6 +154,14 @@ function alertsOf(found) {
     : h("p", {}, "Nothing is wrong.")];
 }
 
+function busiestOf(found) {
+  const rows = Object.values(found.streams).filter((one) => one.records_per_second > 0)
+    .sort((a, b) => b.records_per_second - a.records_per_second).slice(0, STREAMS_SHOWN);
+  return [h("h2", {}, "Busiest streams"), rows.length
+    ? h("ul", { class: "pairs" }, rows.map((one) => h("li", { "data-key": `busy ${one.stream}` }, streamLink(one.stream), h("span", { class: "number" }, `${rate(one.records_per_second)}/s`))))
+    : h("p", { class: "note" }, "No stream that was examined is written to now.")];
+}
+
 function tablesOf(found, chosen, choose) {
   const regions = Object.values(found.regions);
   const servers = Object.values(found.servers).filter((one) => !chosen || one.region === chosen);
@@ -158,7 +178,7 @@ function tablesOf(found, chosen, choose) {
     ], regions, (one) => one.region),
     chosen ? h("p", {}, `Only the servers of ${chosen} are listed. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
     table(chosen ? `Servers in ${chosen}` : "Servers", [
-      ["Server", (one) => one.server], ["Kind", (one) => one.kind], ["Region", (one) => one.region],
+      ["Server", (one) => bookieName(one.server)], ["Kind", (one) => one.kind], ["Region", (one) => one.region],
       ["Rack", (one) => one.rack ?? UNKNOWN], ["State", (one) => stateBadge(one.mode)],
       ["Work/s", (one) => rate(one.work_per_second), true], ["p99", (one) => ms(one.p99_ms), true],
       ["Open ledgers", (one) => (one.kind === "bookie" ? count(one.open_ledgers) : UNKNOWN), true],

@@ -2,7 +2,7 @@
 
 import { offer } from "./actions.js";
 import { follow, get } from "./api.js";
-import { bytes, count, fact, h, plural, rate, render, show, state, svg, table, UNKNOWN } from "./dom.js";
+import { bookieName, bytes, count, fact, h, plural, rate, render, show, state, svg, table, UNKNOWN } from "./dom.js";
 import { poll } from "./poll.js";
 import { recordTrace } from "./trace.js";
 
@@ -19,7 +19,7 @@ export function streamPage(main, parameters, frame) {
   let latest = null;
   const title = `${name.namespace}/${name.stream}`;
   document.title = `${title} – Rhumbline`;
-  show(main, h("p", {}, h("a", { href: "#/streams" }, "Streams"), " /"), h("h1", {}, title), frame.mayAct() ? actionsOf(name, () => polling.again()) : null, top, tail.node, trace.node);
+  show(main, h("div", { class: "title" }, h("h1", {}, h("a", { href: "#/streams" }, "Streams"), h("span", { class: "slash" }, " / "), title), frame.mayAct() ? actionsOf(name, () => polling.again()) : null), top, tail.node, trace.node);
   show(top, state("Loading", "Reading the stream."));
 
   const choose = (lssn) => {
@@ -116,7 +116,7 @@ function copiesOf(one) {
   return h("div", { class: "copies" },
     h("h3", {}, `Segment ${one.segment}: ledger ${one.ledger}, ${one.state}, ${records}${size}`),
     Object.keys(regions).length
-      ? h("ul", { class: "places" }, Object.keys(regions).sort().map((region) => h("li", {}, h("strong", {}, region), regions[region].map((bookie) => h("span", { class: "chip" }, bookie)))))
+      ? h("ul", { class: "places" }, Object.keys(regions).sort().map((region) => h("li", {}, h("strong", {}, region), regions[region].map((bookie) => h("span", { class: "chip" }, bookieName(bookie))))))
       : h("p", {}, "Only the archive holds it."));
 }
 
@@ -130,13 +130,14 @@ function subscriptionsOf(found) {
 
 // A pause closes the event stream; going on continues after the last record that was shown.
 function liveTail(name, trace) {
-  const lines = h("ol", { class: "lines", id: "lines" });
-  const status = h("p", { role: "status", class: "note", id: "tail-status" }, "Waiting for records.");
+  const lines = h("ol", { class: "lines", id: "lines", "data-empty": "New records appear here." });
+  const status = h("p", { class: "note", id: "tail-status" }, "Waiting for records.");
+  const spoken = h("p", { class: "spoken", role: "status" });
   const filter = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "text in payload or key" });
   const button = h("button", { type: "button", id: "pause", "aria-pressed": "false" }, "Pause");
   const box = h("div", { class: "tail", role: "region", "aria-label": "Newest records", tabindex: "0" }, lines);
   const node = h("section", { "aria-labelledby": "tail" }, h("h2", { id: "tail" }, "Live tail"),
-    h("div", { class: "bar" }, h("label", { for: "filter" }, "Filter"), filter, button), status, box);
+    h("div", { class: "bar" }, h("label", { for: "filter" }, "Filter"), filter, button), status, spoken, box);
   let following = null;
   let position = null;
   let passed = 0;
@@ -149,8 +150,25 @@ function liveTail(name, trace) {
     const ask = () => ({ ...name, filter: filter.value.trim(), ...(position ? { after: position } : {}) });
     follow("/api/tail", ask, following.signal, { event: add, state: (word, error) => word === "lost" && note(`The tail is interrupted: ${error.message}.`) });
   }
-  function note(text) {
+  // The number of records changes all the time; only other messages are read out.
+  function note(text, isSpoken = true) {
     if (status.textContent !== text) status.textContent = text;
+    if (isSpoken) spoken.textContent = text;
+  }
+  // Of the records, one is in the order of the tabulator; the arrows lead to the others.
+  function onKey(event) {
+    const line = event.target.closest("li");
+    const step = { ArrowUp: "previousElementSibling", ArrowDown: "nextElementSibling" }[event.key];
+    let next = line && step ? line[step] : null;
+    while (next?.hidden) next = next[step];
+    if (!next) return;
+    event.preventDefault();
+    reach(next);
+    next.querySelector("button").focus();
+  }
+  function reach(line) {
+    lines.querySelector('button[tabindex="0"]')?.setAttribute("tabindex", "-1");
+    line?.querySelector("button").setAttribute("tabindex", "0");
   }
   function add(_, found) {
     position = found.position ?? position;
@@ -160,14 +178,17 @@ function liveTail(name, trace) {
     const arrivedMs = Date.now();
     lines.append(...found.records.map((one) => line(one, () => trace(one.dlsn, arrivedMs))));
     while (lines.childElementCount > LINES_MAX) lines.firstElementChild.remove();
+    if (!lines.contains(document.activeElement)) reach(lines.lastElementChild);
     if (isAtEnd) box.scrollTop = box.scrollHeight;
-    note(found.error ? `The tail ended: ${found.error}.` : `${plural(passed, "record")} passed since this page was opened${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`);
+    if (found.error) note(`The tail ended: ${found.error}.`);
+    else note(`${plural(passed, "record")} passed since this page was opened${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`, false);
     if (found.error) following.abort();
   }
   function stop() {
     following?.abort();
     following = null;
   }
+  lines.addEventListener("keydown", onKey);
   button.addEventListener("click", () => {
     const isPaused = following !== null;
     button.textContent = isPaused ? "Resume" : "Pause";
@@ -189,6 +210,6 @@ function liveTail(name, trace) {
 
 function line(one, trace) {
   const value = one.payload ?? one.payload_hex ?? "";
-  return h("li", { "data-dlsn": one.dlsn, "data-text": `${one.key ?? one.key_hex ?? ""}\n${value}`.toLowerCase() }, h("span", { class: "at" }, new Date(one.created_ms).toISOString().slice(11, 23)), h("button", { type: "button", class: "at", "aria-label": `Trace ${one.dlsn.split("@")[0]}`, onclick: trace }, one.dlsn.split("@")[0]),
+  return h("li", { "data-dlsn": one.dlsn, "data-text": `${one.key ?? one.key_hex ?? ""}\n${value}`.toLowerCase() }, h("span", { class: "at" }, new Date(one.created_ms).toISOString().slice(11, 23)), h("button", { type: "button", class: "at", tabindex: -1, "aria-label": `Trace ${one.dlsn.split("@")[0]}`, onclick: trace }, one.dlsn.split("@")[0]),
     one.key ?? one.key_hex ? h("span", { class: "chip" }, one.key ?? one.key_hex) : null, h("span", { class: "payload" }, value));
 }

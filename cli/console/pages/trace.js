@@ -1,7 +1,7 @@
 // The trace of one record: where it is from its append to its delivery.
 
 import { get } from "./api.js";
-import { badge, bytes, h, ms, show } from "./dom.js";
+import { badge, bookieName, bytes, h, ms, show } from "./dom.js";
 
 export function recordTrace(name) {
   const field = h("input", { id: "position", autocomplete: "off", spellcheck: "false", placeholder: "segment:entry:slot" });
@@ -37,7 +37,7 @@ function stepsOf(found, deliveredMs) {
       h("p", {}, `${bytes(found.size_bytes)}${key ? `, key ${key}` : ""}; the time is that of the clock of its producer.`), span ? h("p", { class: "note" }, `Trace ${span}`) : null),
     stored ? step("Stored", `${holding.length} of ${stored.copies.length} copies`, holding.length === stored.copies.length ? "good" : "warn",
       h("p", {}, `Entry ${stored.entry} of ledger ${stored.ledger}, segment ${found.segment}, quorum ${stored.quorum}.`),
-      h("ul", { class: "places" }, stored.copies.map((one) => h("li", {}, h("strong", {}, one.region), h("span", { class: "chip" }, one.bookie), badge(one.state, one.state === "holds it" ? "good" : one.state === "lacks it" ? "bad" : "warn"), h("span", { class: "note" }, ms(one.took_ms))))))
+      h("ul", { class: "places" }, stored.copies.map((one) => h("li", {}, h("strong", {}, one.region), h("span", { class: "chip" }, bookieName(one.bookie)), badge(one.state, one.state === "holds it" ? "good" : one.state === "lacks it" ? "bad" : "warn"), h("span", { class: "note" }, ms(one.took_ms))))))
       : step("Stored", "archive only", "plain", h("p", {}, `Segment ${found.segment} no longer has a ledger.`)),
     step("Acknowledged", stored && !stored.is_acknowledged ? "too few copies now" : "yes", stored && !stored.is_acknowledged ? "warn" : "good",
       h("p", {}, "It is readable: an acknowledgement quorum has stored it."),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ....client.connect import Client
 from ....core.log.namespace import LIST_LIMIT
 from ....core.protocol.errors import RhumblineError
+from ....core.runtime.tasks import Tasks
 
 STREAMS_MAX = 1_000_000
 """Maximum number of names that are kept."""
@@ -36,36 +37,85 @@ class NamePage(NamedTuple):
     """Streams that are known, whatever the search is."""
 
 
+class NameIndex:
+    """Names in their order, with the form in which they are searched."""
+
+    def __init__(self, names: Sequence[StreamName] = ()) -> None:
+        """``names``: sorted."""
+        self.names = names
+        self._folded = [str(name).casefold() for name in names]
+
+    async def find(
+        self, wanted: str, offset: int, limit: int, permits: Callable[[StreamName], bool]
+    ) -> NamePage:
+        """Return a page of the names that contain ``wanted``, in any case, and are permitted."""
+        needle = wanted.casefold()
+        found: list[StreamName] = []
+        passed = 0
+        for first in range(0, len(self.names), _SLICE):
+            for number, folded in enumerate(self._folded[first : first + _SLICE], first):
+                if needle not in folded or not permits(self.names[number]):
+                    continue
+                if passed < offset:
+                    passed += 1
+                elif len(found) == limit:
+                    return NamePage(found, has_more=True, total=len(self.names))
+                else:
+                    found.append(self.names[number])
+            await asyncio.sleep(0)
+        return NamePage(found, has_more=False, total=len(self.names))
+
+
 class StreamNames:
     """Reads the names of all streams, at most one reading at a time, and searches them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._turn = asyncio.Lock()
-        self._names: Sequence[StreamName] = ()
-        self._read_at: float | None = None
+        self._index: NameIndex | None = None
+        self._read_at = 0.0
         self._took_s = 0.0
+        self._failure: RhumblineError | None = None
+        self._turn = asyncio.Lock()
+        self._tasks = Tasks()
+
+    async def aclose(self) -> None:
+        """End the reading that is in progress. Safe to repeat."""
+        await self._tasks.aclose()
 
     async def page(
         self, wanted: str, offset: int, limit: int, permits: Callable[[StreamName], bool]
     ) -> NamePage:
         """Return the names that contain ``wanted``, in any case, and that ``permits`` accepts.
 
-        Raises MetadataUnavailableError.
+        Only the first search waits for a reading; others use the last one, and begin another one
+        if it is old. Raises MetadataUnavailableError.
         """
-        return await find_names(await self._current(), wanted, offset, limit, permits)
-
-    async def _current(self) -> Sequence[StreamName]:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         async with self._turn:
-            clock = asyncio.get_running_loop().time
-            began = clock()
-            age_s_max = max(_AGE_S_MIN, _READ_SHARE * self._took_s)
-            if self._read_at is None or began - self._read_at > age_s_max:
-                self._names = await self._read()
-                self._read_at, self._took_s = clock(), clock() - began
-            return self._names
+            if self._index is None:
+                await self._read()
+        age_s = asyncio.get_running_loop().time() - self._read_at
+        if age_s > max(_AGE_S_MIN, _READ_SHARE * self._took_s) and not len(self._tasks):
+            self._tasks.spawn(self._read_again(), "read the names of streams")
+        assert self._index is not None
+        return await self._index.find(wanted, offset, limit, permits)
 
-    async def _read(self) -> list[StreamName]:
+    async def _read_again(self) -> None:
+        try:
+            await self._read()
+        except RhumblineError as error:
+            self._failure = error  # for the next search
+
+    async def _read(self) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        names = await self._read_names()
+        self._index = await asyncio.to_thread(lambda: NameIndex(sorted(names)))
+        self._read_at, self._took_s = clock(), clock() - began
+
+    async def _read_names(self) -> list[StreamName]:
         client, found = self._client, list[StreamName]()
         async for name, _ in client.namespaces.all():
             try:
@@ -79,31 +129,4 @@ class StreamNames:
                     after = page[-1]
             except RhumblineError:
                 continue  # its store is out of reach; the alerts say so
-        return sorted(found[:STREAMS_MAX])
-
-
-async def find_names(
-    names: Sequence[StreamName],
-    wanted: str,
-    offset: int,
-    limit: int,
-    permits: Callable[[StreamName], bool],
-) -> NamePage:
-    """Return a page of the names that contain ``wanted``, in any case, and are permitted."""
-    needle = wanted.casefold()
-    found: list[StreamName] = []
-    passed = 0
-    for number, name in enumerate(names, 1):
-        if number % _SLICE == 0:
-            await asyncio.sleep(0)
-        if (needle and needle not in f"{name.namespace}/{name.stream}".casefold()) or not permits(
-            name
-        ):
-            continue
-        if passed < offset:
-            passed += 1
-        elif len(found) == limit:
-            return NamePage(found, has_more=True, total=len(names))
-        else:
-            found.append(name)
-    return NamePage(found, has_more=False, total=len(names))
+        return found[:STREAMS_MAX]

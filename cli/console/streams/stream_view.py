@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....client.connect import Client
@@ -78,11 +78,20 @@ class StreamView:
                 "records": sum(one.record_count for one in older),
                 "size_bytes": sum(one.length_bytes for one in older),
             },
-            "segments": [
-                await _segment(store, one, end.open_records.get(one.lssn)) for one in shown
-            ],
+            "segments": await self._segments(store, shown, end.open_records),
             "subscriptions": await read_lags(namespace, known, end),
         }
+
+    async def _segments(
+        self, store: StoreClient, shown: Sequence[Segment], live: Mapping[int, int | None]
+    ) -> list[dict[str, Any]]:
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(one: Segment) -> dict[str, Any]:
+            async with slots:
+                return await _segment(store, one, live.get(one.lssn))
+
+        return list(await asyncio.gather(*map(read, shown)))
 
     async def _store(self, name: StreamName) -> StoreClient:
         return await self._client.namespaces.find(name.namespace)

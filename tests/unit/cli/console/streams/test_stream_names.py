@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rhumbline.cli.console.streams.stream_names import StreamName, find_names
+from rhumbline.cli.console.streams.stream_names import NameIndex, StreamName
 
 NAMES = sorted(StreamName("shop", f"orders-{n:05}") for n in range(10_000))
 EXTRA = [*NAMES, StreamName("zoo", "Orders")]
@@ -13,22 +13,22 @@ def everyone(_: StreamName) -> bool:
 
 
 async def test_pages_follow_each_other_without_gaps() -> None:
-    first = await find_names(NAMES, "", 0, 25, everyone)
-    second = await find_names(NAMES, "", 25, 25, everyone)
+    first = await NameIndex(NAMES).find("", 0, 25, everyone)
+    second = await NameIndex(NAMES).find("", 25, 25, everyone)
     assert [*first.names, *second.names] == NAMES[:50]
     assert first.has_more and first.total == 10_000
-    last = await find_names(NAMES, "", 9_990, 25, everyone)
+    last = await NameIndex(NAMES).find("", 9_990, 25, everyone)
     assert last.names == NAMES[9_990:] and not last.has_more
 
 
 async def test_a_part_of_a_name_is_found_in_any_case() -> None:
-    assert (await find_names(EXTRA, "ORDERS-0999", 0, 25, everyone)).names == NAMES[9_990:]
-    assert (await find_names(EXTRA, "zoo/ord", 0, 25, everyone)).names == EXTRA[-1:]
-    assert (await find_names(EXTRA, "nothing", 0, 25, everyone)).names == []
+    assert (await NameIndex(EXTRA).find("ORDERS-0999", 0, 25, everyone)).names == NAMES[9_990:]
+    assert (await NameIndex(EXTRA).find("zoo/ord", 0, 25, everyone)).names == EXTRA[-1:]
+    assert (await NameIndex(EXTRA).find("nothing", 0, 25, everyone)).names == []
 
 
 async def test_streams_that_a_visitor_may_not_read_are_not_listed() -> None:
-    found = await find_names(EXTRA, "orders", 0, 25, lambda name: name.namespace == "zoo")
+    found = await NameIndex(EXTRA).find("orders", 0, 25, lambda name: name.namespace == "zoo")
     assert found.names == EXTRA[-1:] and not found.has_more
 
 
@@ -43,6 +43,6 @@ async def test_a_long_search_leaves_room_for_other_requests() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await find_names(NAMES, "", 0, 25, lambda _: False)
+    await NameIndex(NAMES).find("", 0, 25, lambda _: False)
     task.cancel()
     assert turns >= 9

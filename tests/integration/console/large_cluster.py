@@ -1,0 +1,66 @@
+"""A cluster of many bookies and streams in one process, as a program: FOLDER BOOKIES WRITTEN NAMES.
+
+``WRITTEN`` streams have a segment; further streams without one are created until there are
+``NAMES``. A few streams are written to all the time. It prints `ready`, and runs until killed.
+"""
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from rhumbline.cli.servers.local_cluster import SMALL_BOOKIES, LocalCluster
+from rhumbline.client.connect import Client
+from rhumbline.core.log.namespace import create_namespace
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.quorum import Quorum
+
+REGIONS = ("bonn", "oslo", "rome")
+NAMESPACE = "shop"
+_AT_ONCE = 64
+_BUSY = 20
+_PAUSE_S = 0.1
+_CONFIG = replace(SMALL_BOOKIES, log_file_bytes=1 << 20)
+
+
+def name_of(number: int) -> str:
+    """Return the name of a stream."""
+    return f"orders-{number:06d}"
+
+
+async def serve(folder: Path, bookies: int, written: int, names: int) -> None:
+    """Run the cluster until the process is killed."""
+    cluster = LocalCluster(
+        folder,
+        REGIONS,
+        bookies_per_region=bookies // len(REGIONS),
+        round_trips_ms={},
+        config=_CONFIG,
+        serves_status=True,
+    )
+    async with cluster, cluster.client(REGIONS[0], namespace=NAMESPACE) as client:
+        policy = StreamPolicy(Quorum(3, 3, 2, 2))
+        await create_namespace(client.store, client.runtime, NAMESPACE, policy)
+        for first in range(0, names, _AT_ONCE):
+            some = range(first, min(names, first + _AT_ONCE))
+            await asyncio.gather(*(_make(client, number, written) for number in some))
+        print("ready", flush=True)
+        await asyncio.gather(*(_write(client, number) for number in range(min(_BUSY, written))))
+
+
+async def _make(client: Client, number: int, written: int) -> None:
+    await client.namespace().create_stream(name_of(number))
+    if number < written:
+        async with client.writer(name_of(number)) as writer:
+            await writer.append(b"first")
+
+
+async def _write(client: Client, number: int) -> None:
+    async with client.writer(name_of(number)) as writer:
+        while True:
+            await writer.append(b"ordered")
+            await asyncio.sleep(_PAUSE_S)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), *map(int, sys.argv[2:5])))
