@@ -62,9 +62,10 @@ def storage_properties(cold_uri: str) -> dict[str, str]:
 def _s3_properties(parts: SplitResult) -> dict[str, str]:
     options = dict(parse_qsl(parts.query))
     found = {
-        "s3.endpoint": options.get("endpoint"),
-        "s3.region": options.get("region", "us-east-1"),
+        "s3.endpoint": options.get("endpoint") or os.environ.get("RHUMBLINE_S3_ENDPOINT"),
+        "s3.region": options.get("region") or os.environ.get("RHUMBLINE_S3_REGION") or "us-east-1",
         "s3.access-key-id": os.environ.get("RHUMBLINE_S3_ACCESS_KEY"),
         "s3.secret-access-key": os.environ.get("RHUMBLINE_S3_SECRET_KEY"),
+        "s3.session-token": os.environ.get("RHUMBLINE_S3_SESSION_TOKEN"),
     }
     return {name: value for name, value in found.items() if value}

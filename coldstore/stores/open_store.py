@@ -15,7 +15,7 @@ Packages add further schemes by entry points in the group ``rhumbline.cold_store
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
@@ -36,12 +36,12 @@ ColdStoreOpener = Callable[[str], ColdStore]
 def open_cold_store(uri: str) -> ColdStore:
     """Open the store that ``uri`` names.
 
-    The keys of S3 come from the environment (RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY)
-    or from boto3's own chain of credentials, never from the URI. RHUMBLINE_S3_ENDPOINT,
-    RHUMBLINE_S3_REGION and RHUMBLINE_S3_CA apply to URIs without these options, and
-    RHUMBLINE_HDFS_CA to those of HDFS. ``ca`` is a PEM file with the authorities that verify an
-    https server. Raises ConfigurationError for a bad or incomplete URI, and PluginError if the
-    package that adds the scheme is broken.
+    The keys of S3 come from the environment (RHUMBLINE_S3_ACCESS_KEY, RHUMBLINE_S3_SECRET_KEY and,
+    for temporary ones, RHUMBLINE_S3_SESSION_TOKEN) or from boto3's own chain of credentials, never
+    from the URI. RHUMBLINE_S3_ENDPOINT, RHUMBLINE_S3_REGION and RHUMBLINE_S3_CA apply to URIs
+    without these options, and RHUMBLINE_HDFS_CA to those of HDFS. ``ca`` is a PEM file with the
+    authorities that verify an https server. Raises ConfigurationError for a bad or incomplete URI,
+    and PluginError if the package that adds the scheme is broken.
     """
     scheme = urlsplit(uri).scheme
     opener = _OPENERS.find(scheme)
@@ -61,7 +61,8 @@ def _open_local(uri: str) -> ColdStore:
     return LocalColdStore(Path(unquote(parts.path)))
 
 
-def _open_s3(uri: str) -> ColdStore:
+def open_s3_store(uri: str, environ: Mapping[str, str] = os.environ) -> ColdStore:
+    """Open a store in S3 with settings from ``environ``. Raises ConfigurationError."""
     parts, options = _split(uri, ("endpoint", "region", "ca"))
     if not parts.netloc:
         raise ConfigurationError(f"{uri!r} names no bucket: write s3://bucket/prefix")
@@ -71,11 +72,12 @@ def _open_s3(uri: str) -> ColdStore:
         S3Options(
             parts.netloc,
             parts.path.strip("/"),
-            endpoint=options.get("endpoint") or os.environ.get("RHUMBLINE_S3_ENDPOINT"),
-            region=options.get("region") or os.environ.get("RHUMBLINE_S3_REGION") or "us-east-1",
-            access_key=os.environ.get("RHUMBLINE_S3_ACCESS_KEY"),
-            secret_key=os.environ.get("RHUMBLINE_S3_SECRET_KEY"),
-            ca=options.get("ca") or os.environ.get("RHUMBLINE_S3_CA"),
+            endpoint=options.get("endpoint") or environ.get("RHUMBLINE_S3_ENDPOINT"),
+            region=options.get("region") or environ.get("RHUMBLINE_S3_REGION") or "us-east-1",
+            access_key=environ.get("RHUMBLINE_S3_ACCESS_KEY"),
+            secret_key=environ.get("RHUMBLINE_S3_SECRET_KEY"),
+            session_token=environ.get("RHUMBLINE_S3_SESSION_TOKEN"),
+            ca=options.get("ca") or environ.get("RHUMBLINE_S3_CA"),
         )
     )
 
@@ -145,8 +147,8 @@ _OPENERS: OpenerTable[ColdStoreOpener] = OpenerTable(
     COLD_STORES,
     {
         "file": _open_local,
-        "s3": _open_s3,
-        "s3a": _open_s3,
+        "s3": open_s3_store,
+        "s3a": open_s3_store,
         "webhdfs": _open_hdfs,
         "hdfs": _open_hadoop_uri,
         "swebhdfs": _open_hdfs,

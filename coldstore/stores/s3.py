@@ -43,9 +43,9 @@ _RACES_MAX = 8
 class S3Options:
     """The bucket, credentials and limits of an S3 store.
 
-    Without keys, boto3's own chain of credentials is used. ``ca`` is a PEM file with the
-    authorities that an https endpoint is verified by; None: those that boto3 trusts.
-    ``timeout_ms`` is the deadline of each call.
+    Without keys, boto3's own chain of credentials is used. Temporary keys need a
+    ``session_token``. ``ca`` is a PEM file with the authorities that an https endpoint is verified
+    by; None: those that boto3 trusts. ``timeout_ms`` is the deadline of each call.
     """
 
     bucket: str
@@ -54,6 +54,7 @@ class S3Options:
     region: str = "us-east-1"
     access_key: str | None = None
     secret_key: str | None = None
+    session_token: str | None = None
     ca: str | None = None
     timeout_ms: int = 60_000
     threads: int = 8
@@ -76,6 +77,7 @@ class S3ColdStore:
                 region_name=options.region,
                 aws_access_key_id=options.access_key,
                 aws_secret_access_key=options.secret_key,
+                aws_session_token=options.session_token,
                 verify=options.ca,
                 config=Config(
                     connect_timeout=min(10.0, seconds),

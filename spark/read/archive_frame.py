@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from ...coldstore.proof.verify_columns import PlannedFile
+from ...coldstore.stores.open_store import ColdStoreOpener
 from ...core.protocol.errors import ConfigurationError, CorruptionError
-from ..hadoop_settings import hadoop_path, s3_environment
+from ..hadoop_stores import HadoopStore
 from .columns import ALL_COLUMNS, spark_schema, stored_columns
 from .data_loss import data_loss_error, log_data_loss
 from .file_checks import check_files
@@ -65,28 +66,33 @@ def read_archive(spark: SparkSession, **options: str) -> DataFrame:
         )
     parsed = parse_options(options, is_streaming=False)
     assert parsed.archive is not None, "no cluster can be set"
-    root = hadoop_path(parsed.archive)
-    spark.sparkContext.environment.update(s3_environment(spark))
-    splits = planned_files(parsed)
+    store = HadoopStore(spark, parsed.archive)
+    store.check()
+    spark.sparkContext.environment.update(store.settings)
+    splits = planned_files(parsed, store.opener)
     has_others = _verified(spark, parsed, splits)
     streams = {split.stream for key in has_others for split in splits[key]}
     stream = sql.lit(*streams) if len(streams) == 1 else _stream_in_path()
     whole = [key for key, others in has_others.items() if not others]
-    frames = [_parquet(spark, root, whole, stream)] if whole else []
+    frames = [_parquet(spark, store.path, whole, stream)] if whole else []
     for key in sorted(has_others.keys() - set(whole)):
         wanted = [_in_split(split) for split in splits[key]]
-        frames.append(_parquet(spark, root, [key], stream).where(reduce(Column.__or__, wanted)))
+        frames.append(
+            _parquet(spark, store.path, [key], stream).where(reduce(Column.__or__, wanted))
+        )
     empty = [] if frames else [spark.createDataFrame([], spark_schema(ALL_COLUMNS))]
     return reduce(DataFrame.union, frames + empty).select(*parsed.columns)
 
 
-def planned_files(options: Options) -> dict[str, list[ArchiveSplit]]:
+def planned_files(
+    options: Options, open_cold: ColdStoreOpener | None = None
+) -> dict[str, list[ArchiveSplit]]:
     """Return what a query needs of each file of the archive, by key.
 
-    Manifests, tips and relocations are verified; the files are not read. Raises the errors of the
-    data source.
+    Without ``open_cold``, the archive is opened with the settings of this process. Manifests, tips
+    and relocations are verified; the files are not read. Raises the errors of the data source.
     """
-    planner, ranges = Planner(options), Ranges()
+    planner, ranges = Planner(options, open_cold), Ranges()
     found: dict[str, list[ArchiveSplit]] = defaultdict(list)
     try:
         planner.begin()

@@ -16,7 +16,7 @@ from ...coldstore.archive.part_scan import RowSelection
 from ...coldstore.archive.schema import MICROSECONDS_PER_MS
 from ...coldstore.archive.stream_index import ArchivedSegments, StreamIndex
 from ...coldstore.index.namespace_index import LISTED_ALONE, NamespaceIndex
-from ...coldstore.stores.open_store import open_cold_store
+from ...coldstore.stores.open_store import ColdStoreOpener, open_cold_store
 from ...core.protocol.dlsn import Dlsn, dlsn_in
 from ...core.protocol.errors import (
     CorruptionError,
@@ -43,8 +43,10 @@ _VISIBLE_PAUSE_S = 0.25
 class Planner:
     """Plans the splits of a query. It opens connections on first use; ``close`` closes them."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, open_cold: ColdStoreOpener | None = None) -> None:
+        """Without ``open_cold``, the archive is opened with the settings of this process."""
         self._options = options
+        self._open_cold = open_cold
         self._runner = asyncio.Runner()
         self._closing = AsyncExitStack()
         self._is_open = False
@@ -391,7 +393,7 @@ class Planner:
         options = self._options
         async with AsyncExitStack() as opening:
             if options.archive is not None:
-                cold = open_cold_store(options.archive)
+                cold = (self._open_cold or open_cold_store)(options.archive)
                 opening.push_async_callback(cold.close)
                 self._cold = NamespaceIndex(cold, options.namespace)
             if options.metadata is not None:

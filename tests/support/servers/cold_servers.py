@@ -99,6 +99,11 @@ class Hdfs(Server):
         subprocess.run(format_command, check=True, timeout=60, capture_output=True)
         self._datanode = _DataNode(self.directory, self._java("datanode.DataNode"))
 
+    @property
+    def rpc_address(self) -> str:
+        """host:port of the NameNode for Hadoop's own protocol."""
+        return f"127.0.0.1:{self._rpc_port}"
+
     def _write_configuration(self) -> None:
         conf = self.directory / "conf"
         conf.mkdir()
@@ -108,7 +113,7 @@ class Hdfs(Server):
     def core_site(self) -> dict[str, str]:
         """Return the settings of all Hadoop programs."""
         return {
-            "fs.defaultFS": f"hdfs://127.0.0.1:{self._rpc_port}",
+            "fs.defaultFS": f"hdfs://{self.rpc_address}",
             "hadoop.tmp.dir": f"{self.directory}/data/tmp",
             "hadoop.http.staticuser.user": "rhumbline",
         }
@@ -120,7 +125,7 @@ class Hdfs(Server):
             "dfs.replication": "1",
             "dfs.namenode.name.dir": f"{data}/name",
             "dfs.datanode.data.dir": f"{data}/data",
-            "dfs.namenode.rpc-address": f"127.0.0.1:{self._rpc_port}",
+            "dfs.namenode.rpc-address": self.rpc_address,
             "dfs.namenode.rpc-bind-host": "127.0.0.1",
             "dfs.namenode.http-address": self.address,
             "dfs.datanode.address": "127.0.0.1:0",

@@ -42,6 +42,14 @@ def test_tables_name_the_files_of_the_cold_store(monkeypatch: pytest.MonkeyPatch
         "s3.region": "eu",
         "s3.access-key-id": "me",
     }
+    monkeypatch.setenv("RHUMBLINE_S3_ENDPOINT", "http://store:9000")
+    monkeypatch.setenv("RHUMBLINE_S3_SESSION_TOKEN", "for-an-hour")
+    assert storage_properties("s3://bucket/prefix") == {
+        "s3.endpoint": "http://store:9000",
+        "s3.region": "us-east-1",
+        "s3.access-key-id": "me",
+        "s3.session-token": "for-an-hour",
+    }
     assert (cold_location("file:///cold/"), storage_properties("file:///cold")) == (
         "file:///cold",
         {},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.coldstore.stores.open_store import open_cold_store
+from rhumbline.coldstore.stores.open_store import open_cold_store, open_s3_store
 from rhumbline.core.protocol.errors import ConfigurationError, PluginError
 from rhumbline.core.runtime.plugins import COLD_STORES
 from rhumbline.tests.support.fakes.plugin_package import install
@@ -102,3 +102,11 @@ def test_a_file_of_authorities_that_cannot_be_used_is_an_error(uri: str, tmp_pat
     (tmp_path / "empty.pem").touch()
     with pytest.raises(ConfigurationError, match=r"ca .*empty"):
         open_cold_store(f"{uri}ca={tmp_path}/empty.pem")
+
+
+async def test_settings_of_s3_come_from_the_given_environment() -> None:
+    store = open_s3_store("s3a://bucket/cold", {"RHUMBLINE_S3_ENDPOINT": "http://store:9000"})
+    assert store.uri == "s3://bucket/cold"
+    await store.close()
+    with pytest.raises(ConfigurationError, match="Invalid endpoint"):
+        open_s3_store("s3://bucket/cold", {"RHUMBLINE_S3_ENDPOINT": "store:9000"})
