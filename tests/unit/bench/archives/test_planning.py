@@ -1,4 +1,4 @@
-"""Planning takes one listing for all streams, and reads each manifest once."""
+"""Planning takes one listing for all streams, and reads each manifest once; verify reads all."""
 
 import asyncio
 
@@ -20,6 +20,7 @@ def test_an_idle_trigger_is_one_listing_for_all_streams() -> None:
         "trigger: 2 get, 1 list",
         "index pass: 4 get, 1 list, 2 put",
         "archive ls: 3 get, 3 list",
+        "archive verify: 285 get, 5 list",
     ]
 
 
