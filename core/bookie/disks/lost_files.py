@@ -19,10 +19,9 @@ from ..bookie import Bookie
 from ..log.file_set import file_path
 from ..log.log_format import SORTED_KIND
 from .directory_records import probe
-from .spread_disk import DataDirectory, SpreadDisk
+from .spread_disk import RESPONSE_S_MAX, DataDirectory, SpreadDisk
 
 _LOG = EventLog(__name__)
-_PROBE_S_MAX = 30.0
 
 
 class LostFiles:
@@ -100,14 +99,14 @@ class LostFiles:
 
     async def _probe(self, directory: DataDirectory) -> None:
         try:
-            async with asyncio.timeout(_PROBE_S_MAX):
+            async with asyncio.timeout(RESPONSE_S_MAX):
                 await probe(directory.disk, directory.cookie)
         except (DiskFailedError, FileNotFoundError) as error:
             directory.fail(DiskFailedError(str(error)))
         except DiskFullError:
             return  # it can still be read
         except TimeoutError:
-            directory.fail(DiskFailedError(f"no write ended within {_PROBE_S_MAX:g} s"))
+            directory.fail(DiskFailedError(f"no write ended within {RESPONSE_S_MAX:g} s"))
 
     def _failed(self, directory: DataDirectory) -> None:
         lost = self.numbers()

@@ -7,10 +7,12 @@ else stay in the bookie's own directory, so the index still names what lay on a 
 has failed.
 
 A data directory fails once a write to it fails for another reason than a lack of space, or a probe
-of it (lost_files.py). It is not used again by this process: reads of its files raise LostFileError,
-which means "unknown", and removals of them do nothing.
+of it (lost_files.py), or if its disk does not respond (rule DSK-7). It is not used again by this
+process: reads of its files raise LostFileError, which means "unknown", and removals of them do
+nothing.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from ...protocol.errors import CorruptionError, DiskFailedError, DiskFullError
@@ -22,6 +24,8 @@ from .directory_records import DirectoryCookie
 
 _LOG = EventLog(__name__)
 _SORTED = DIRECTORIES[SORTED_KIND]
+RESPONSE_S_MAX = 30.0
+"""Time after which a disk that does not answer a probe or a measurement has failed, in seconds."""
 
 FullBelow = Callable[[int], int]
 """Function of a disk's capacity that returns the free space below which it gets no new files."""
@@ -53,12 +57,16 @@ class DataDirectory:
             self.on_failed(self)
 
     async def measure(self, full_below: FullBelow) -> None:
-        """Reads the free space. A failure ends the use of the directory."""
+        """Reads the free space. A failure, or no response, ends the use of the directory."""
         try:
-            self.free_bytes = await self.disk.free_bytes()
-            self.total_bytes = await self.disk.total_bytes()
+            async with asyncio.timeout(RESPONSE_S_MAX):
+                self.free_bytes = await self.disk.free_bytes()
+                self.total_bytes = await self.disk.total_bytes()
         except (DiskFailedError, FileNotFoundError) as error:
             self.fail(DiskFailedError(str(error)))
+            return
+        except TimeoutError:
+            self.fail(DiskFailedError(f"no measurement ended within {RESPONSE_S_MAX:g} s"))
             return
         limit = full_below(self.total_bytes)
         # It is used again a tenth above the limit, so that the mode does not flap.

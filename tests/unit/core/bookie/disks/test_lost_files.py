@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.disks import lost_files, spread_disk
 from rhumbline.core.bookie.disks.attach_directories import attach_configured
 from rhumbline.core.bookie.disks.lost_files import LostFiles
 from rhumbline.core.bookie.disks.spread_disk import SpreadDisk
@@ -33,12 +34,15 @@ class UnevenDisk(MemoryDisk):
         self._random = random
 
         self.measured: int | None = None
+        self.is_hanging = False
         self.on_sync_directory: Callable[[], None] = lambda: None
 
     async def sync_directory(self, path: str) -> None:
         self.on_sync_directory()
 
     async def free_bytes(self) -> int:
+        if self.is_hanging:
+            await asyncio.Event().wait()
         return self.measured or self._random.getrandbits(30) + (2 << 30)
 
 
@@ -166,6 +170,23 @@ async def test_a_directory_that_cannot_be_written_fails_and_the_other_one_is_use
         )
         await all_there(wire, (1, 2, 3), COUNT)
         assert len(spread.sorted_in("/d2")) > before
+
+
+async def test_a_directory_that_does_not_respond_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stopped the creation of sorted files, and the watch over all directories (rule DSK-7)."""
+    for module in (spread_disk, lost_files):
+        monkeypatch.setattr(module, "RESPONSE_S_MAX", 0.1)
+    async with filled() as (spread, wire):
+        spread.data["/d1"].is_hanging = True
+        before = len(spread.sorted_in("/d2"))
+        for number in range(COUNT):
+            assert await wire.add(entry(4, number, PAYLOAD)) == Code.OK
+        async with asyncio.timeout(20):
+            await spread.bookie.maintenance.step()
+        first, second = spread.disk.directories
+        assert "no measurement ended" in str(first.failure) and second.failure is None
+        assert len(spread.sorted_in("/d2")) > before
+        await all_there(wire, (4,), COUNT)
 
 
 async def test_a_log_is_kept_if_its_new_file_lies_in_a_directory_that_fails_meanwhile() -> None:
