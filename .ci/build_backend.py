@@ -39,8 +39,9 @@ setup(
     options={"build_ext": {"parallel": os.cpu_count()}},
 )
 """
-_MYPY_INI = "[mypy]\nignore_missing_imports = True\n"
-"""The types are checked by `make types`; here, packages of other projects may be missing."""
+_MYPY_INI = "[mypy]\nignore_missing_imports = True\nfollow_imports = silent\n"
+"""The types are checked by `make types`; here, packages of other projects may be missing, which
+makes names unknown in modules that are not compiled."""
 
 Options = dict[str, Any] | None
 
