@@ -10,8 +10,9 @@ from pathlib import Path
 
 from ..planted_bugs.patch import PlantedBug, load, names
 from .page import page
-from .scope_run import ScopeOutcome, as_json, run_scope, run_with_bug
-from .scopes import SCOPES, Scope, scope_of
+from .scope import Scope
+from .scope_run import ScopeOutcome, as_json, known_outcome, run_scope, run_with_bug
+from .scopes import SCOPES, scope_of
 
 
 def main() -> int:
@@ -54,8 +55,11 @@ def _search(
 ) -> Iterator[ScopeOutcome]:
     """Yield the outcome of each scope when it is known. Each scope has a process of its own, whose
     memory is released when it is done."""
-    if len(scopes) == 1:
-        yield run_scope(scopes[0], seconds, folder)
+    known = {scope.name: known_outcome(scope, folder) for scope in scopes}
+    yield from filter(None, known.values())
+    scopes = [scope for scope in scopes if known[scope.name] is None]
+    if len(scopes) <= 1:
+        yield from (run_scope(scope, seconds, folder) for scope in scopes)
         return
     context = get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:

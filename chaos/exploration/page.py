@@ -4,8 +4,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from ..planted_bugs.patch import PlantedBug
+from .scope import Scope
 from .scope_run import ScopeOutcome
-from .scopes import SCOPES, Scope
+from .scopes import SCOPES
 
 _HEAD = """\
 # Exhausted scopes

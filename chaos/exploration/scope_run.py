@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..planted_bugs.patch import PlantedBug, copy_with
 from .explorer import Explorer, SearchResult
-from .scopes import Scope
+from .scope import Scope
 from .story import story_of
 
 _PROGRESS_EVERY_SECONDS = 60.0
@@ -59,9 +59,9 @@ def run_scope(scope: Scope, seconds_max: float, folder: Path | None = None) -> S
     ``folder`` keeps interrupted searches, which are continued, and the outcomes of the others,
     which are returned. The search is saved there at intervals too.
     """
-    done = folder / f"{scope.name}.outcome" if folder else None
-    if done is not None and done.exists():
-        return from_json(done.read_text())
+    known = known_outcome(scope, folder)
+    if known is not None:
+        return known
     logging.disable(logging.CRITICAL)
     gc.disable()  # whole searches create no garbage in cycles but processes, which are ended
     try:
@@ -69,9 +69,15 @@ def run_scope(scope: Scope, seconds_max: float, folder: Path | None = None) -> S
     finally:
         gc.enable()
         logging.disable(logging.NOTSET)
-    if done is not None and outcome.is_complete:
-        done.write_text(as_json(outcome))
+    if folder is not None and outcome.is_complete:
+        (folder / f"{scope.name}.outcome").write_text(as_json(outcome))
     return outcome
+
+
+def known_outcome(scope: Scope, folder: Path | None) -> ScopeOutcome | None:
+    """Return the outcome that ``folder`` keeps, None if it keeps none."""
+    done = folder / f"{scope.name}.outcome" if folder is not None else None
+    return from_json(done.read_text()) if done is not None and done.exists() else None
 
 
 def _search(scope: Scope, seconds_max: float, saved: Path | None) -> ScopeOutcome:

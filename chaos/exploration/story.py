@@ -10,7 +10,7 @@ from ..simulation.world.trace import Trace
 from .explorer import Explorer, FoundViolation
 from .processes.process import FRAME, LOST, Message
 from .processes.store_port import PUT, VALUE
-from .scopes import LEDGER
+from .scope import LEDGER
 
 
 def story_of(explorer: Explorer, violation: FoundViolation) -> list[str]:

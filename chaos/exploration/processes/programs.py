@@ -17,6 +17,7 @@ from .process import Facts
 ADD = "adds an entry"
 CHANGE_R = "changes R to "
 CLOSE = "closes the ledger"
+SEND_LAC = "sends its LAC"
 
 
 def payload_of(entry_id: int) -> bytes:
@@ -35,6 +36,7 @@ class SteppedWriter(SteppedClient):
         *,
         entries: int,
         other_r: int = 0,
+        lac_sends: int = 0,
         closes: bool = False,
         faults: tuple[str, ...] = (),
         time_steps: int = 0,
@@ -42,6 +44,7 @@ class SteppedWriter(SteppedClient):
         self._metadata = metadata
         self._left = entries
         self._other_r = other_r
+        self._lac_sends = lac_sends
         self._closes = closes
         self._acked: list[int] = []
         self._failed: list[int] = []
@@ -61,6 +64,8 @@ class SteppedWriter(SteppedClient):
         found: tuple[str, ...] = (ADD,) if self._left else ()
         if self._other_r:
             found += (f"{CHANGE_R}{self._other_r}",)
+        if self._lac_sends and self.writer.last_add_confirmed >= 0:
+            found += (SEND_LAC,)
         if self._closes:
             found += (CLOSE,)
         return found
@@ -73,6 +78,9 @@ class SteppedWriter(SteppedClient):
         elif action.startswith(CHANGE_R):
             wanted, self._other_r = self._other_r, 0
             self.writer.set_min_regions(wanted)
+        elif action == SEND_LAC:
+            self._lac_sends -= 1
+            self.writer.send_explicit_lac(lambda _: None)
         elif action == CLOSE:
             self._closes = False
             self._closing = self.loop.create_task(self.writer.close())
@@ -101,8 +109,8 @@ class SteppedWriter(SteppedClient):
         """See ExploredProcess."""
         if self.is_done:
             return ()
-        progress = (self._left, self._other_r, self._closes, self._acked, self._failed)
-        return (*progress, self._closing, self.writer, *self.client_roots())
+        left = (self._left, self._other_r, self._lac_sends, self._closes)
+        return (*left, self._acked, self._failed, self._closing, self.writer, *self.client_roots())
 
     def facts(self) -> Facts:
         """See ExploredProcess."""

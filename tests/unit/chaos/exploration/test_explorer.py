@@ -9,9 +9,11 @@ import pytest
 from rhumbline.chaos.exploration.explorer import SearchResult
 from rhumbline.chaos.exploration.global_state import key_of
 from rhumbline.chaos.exploration.processes.process import Facts
-from rhumbline.chaos.exploration.scopes import Scope, scope_of
+from rhumbline.chaos.exploration.scope import Scope
+from rhumbline.chaos.exploration.scopes import scope_of
 
 ONE_ENTRY = replace(scope_of("write"), entries=1)
+LAC = replace(scope_of("read-lac"), entries=1, reader_rounds=0, faults=())
 RACE = replace(scope_of("fence-close"), recoveries=0)
 Outcomes = set[tuple[tuple[str, tuple[object, ...]], ...]]
 
@@ -41,7 +43,7 @@ def test_smallest_scopes_are_exhausted_without_a_violation(name: str) -> None:
     assert result.finals and result.states > result.finals
 
 
-@pytest.mark.parametrize("scope", [ONE_ENTRY, RACE], ids=["write", "close"])
+@pytest.mark.parametrize("scope", [ONE_ENTRY, RACE, LAC], ids=["write", "close", "lac"])
 def test_reductions_lose_no_outcome(scope: Scope) -> None:
     full, expected = outcomes_of(scope, is_reduced=False, is_merging=False)
     reduced, found = outcomes_of(scope, is_reduced=True, is_merging=True)

@@ -1,0 +1,1 @@
+"""The scopes that are explored, by what happens in them."""
