@@ -19,11 +19,11 @@ from .plans.conditions import conditions
 from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.grants import grants
-from .plans.lying_disk import lying_disk
 from .plans.metadata.rebuild import rebuild
 from .plans.operations.upgrades import upgrades
 from .plans.ownerless import ownerless
 from .plans.policies import policies
+from .plans.priorities import priorities
 from .plans.proxies import proxies
 from .plans.races import changes, races
 from .plans.recoveries import recoveries
@@ -37,6 +37,7 @@ from .plans.regions.slow_bookies import slow_bookies
 from .plans.regions.spread_rules import spread_rules
 from .plans.regions.unreachable_regions import unreachable_regions
 from .plans.storage.data_directories import data_directories
+from .plans.storage.lying_disk import lying_disk
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
@@ -66,6 +67,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "mixed": mixed,
     "ownerless": ownerless,
     "policies": policies,
+    "priorities": priorities,
     "proxies": proxies,
     "r-changes": r_changes,
     "races": races,
@@ -101,6 +103,7 @@ SHARES: dict[str, float] = {
     "groups": 0.5,
     "ownerless": 0.5,
     "policies": 1,
+    "priorities": 1,
     "proxies": 1,
     "r-changes": 1,
     "races": 1,

@@ -26,6 +26,7 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
         "takeovers beside a sleeper": SEEDS / 2 - 1,
         "seals": 0,
     },
+    "priorities": {"lag": 20 * SEEDS, "recovery fence complete": SEEDS},
     "proxies": {"stop-proxy": SEEDS / 2, "move-stream": SEEDS, "stream claims": 2 * SEEDS},
     "r-changes": {"change-r": 3 * SEEDS, "ensemble changes": 0},
     "rebalances": {"rebalance": SEEDS, "copies rebalanced": SEEDS},

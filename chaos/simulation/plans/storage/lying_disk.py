@@ -13,11 +13,11 @@ The string "liar" seeds the generator, so it is part of a seed's identity.
 from dataclasses import replace
 from random import Random
 
-from ....core.log.policy import FlushPolicy
-from ....core.protocol.quorum import Quorum
-from ..cluster import Fault
-from ..seed_run import RunPlan
-from .races import LASTS_MS, REGIONS, races
+from .....core.log.policy import FlushPolicy
+from .....core.protocol.quorum import Quorum
+from ...cluster import Fault
+from ...seed_run import RunPlan
+from ..races import LASTS_MS, REGIONS, races
 
 
 def lying_disk(seed: int) -> RunPlan:
