@@ -8,6 +8,7 @@ from ....regions.repair.progress import NO_REPAIR, NOT_AUDITED, QUEUED
 
 _ROWS_MAX = 20
 _IN_PROGRESS = (NOT_AUDITED, QUEUED)
+_NO_PROCESS = "a repair process: none is running"
 _START_REPAIR = "start `rhumbline repair run`"
 
 
@@ -40,15 +41,21 @@ def _of_repair(found: Mapping[str, Any]) -> Iterator[Row]:
             if reason in _IN_PROGRESS or (is_down and reason == NO_REPAIR):
                 continue
             ledgers = show_count(count, "ledger")
-            remedy = _START_REPAIR if reason == NO_REPAIR else "see the ledgers below"
-            yield f"{'repair' if is_down else 'drain'} of {name}: {ledgers}", reason, remedy
+            what = f"{'repair' if is_down else 'drain'} of {name}: {ledgers}"
+            if reason == NO_REPAIR:
+                yield what, _NO_PROCESS, _START_REPAIR
+            else:
+                yield what, reason, "see the ledgers below"
         for fault in one.get("obstacles", ()):
             yield f"copies of {name}", fault, "add a bookie where one is missing"
+    absent = [one for one in found["down"] if one["ledgers"]]
+    if absent and any(one["obstacle"] for one in found["repair"]):
+        yield f"copies on {show_count(len(absent), 'bookie')} down", _NO_PROCESS, _START_REPAIR
     for one in found["repair"]:
         queued = one["waiting"]
         if one["obstacle"] and queued:
             ledgers = show_count(queued, "ledger")
-            yield f"repair of {ledgers}", one["obstacle"], _START_REPAIR
+            yield f"repair of {ledgers}", _NO_PROCESS, _START_REPAIR
         hopeless = sum(row["hopeless"] for row in one["ledgers"])
         if hopeless:
             what = f"repair of {show_count(hopeless, 'ledger')} with entries that have no copy"

@@ -156,6 +156,23 @@ export function bookieName(id) {
 export const state = (title, text, ...more) =>
   h("section", { class: "blank" }, h("h2", {}, title), h("p", {}, text), ...more);
 
+/** Alerts, faults first; those of servers of one kind that say the same are one, with all subjects. */
+export function groupedAlerts(alerts) {
+  const groups = new Map();
+  for (const one of Object.values(alerts)) {
+    const at = one.subject.indexOf(" ");
+    const kind = at < 0 ? one.subject : one.subject.slice(0, at);
+    const key = [kind, one.verdict, one.detail, one.runbook].join("\n");
+    const known = groups.get(key);
+    if (known) known.names.push(one.subject.slice(at + 1));
+    else groups.set(key, { ...one, key, kind, names: [one.subject.slice(at + 1)] });
+  }
+  const rows = [...groups.values()].sort((a, b) => (a.verdict !== "fault") - (b.verdict !== "fault"));
+  return rows.map((one) => (one.names.length === 1 ? one : { ...one, subject: `${plural(one.names.length, one.kind)}: ${listed(one.names)}` }));
+}
+const NAMES_LISTED = 6;
+const listed = (names) => names.length <= NAMES_LISTED ? names.join(", ") : `${names.slice(0, NAMES_LISTED).join(", ")} and ${count(names.length - NAMES_LISTED)} more`;
+
 export const streamLink = (name) => {
   const at = name.indexOf("/");
   const query = new URLSearchParams({ namespace: name.slice(0, at), stream: name.slice(at + 1) });

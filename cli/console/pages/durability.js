@@ -47,9 +47,12 @@ function placesOf(found, lost, toggle) {
 function verdictOf(found) {
   const { after, now } = found;
   const kindOfCount = (key, kind) => (after[key] ? kind : "");
+  const lacking = [after.ledgers.open, after.ledgers.closed].reduce((sum, one) => sum + (one.reduced ?? 0) + (one.at_risk ?? 0), 0);
+  const ledgers = [after.ledgers.open, after.ledgers.closed].flatMap((one) => Object.values(one)).reduce((sum, one) => sum + one, 0);
   const [title, kind] = after.ledgers_that_may_lose ? ["Data may be lost", "bad"]
     : after.writes_blocked ? ["Writes would block", "warn"]
-    : found.lost.length ? ["Nothing is lost, and writes continue", "good"] : ["Now: nothing is lost, and writes continue", "plain"];
+    : lacking ? [`Nothing is lost, and writes continue, but ${plural(lacking, "ledger")} ${lacking === 1 ? "lacks" : "lack"} copies`, "warn"]
+    : found.lost.length ? ["Nothing is lost, and writes continue", "good"] : [ledgers ? "All ledgers have all copies, and writes continue" : "No ledger has been written yet", "plain"];
   const change = (key) => (found.lost.length ? `now ${count(now[key])}` : null);
   return h("section", { class: `verdict ${kind}`, id: "verdict", "data-verdict": kind, "aria-live": "polite" },
     h("h2", {}, found.lost.length ? `${title} after losing ${found.lost.join(", ")}` : title),

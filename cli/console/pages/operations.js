@@ -2,18 +2,19 @@
 
 import { offer } from "./actions.js";
 import { get } from "./api.js";
-import { badge, bookieName, bytes, count, fact, h, ms, plural, render, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
+import { badge, bookieName, bytes, count, fact, groupedAlerts, h, ms, plural, render, show, state, stateBadge, table, UNKNOWN, withCode } from "./dom.js";
 import { poll } from "./poll.js";
 
 const INTERVAL_MS = 3000;
 
 export function operationsPage(main, parameters, frame) {
+  const head = h("div", {});
   const body = h("div", {});
   const alerts = h("section", { "aria-labelledby": "alerts" });
   let runbook = {};
   let latest = null;
   let cluster = frame.snapshot();
-  show(main, h("h1", {}, "Operations"), body, alerts);
+  show(main, h("h1", {}, "Operations"), head, alerts, body);
   show(body, state("Loading", "Reading the state of repair, drains and archiving."));
   readRunbook();
 
@@ -29,6 +30,7 @@ export function operationsPage(main, parameters, frame) {
     if (cluster) render(alerts, ...alertsOf(cluster, runbook));
   }
   function draw() {
+    if (latest) render(head, ...headOf(latest));
     if (latest) render(body, ...workOf(latest, cluster, frame, () => polling.again()));
   }
   const polling = poll({
@@ -51,9 +53,9 @@ export function operationsPage(main, parameters, frame) {
 }
 
 function alertsOf(found, runbook) {
-  const rows = Object.values(found.alerts).sort((a, b) => (a.verdict !== "fault") - (b.verdict !== "fault"));
+  const rows = groupedAlerts(found.alerts);
   return [h("h2", { id: "alerts" }, "Alerts"), rows.length
-    ? h("ul", { class: "cards" }, rows.map((one) => h("li", { class: "card" },
+    ? h("ul", { class: "cards" }, rows.map((one) => h("li", { class: "card", "data-key": one.key },
       h("p", {}, stateBadge(one.verdict), h("strong", {}, ` ${one.subject}`)), h("p", {}, withCode(one.detail)),
       runbook[one.runbook] ? sectionOf(one, runbook[one.runbook]) : one.runbook ? h("p", { class: "note" }, `Runbook: ${one.runbook}`) : null)))
     : h("p", {}, "Nothing is wrong.")];
@@ -65,20 +67,25 @@ function sectionOf(one, parts) {
     h("dl", { class: "runbook" }, Object.entries(parts).map(([part, text]) => [h("dt", {}, part), h("dd", {}, withCode(text))])));
 }
 
-function workOf(found, cluster, frame, reload) {
+function headOf(found) {
   const waiting = found.repair.reduce((sum, one) => sum + one.waiting, 0);
   const left = found.drains.reduce((sum, one) => sum + one.bytes, 0);
   const behind = found.archiving.map((one) => one.waiting).filter((one) => one !== null && one !== undefined);
   return [
     h("dl", { class: "facts" },
       fact("Blocked", found.blocked.length ? plural(found.blocked.length, "item") : "nothing", null, found.blocked.length ? "warn" : ""),
-      fact("Waiting for repair", plural(waiting, "ledger"), found.repair.some((one) => one.obstacle) ? "repair is not running" : null, found.repair.some((one) => one.obstacle) ? "warn" : ""),
+      fact("Repair", found.repair.some((one) => one.obstacle) ? "not running" : "running", `${plural(waiting, "ledger")} waiting`, found.repair.some((one) => one.obstacle) ? "warn" : ""),
       fact("Drains", found.drains.length ? count(found.drains.length) : "none", found.drains.length ? `${bytes(left)} left` : null),
       fact("Rebalancing", found.rebalance?.status ?? "not ordered", found.rebalance ? `${bytes(found.rebalance.left_bytes)} left` : null),
       fact("Waiting for the archive", behind.length ? plural(behind.reduce((a, b) => a + b, 0), "segment") : found.archiving.length ? UNKNOWN : "no archiver"),
       fact("Metadata stores", `${count(found.stores.filter((one) => !one.error).length)} of ${count(found.stores.length)}`, "respond", found.stores.some((one) => one.error) ? "bad" : "")),
     ...found.stores.filter((one) => one.error).map((one) => h("p", {}, stateBadge("unreachable"), ` metadata store of ${one.store}: ${one.error}`)),
     blockedOf(found.blocked),
+  ];
+}
+
+function workOf(found, cluster, frame, reload) {
+  return [
     found.migration ? migrationOf(found.migration) : null,
     found.down.length ? [h("h2", {}, "Bookies that are down"), downOf(found, frame, reload)] : null,
     h("h2", {}, "Drains"), drainsOf(found, frame, reload),
@@ -111,14 +118,14 @@ const timeOf = (atMs) => new Date(atMs).toISOString().slice(0, 19).replace("T", 
 function downOf(found, frame, reload) {
   const others = found.down[0].others_down;
   return [h("ul", { class: "cards" }, found.down.map((one) => h("li", { class: "card", "data-down": one.target },
-    h("p", {}, h("strong", {}, `bookie ${one.target}`), " ", stateBadge("down")),
+    h("p", {}, h("strong", {}, "bookie ", bookieName(one.target)), " ", stateBadge("down")),
     h("p", {}, one.is_done ? "No ledger has a copy on it."
-      : `${plural(one.ledgers, "ledger")} have a copy on it (${plural(one.entries, "entry", "entries")}, ${bytes(one.bytes)})${one.being_written ? `; ${count(one.being_written)} of them being written` : ""}.`),
+      : `${plural(one.ledgers, "ledger")} ${one.ledgers === 1 ? "has" : "have"} a copy on it (${plural(one.entries, "entry", "entries")}${one.bytes ? `, ${bytes(one.bytes)}` : ""})${one.being_written ? `; ${count(one.being_written)} of them being written` : ""}.`),
     one.is_done ? null : h("p", {}, one.obstacles.length
       ? [stateBadge("blocked"), ` If it does not return, some copies have no legal place: ${one.obstacles.join("; ")}.`]
       : "If it does not return, repair restores these copies on other bookies."),
     frame.mayAct() ? h("div", { class: "bar" }, offer("drain", `bookie:${one.target}`, "Drain…", reload)) : null))),
-  others ? h("p", { class: "note" }, `${plural(others, "more bookie")} are down.`) : null];
+  others ? h("p", { class: "note" }, `${plural(others, "more bookie")} down.`) : null];
 }
 
 function drainsOf(found, frame, reload) {
@@ -143,7 +150,7 @@ function drainsOf(found, frame, reload) {
 function repairOf(one) {
   const title = one.store === "global" ? "Ledgers that need repair" : `Ledgers that need repair, store of ${one.store}`;
   return h("div", {},
-    one.obstacle ? h("p", {}, stateBadge("warning"), " ", withCode(one.obstacle)) : null,
+    one.obstacle && one.waiting ? h("p", {}, stateBadge("warning"), " ", withCode(one.obstacle)) : null,
     one.ledgers.length ? table(title, [
       ["Ledger", (row) => row.ledger], ["Why", (row) => row.why],
       ["Since", (row) => timeOf(row.since_ms)],
@@ -168,7 +175,7 @@ function placesOf(cluster, found, frame, reload) {
   const drained = new Set(found.drains.map((one) => one.target));
   const places = [
     ...Object.keys(cluster.regions).map((name) => [`region:${name}`, `Region ${name}`, cluster.regions[name].state, drained.has(`region:${name}`)]),
-    ...Object.values(cluster.servers).filter((one) => one.kind === "bookie").map((one) => [`bookie:${one.server}`, `Bookie ${one.server}`, one.mode, drained.has(one.server)]),
+    ...Object.values(cluster.servers).filter((one) => one.kind === "bookie").map((one) => [`bookie:${one.server}`, ["Bookie ", bookieName(one.server)], one.mode, drained.has(one.server)]),
   ];
   return h("section", {}, h("h2", {}, "Actions"),
     h("p", { class: "note" }, "Each action says what will happen before it is done, and is recorded in the audit log."),

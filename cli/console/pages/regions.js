@@ -1,6 +1,6 @@
 // Regions: a ring of the regions with their servers, round trips and traffic, and what is wrong.
 
-import { bookieName, bytes, count, fact, h, kindOf, ms, plural, rate, render, show, state, stateBadge, streamLink, svg, table, UNKNOWN, withCode } from "./dom.js";
+import { bookieName, bytes, count, fact, groupedAlerts, h, kindOf, ms, plural, rate, render, show, state, stateBadge, streamLink, svg, table, UNKNOWN, withCode } from "./dom.js";
 
 const isNarrow = matchMedia("(max-width: 760px)");
 const SERVERS_DRAWN = 40;
@@ -48,7 +48,7 @@ function factsOf(found) {
     fact("Bookies writable", `${count(writable)} of ${count(bookies)}`, null, writable < bookies ? "warn" : ""),
     fact("Entries added", `${rate(sum("adds_per_second"))}/s`, `${bytes(sum("written_bytes_per_second"))}/s, all copies`),
     fact("Waiting for repair", plural(waiting, "ledger"), null, waiting ? "warn" : ""),
-    fact("Quorum", found.cluster.quorum ?? UNKNOWN, `new segments in ${found.cluster.namespace}`),
+    fact("Quorum", found.cluster.quorum ?? UNKNOWN, found.cluster.quorum ? `new segments in ${found.cluster.namespace}` : `no namespace ${found.cluster.namespace}`),
   ];
 }
 
@@ -109,9 +109,9 @@ function region(found, name, [x, y], isChosen, choose) {
   };
   const more = servers.length > shown.length ? `, ${servers.length - shown.length} more` : "";
   const down = one.bookies - one.writable;
-  const word = one.state === "open" && down ? `${down} of ${one.bookies} not writable` : one.state;
+  const word = one.state === "open" && down ? `${one.writable}/${one.bookies} writable` : one.state;
   const kind = one.state === "open" && down ? "warn" : kindOf(one.state);
-  const work = `${rate(one.adds_per_second)} adds/s · ${bytes(one.written_bytes_per_second)}/s`;
+  const work = one.adds_per_second === undefined ? "rates unknown" : `${rate(one.adds_per_second)} adds/s · ${bytes(one.written_bytes_per_second)}/s`;
   const open = `${one.open_ledgers === undefined ? "open ledgers unknown" : plural(one.open_ledgers, "open ledger")}${more}`;
   const label = `${name}, ${one.state}, ${work}, ${open}, ${one.writable} of ${plural(one.bookies, "bookie")} writable`;
   // The button is the box behind the texts, so that the tooltips of the servers stay reachable.
@@ -148,9 +148,9 @@ function legend() {
 }
 
 function alertsOf(found) {
-  const rows = Object.values(found.alerts).sort((a, b) => (a.verdict !== "fault") - (b.verdict !== "fault"));
+  const rows = groupedAlerts(found.alerts);
   return [h("h2", { id: "alerts" }, "Alerts"), rows.length
-    ? h("ul", { class: "alerts" }, rows.map((one) => h("li", {}, stateBadge(one.verdict), h("strong", {}, ` ${one.subject}`), h("p", {}, withCode(one.detail)))))
+    ? h("ul", { class: "alerts" }, rows.map((one) => h("li", { "data-key": one.key }, stateBadge(one.verdict), h("strong", {}, ` ${one.subject}`), h("p", {}, withCode(one.detail)))))
     : h("p", {}, "Nothing is wrong.")];
 }
 
@@ -174,7 +174,7 @@ function tablesOf(found, chosen, choose) {
       ["Written", (one) => (one.written_bytes_per_second === undefined ? UNKNOWN : `${bytes(one.written_bytes_per_second)}/s`), true],
       ["Add p99", (one) => ms(one.add_p99_ms), true],
       ["Open ledgers", (one) => count(one.open_ledgers), true],
-      ["Free", (one) => bytes(one.free_bytes), true],
+      ["Free", (one) => bytes(one.free_bytes || undefined), true],
     ], regions, (one) => one.region),
     chosen ? h("p", {}, `Only the servers of ${chosen} are listed. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
     table(chosen ? `Servers in ${chosen}` : "Servers", [

@@ -2,7 +2,7 @@
 
 import { offer } from "./actions.js";
 import { follow, get } from "./api.js";
-import { bookieName, bytes, count, fact, h, plural, rate, render, show, state, svg, table, UNKNOWN } from "./dom.js";
+import { bookieName, bytes, count, fact, h, plural, rate, render, show, state, stateBadge, svg, table, UNKNOWN } from "./dom.js";
 import { poll } from "./poll.js";
 import { recordTrace } from "./trace.js";
 
@@ -27,7 +27,7 @@ export function streamPage(main, parameters, frame) {
     draw();
   };
   function draw() {
-    render(top, factsOf(latest), segmentsOf(latest, chosen, choose), subscriptionsOf(latest));
+    render(top, factsOf(latest), segmentsOf(latest, chosen, choose, frame.snapshot()?.servers ?? {}), subscriptionsOf(latest));
   }
   const polling = poll({
     intervalMs: INTERVAL_MS, frame, blank: top, what: "The stream",
@@ -39,7 +39,7 @@ export function streamPage(main, parameters, frame) {
     refused(error) {
       if (error.status !== 404) return false;
       tail.close();
-      show(main, h("h1", {}, title), state("No such stream", `${error.message}.`, h("a", { href: "#/streams" }, "Search for another one")));
+      show(main, h("h1", {}, title), state("No such stream", `The console found ${error.message}.`, h("a", { href: "#/streams" }, "Search for another one")));
       return true;
     },
   });
@@ -66,7 +66,7 @@ function factsOf(found) {
     fact("End", (found.end ?? UNKNOWN).split("@")[0], `starts at ${found.start.split("@")[0]}`));
 }
 
-function segmentsOf(found, chosen, choose) {
+function segmentsOf(found, chosen, choose, servers) {
   const shown = found.segments.map((one) => ({ ...one, weight: Math.max(1, one.records ?? 1) }));
   if (!shown.length && !found.older.segments) return state("Nothing written yet", "The first append begins the first segment.");
   const all = found.older.segments ? [{ ...found.older, isOlder: true, weight: Math.max(1, found.older.records) }, ...shown] : shown;
@@ -86,7 +86,7 @@ function segmentsOf(found, chosen, choose) {
     h("p", { class: "note" }, "From the oldest to the hot tail; the more records, the wider. Choose a segment to see its copies."),
     svg("svg", { class: "segments", viewBox: `0 0 ${WIDTH} 62`, preserveAspectRatio: "none", role: "group", "aria-label": "Segments" }, bars),
     h("ul", { class: "legend" }, ["archive", "hot+archive", "hot", "in progress"].map((word) => h("li", {}, h("span", { class: `swatch ${residence(word)}` }), WORDS[word]))),
-    picked ? copiesOf(picked) : null);
+    picked ? copiesOf(picked, servers) : null);
 }
 
 const WORDS = { archive: "archive only", "hot+archive": "bookies and archive", hot: "bookies only", "in progress": "being written" };
@@ -108,7 +108,8 @@ function segment(one, x, width, isChosen, choose) {
     svg("title", {}, label), svg("rect", { x, y: isChosen ? 2 : 8, width: Math.max(1, width - 2), height: isChosen ? 58 : 46 }));
 }
 
-function copiesOf(one) {
+// Bookies that are not writable are marked, if the visitor may see the servers.
+function copiesOf(one, servers) {
   const regions = {};
   for (const [bookie, region] of Object.entries(one.copies)) (regions[region] ??= []).push(bookie);
   const size = one.size_bytes === null || one.size_bytes === undefined ? "" : `, ${bytes(one.size_bytes)}`;
@@ -116,7 +117,7 @@ function copiesOf(one) {
   return h("div", { class: "copies" },
     h("h3", {}, `Segment ${one.segment}: ledger ${one.ledger}, ${one.state}, ${records}${size}`),
     Object.keys(regions).length
-      ? h("ul", { class: "places" }, Object.keys(regions).sort().map((region) => h("li", {}, h("strong", {}, region), regions[region].map((bookie) => h("span", { class: "chip" }, bookieName(bookie))))))
+      ? h("ul", { class: "places" }, Object.keys(regions).sort().map((region) => h("li", {}, h("strong", {}, region), regions[region].map((bookie) => h("span", { class: "chip" }, bookieName(bookie), (servers[bookie]?.mode ?? "writable") === "writable" ? null : [" ", stateBadge(servers[bookie].mode)])))))
       : h("p", {}, "Only the archive holds it."));
 }
 

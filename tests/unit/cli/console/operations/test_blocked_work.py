@@ -5,6 +5,7 @@ from typing import Any
 from rhumbline.cli.console.operations.blocked_work import blocked_work
 from rhumbline.regions.repair.progress import NO_REPAIR, NOT_AUDITED, QUEUED
 
+NO_PROCESS = "a repair process: none is running"
 IDLE: dict[str, Any] = {
     "repair": [{"store": "global", "obstacle": None, "waiting": 2, "ledgers": []}],
     "drains": [],
@@ -40,7 +41,14 @@ def test_everything_that_cannot_go_on_is_listed() -> None:
             }
         ],
         drains=[{"target": "region:rome", "reasons": {"no bookie": 1, NO_REPAIR: 2}}],
-        down=[{"target": "b2", "reasons": {NO_REPAIR: 4, "stuck": 1}, "obstacles": ["no place"]}],
+        down=[
+            {
+                "target": "b2",
+                "reasons": {NO_REPAIR: 4, "stuck": 1},
+                "obstacles": ["no place"],
+                "ledgers": 5,
+            }
+        ],
         rebalance={"obstacle": "full"},
         archiving=[{"server": "a:1", "obstacle": "a:1 does not respond"}],
         migration={"target": "zk:", "is_interrupted": True},
@@ -49,10 +57,11 @@ def test_everything_that_cannot_go_on_is_listed() -> None:
     assert found == {
         "streams of namespaces whose metadata is in oslo": "away",
         "drain of region rome: 1 ledger": "no bookie",
-        "drain of region rome: 2 ledgers": NO_REPAIR,
+        "drain of region rome: 2 ledgers": NO_PROCESS,
         "repair of bookie b2: 1 ledger": "stuck",
         "copies of bookie b2": "no place",
-        "repair of 2 ledgers": NO_REPAIR,
+        "copies on 1 bookie down": NO_PROCESS,
+        "repair of 2 ledgers": NO_PROCESS,
         "repair of 1 ledger with entries that have no copy": "a bookie that holds them",
         "rebalancing": "full",
         "archiver a:1": "a:1 does not respond",
