@@ -57,9 +57,10 @@ class ClusterSample:
 class Sampler:
     """Takes samples. Of many streams, each sample examines the busiest ones and some others."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, streams_per_sample: int = _STREAMS_PER_SAMPLE) -> None:
         self._client = client
         self._tasks = TaskStore(client.store)
+        self._streams_per_sample = streams_per_sample
         self._known: list[tuple[Namespace, str]] = []
         self._next = 0
         self._taken = 0
@@ -99,10 +100,11 @@ class Sampler:
         return found[:_STREAMS_KNOWN]
 
     async def _examine_streams(self) -> dict[str, StreamSample]:
-        busy = set(self.busiest[: _STREAMS_PER_SAMPLE // 2])
+        most = self._streams_per_sample
+        busy = set(self.busiest[: most // 2])
         chosen = [one for one in self._known if _name_of(one) in busy]
-        for _ in range(min(len(self._known), _STREAMS_PER_SAMPLE)):
-            if len(chosen) == _STREAMS_PER_SAMPLE:
+        for _ in range(min(len(self._known), most)):
+            if len(chosen) == most:
                 break
             self._next = (self._next + 1) % len(self._known)
             if _name_of(one := self._known[self._next]) not in busy:

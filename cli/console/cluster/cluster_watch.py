@@ -17,6 +17,8 @@ from .survey import LedgerSurvey
 _ROUND_TRIP_S_MAX = 1.0
 _BOOKIES_ASKED = 3
 """Bookies of each region whose round trips are measured."""
+_STREAMS_PER_SAMPLE = 24
+"""Streams of a sample: it is taken every second, and they are its largest cost."""
 
 
 class ClusterWatch:
@@ -25,7 +27,7 @@ class ClusterWatch:
     def __init__(self, client: Client, survey: LedgerSurvey) -> None:
         self._client = client
         self._survey = survey
-        self._sampler = Sampler(client)
+        self._sampler = Sampler(client, _STREAMS_PER_SAMPLE)
         self._sample: ClusterSample | None = None
         self._snapshot: dict[str, Any] | None = None
 

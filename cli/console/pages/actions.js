@@ -11,7 +11,7 @@ async function confirmed(kind, target, done) {
   const title = h("h2", { id: "action-title" }, "What will happen");
   const body = h("div", {}, h("p", {}, "Computing what will happen."));
   const status = h("p", { role: "status", id: "action-status" });
-  const confirm = h("button", { type: "button", id: "confirm", disabled: true }, "Confirm");
+  const confirm = h("button", { type: "button", id: "confirm", class: "primary", disabled: true }, "Confirm");
   const cancel = h("button", { type: "button", id: "cancel" }, "Cancel");
   const dialog = h("dialog", { "aria-labelledby": "action-title" }, title, body, status, h("div", { class: "bar" }, confirm, cancel));
   document.body.append(dialog);

@@ -214,7 +214,7 @@ async def see_operations(page: Page, cluster: LocalCluster) -> list[str]:
     await expect(page.locator("#action-status")).to_contain_text("Done")
     await page.locator("#cancel").press("Enter")
     await expect(page.locator(f'[data-drain="{name}"]')).to_contain_text("no repair process")
-    await page.get_by_role("heading", name="Drains").scroll_into_view_if_needed()
+    await page.evaluate("scrollTo(0, 0)")
     await picture(page, "operations")
     return found + await serious_faults(page)
 

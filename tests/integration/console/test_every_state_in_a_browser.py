@@ -168,7 +168,7 @@ async def _refusals(browser: Browser, url: str) -> list[str]:
     """See the states without data: forbidden, signed out, disconnected."""
     found = []
     for look, (dark, phone) in LOOKS.items():
-        page = await open_page(browser, url, dark=dark, phone=phone)
+        page = await open_page(browser, f"{url}#/regions", dark=dark, phone=phone)
         await expect(page.locator(".region")).to_have_count(3)
         await page.route("**/api/**", lambda route: route.abort())
         await page.reload()
