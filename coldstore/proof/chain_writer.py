@@ -62,9 +62,13 @@ class ChainWriter:
         return winner
 
     async def cover(self, manifest: Manifest) -> None:
-        """Advance the tip to a published manifest. Safe to repeat. Raises CorruptionError."""
+        """Advance the tip to a published manifest. Safe to repeat.
+
+        Raises CorruptionError, also if the tip was lost: the one that this writer remembers may
+        lack the newest erasure.
+        """
         folder = manifest.folder
-        tip = await self._tip(folder)
+        tip = await read_tip(self._cold, folder)
         if tip is None:
             raise lost_tip_error(folder)
         if manifest.lssn >= tip.last_lssn:  # the same: a crash may have left older tips

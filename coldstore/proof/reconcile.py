@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import LIST_LIMIT, Namespace
-from ...core.protocol.errors import CorruptionError, NoSuchStreamError
+from ...core.protocol.errors import (
+    CorruptionError,
+    ForeignDataError,
+    NoSuchStreamError,
+    UnavailableError,
+)
 from ...core.protocol.segments import Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ..archive.archive_folder import ArchiveFolder
@@ -135,7 +140,7 @@ async def _repair(
     manifests = [one for one in listing.manifests if one.folder == result.folder]
     try:
         await repair_tip(cold, result.folder, manifests, stream)
-    except CorruptionError as error:
+    except (CorruptionError, ForeignDataError, UnavailableError) as error:
         result.faults.append(str(error))
     else:
         result.has_new_tip = True
