@@ -23,19 +23,38 @@ class RetentionLimits:
 def first_kept(manifests: Sequence[Manifest], limits: RetentionLimits) -> int:
     """Return the oldest segment that the limits keep; ``manifests`` are in order.
 
-    The newest segment is always kept, so that it is known which stream had the archive.
+    A segment is judged by the time at which it was completed, wherever its records lie now, and by
+    the payloads that were not erased. The newest segment is always kept, so that it is known which
+    stream had the archive.
     """
-    kept = manifests[-1].lssn
-    size = manifests[-1].payload_bytes
+    return max(_first_young(manifests, limits), _first_within_size(manifests, limits))
+
+
+def _first_young(manifests: Sequence[Manifest], limits: RetentionLimits) -> int:
+    """Return the first segment that is not old.
+
+    Older ones may follow it if the clocks of writers differed. They wait for it, because only
+    segments before it may be deleted.
+    """
+    oldest_ms = limits.completed_after_ms
+    if oldest_ms is None:
+        return manifests[0].lssn
+    young = (one.lssn for one in manifests if one.completed_ms > oldest_ms)
+    return next(young, manifests[-1].lssn)
+
+
+def _first_within_size(manifests: Sequence[Manifest], limits: RetentionLimits) -> int:
+    kept, size = manifests[-1].lssn, _stored_payload_bytes(manifests[-1])
     for manifest in reversed(manifests[:-1]):
-        size += manifest.payload_bytes
-        oldest_ms = limits.completed_after_ms
-        is_old = oldest_ms is not None and manifest.completed_ms <= oldest_ms
-        is_beyond = limits.payload_bytes_max is not None and size > limits.payload_bytes_max
-        if is_old or is_beyond:
+        size += _stored_payload_bytes(manifest)
+        if limits.payload_bytes_max is not None and size > limits.payload_bytes_max:
             break
         kept = manifest.lssn
     return kept
+
+
+def _stored_payload_bytes(manifest: Manifest) -> int:
+    return sum(part.payload_bytes for part in manifest.parts)
 
 
 async def retain(

@@ -45,13 +45,14 @@ async def publish(
     The change is noted for the index before and afterwards, so that a crash between the two leaves
     a note. An erasure is complete when the tip names it. Raises the errors of
     ``cover_erasures``, UnavailableError if a segment has moved since it was read, because the move
-    would undo an erasure, or if a relocation is published at the same time, and, before anything is
-    published, InvalidArgumentError if a relocation would be larger than readers accept, or
-    NoSuchObjectError if a file was deleted before it was published.
+    would undo an erasure, if retention has deleted it, or if a relocation is published at the same
+    time, and, before anything is published, InvalidArgumentError if a relocation would be larger
+    than readers accept, or NoSuchObjectError if a file was deleted before it was published.
     """
     folder = moves[0].manifests[0].folder
     known = await stored_relocations(cold, folder)
     _check_current(moves, known)
+    await _check_kept(cold, moves)
     await cover_erasures(cold, folder, known)
     relocations = _relocations(moves, known, wall_ms, erasure)
     encoded = [one.encode() for one in relocations]
@@ -85,6 +86,16 @@ def _check_current(moves: Sequence[SegmentMove], known: Relocations) -> None:
                 f"{manifest.key}: the records of the segment were moved or erased meanwhile by "
                 "another job: repeat this one"
             )
+
+
+async def _check_kept(cold: ColdStore, moves: Sequence[SegmentMove]) -> None:
+    """Raise UnavailableError if a segment was deleted: the new file would bring it back."""
+    first = min((one for move in moves for one in move.manifests), key=lambda one: one.lssn)
+    tip = await read_tip(cold, first.folder)
+    if tip is not None and first.lssn < tip.first_lssn:
+        raise UnavailableError(
+            f"{first.key}: retention has deleted the segment meanwhile: repeat this job"
+        )
 
 
 async def _check_stored(cold: ColdStore, moves: Sequence[SegmentMove]) -> None:
