@@ -9,7 +9,7 @@ manifest: the manifest says which records the parts must hold.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
@@ -66,6 +66,22 @@ class Erasure:
     erased_by: str
     reason: str
     """For example the number of a request; it must not repeat what was erased."""
+    on_bookies: tuple[int, ...] | None = None
+    """Segments of which bookies held copies when the erasure began, and from which nothing was
+    erased there; None: the cluster was not asked."""
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the member of a relocation."""
+        fields: dict[str, Any] = {"erased_by": self.erased_by, "reason": self.reason}
+        if self.on_bookies is not None:
+            fields["on_bookies"] = list(self.on_bookies)
+        return fields
+
+    @classmethod
+    def decode(cls, fields: dict[str, Any]) -> "Erasure":
+        """Return the erasure that ``encoded`` describes."""
+        held = fields.pop("on_bookies", None)
+        return cls(**fields, on_bookies=None if held is None else tuple(held))
 
 
 class ErasureLink(NamedTuple):
@@ -118,7 +134,7 @@ class Relocation:
             "segments": [segment.encoded() for segment in self.segments],
         }
         if self.erasure is not None:
-            fields["erasure"] = asdict(self.erasure)
+            fields["erasure"] = self.erasure.encoded()
         if self.previous_erasure is not None:
             fields["previous_erasure"] = list(self.previous_erasure)
         return encode_sealed(FORMAT, fields)
@@ -130,7 +146,7 @@ class Relocation:
         try:
             segments = tuple(map(MovedSegment.decode, fields.pop("segments")))
             erasure = fields.pop("erasure", None)
-            cause = None if erasure is None else Erasure(**erasure)
+            cause = None if erasure is None else Erasure.decode(erasure)
             previous = fields.pop("previous_erasure", None)
             link = None if previous is None else ErasureLink(*previous)
             return cls(**fields, segments=segments, erasure=cause, previous_erasure=link)

@@ -1,25 +1,42 @@
 """Finds the segments that an erasure from archives does not reach (rule ARC-70)."""
 
+from typing import NamedTuple
+
 from ...core.log.namespace import LIST_LIMIT, Namespace
-from ...core.protocol.errors import NoSuchNamespaceError, NoSuchStreamError
+from ...core.protocol.errors import NoSuchNamespaceError, NoSuchStreamError, UnavailableError
 from ...core.protocol.segments import Residence, Segment
 
 
-async def segments_on_bookies(namespace: Namespace, stream: str = "") -> dict[str, list[int]]:
-    """Return the segments of which bookies hold copies, ascending, by the name of their stream.
+class HotSegments(NamedTuple):
+    """The segments of a stream of which bookies hold copies."""
 
-    Without ``stream``, all streams of the namespace are read. Segments without records are left
-    out, and so are streams that the cluster does not have. Raises the errors of the metadata store.
+    stream_id: str
+    lssns: tuple[int, ...]
+    """Ascending."""
+
+
+async def segments_on_bookies(namespace: Namespace, stream: str = "") -> dict[str, HotSegments]:
+    """Return the segments of which bookies hold copies, by the name of their stream.
+
+    Call it before an archive is listed: a segment that is archived in between is then in one of
+    the two. Without ``stream``, all streams of the namespace are read. Segments without records are
+    left out, and so are streams that the cluster does not have. Raises UnavailableError if the
+    metadata may be old, and the errors of the metadata store.
     """
-    found: dict[str, list[int]] = {}
+    found: dict[str, HotSegments] = {}
     try:
         for name in [stream] if stream else await _all_names(namespace):
             try:
-                segments = (await namespace.describe(name)).segments
+                known = await namespace.describe(name)
             except NoSuchStreamError:
                 continue  # only the archive has it
-            if lssns := sorted(one.lssn for one in segments if _may_have_records(one)):
-                found[name] = lssns
+            if known.metadata_age_ms is not None:
+                raise UnavailableError(
+                    f"stream {name}: its metadata is {known.metadata_age_ms} ms old, so segments "
+                    "on bookies may be missing: repeat this when the metadata store is available"
+                )
+            if lssns := sorted(one.lssn for one in known.segments if _may_have_records(one)):
+                found[name] = HotSegments(known.stream_id, tuple(lssns))
     except NoSuchNamespaceError:
         return {}
     return found

@@ -5,7 +5,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from ...client.system_runtime import SystemClock
 from ...client.units import show_count
 from ...coldstore.compact.permission import require_relocations
 from ...coldstore.erase.erased_set import half_open_ranges
-from ...coldstore.erase.hot_copies import segments_on_bookies
+from ...coldstore.erase.hot_copies import HotSegments, segments_on_bookies
 from ...core.protocol.errors import RhumblineError
 from ...typed import SchemaHistory
 from ..hadoop_settings import s3_environment
@@ -217,6 +217,10 @@ def _erase(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     from .erase import erase
 
     keys = frozenset(key.encode() for key in options.key)
+    namespace, _, stream = options.prefix.partition("/")
+    hot = None
+    if options.metadata is not None:  # before the archive is listed: see segments_on_bookies
+        hot = asyncio.run(_segments_on_bookies(options.metadata, namespace, stream))
     done = erase(
         spark,
         options.cold,
@@ -224,6 +228,7 @@ def _erase(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
         RecordSelection(keys, options.from_ms, options.before_ms),
         Erasure(options.by, options.reason),
         grace_ms=options.grace_minutes * 60_000,
+        hot=hot,
         tasks=options.tasks,
     )
     faults = [f"{name}: {text}" for name, text in sorted(done.faults.items())]
@@ -231,21 +236,19 @@ def _erase(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
         f"erased {show_count(done.records, 'record')} of {show_count(done.segments, 'segment')}, "
         f"deleted {show_count(done.deleted, 'file')}"
     )
-    remaining, end = _remaining(options)
+    remaining, end = _remaining(namespace, hot)
     counts = {"segments": done.segments, "records": done.records}
     return JobOutcome([*faults, *remaining, line, end], faults, counts, remaining)
 
 
-def _remaining(options: argparse.Namespace) -> tuple[list[str], str]:
+def _remaining(namespace: str, hot: Mapping[str, HotSegments] | None) -> tuple[list[str], str]:
     """Return what an erasure did not reach: lines for streams, and one for the whole."""
-    if options.metadata is None:
+    if hot is None:
         return [], "copies on bookies were not examined, and are not erased"
-    namespace, _, stream = options.prefix.partition("/")
-    found = asyncio.run(_segments_on_bookies(options.metadata, namespace, stream))
     lines = [
-        f"{namespace}/{name}: bookies hold {show_count(len(lssns), 'segment')} ({_spans(lssns)}), "
-        "from which nothing was erased"
-        for name, lssns in sorted(found.items())
+        f"{namespace}/{name}: bookies hold {show_count(len(one.lssns), 'segment')} "
+        f"({_spans(one.lssns)}), from which nothing was erased"
+        for name, one in sorted(hot.items())
     ]
     if not lines:
         return [], "no bookie holds copies: the erasure is complete"
@@ -260,12 +263,14 @@ async def _require_relocations(metadata: str, what: str) -> None:
         await require_relocations(client.store, what)
 
 
-async def _segments_on_bookies(metadata: str, namespace: str, stream: str) -> dict[str, list[int]]:
+async def _segments_on_bookies(
+    metadata: str, namespace: str, stream: str
+) -> dict[str, HotSegments]:
     async with Client(metadata, namespace=namespace, moves_data=False) as client:
         return await segments_on_bookies(client.namespace(), stream)
 
 
-def _spans(lssns: list[int]) -> str:
+def _spans(lssns: Sequence[int]) -> str:
     """Return numbers as text, such as 1-4, 7."""
     spans = half_open_ranges(lssns)
     return ", ".join(

@@ -1,7 +1,8 @@
 """The job ``erase``: removes selected records from archives, and keeps the proof."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from random import SystemRandom
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from ...coldstore.archive.relocation import Erasure, MovedSegment
 from ...coldstore.compact.compactor import ArchiveCompactor, CompactionConfig
 from ...coldstore.compact.publish import SegmentMove
 from ...coldstore.erase.eraser import ArchiveEraser
+from ...coldstore.erase.hot_copies import HotSegments
 from ...coldstore.erase.selection import RecordSelection
 from ...coldstore.index.indexer import Indexer
 from ...coldstore.stores.open_store import open_cold_store
@@ -45,9 +47,13 @@ def erase(
     erasure: Erasure,
     *,
     grace_ms: int,
+    hot: Mapping[str, HotSegments] | None = None,
     tasks: int | None = None,
 ) -> EraseOutcome:
     """Erase the selected records of all archives below ``prefix``. Contacts no cluster.
+
+    ``hot`` are the segments on bookies, by stream, that were found before; None: the cluster was
+    not asked. The proof of each stream lists them.
 
     Executors write the files without these records, and the driver publishes them. The old files
     are deleted by the first run of this job, or of ``compact``, after the grace period. Safe to
@@ -63,7 +69,7 @@ def erase(
             .mapPartitions(lambda partition: _write(cold, selection, partition))
             .collect()
         )
-    done, failed = asyncio.run(_commit(cold, selection, erasure, written))
+    done, failed = asyncio.run(_commit(cold, selection, erasure, hot, written))
     faults |= failed
     deleted, failed = asyncio.run(_settle(cold, prefix, grace_ms))
     counts = [
@@ -117,7 +123,11 @@ def _write(
 
 
 async def _commit(
-    cold: str, selection: RecordSelection, erasure: Erasure, written: list[_WrittenGroup]
+    cold: str,
+    selection: RecordSelection,
+    erasure: Erasure,
+    hot: Mapping[str, HotSegments] | None,
+    written: list[_WrittenGroup],
 ) -> tuple[list[SegmentMove], dict[str, str]]:
     """Publish what is left of the segments of each stream. Return what was published."""
     streams: dict[ArchiveFolder, list[SegmentMove]] = {}
@@ -135,7 +145,7 @@ async def _commit(
     try:
         for folder, moves in streams.items():
             try:
-                await eraser.commit(moves, erasure)
+                await eraser.commit(moves, _examined(erasure, folder, hot))
             except RhumblineError as error:
                 faults["/".join(folder)] = str(error)
             else:
@@ -143,6 +153,17 @@ async def _commit(
     finally:
         await store.close()
     return done, faults
+
+
+def _examined(
+    erasure: Erasure, folder: ArchiveFolder, hot: Mapping[str, HotSegments] | None
+) -> Erasure:
+    """Return the erasure of one stream, with its segments on bookies."""
+    if hot is None:
+        return erasure
+    held = hot.get(folder.stream)
+    is_same = held is not None and held.stream_id == folder.stream_id
+    return replace(erasure, on_bookies=held.lssns if held is not None and is_same else ())
 
 
 async def _settle(cold: str, prefix: str, grace_ms: int) -> tuple[int, dict[str, str]]:

@@ -6,7 +6,7 @@ from ....core.protocol.errors import CorruptionError
 from ....core.protocol.installation import needs_extra
 from ...options import CommandSession, runs, session_options
 from ...output import iso_time, print_rows
-from ...output_schema import integer, listing, prints, record, rows, text, time_at
+from ...output_schema import integer, listing, maybe, prints, record, rows, text, time_at
 from ..cold_options import cold_option, opened_cold
 
 with needs_extra("an archive", "arrow"):
@@ -22,6 +22,13 @@ _ERASURE = {
     "reason": text("Why."),
     "records": integer("Records that this erasure removed."),
     "segments": listing(integer("Number of the segment."), "Segments that held them."),
+    "on_bookies": maybe(
+        listing(
+            integer("Number of the segment."),
+            "Segments that bookies held when the erasure began, and from which nothing was erased "
+            "there; null: the cluster was not asked.",
+        )
+    ),
 }
 _RANGES = listing(
     record({"first": text("DLSN of the first record."), "last": text("DLSN of the last record.")}),
@@ -58,6 +65,7 @@ async def erasures(session: CommandSession, prefix: str, positions: bool, cold: 
 
 
 def _row(folder: ArchiveFolder, proof: ErasureProof) -> dict[str, object]:
+    held = proof.erasure.on_bookies
     return {
         "stream": f"{folder.namespace}/{folder.stream}",
         "stream_id": folder.stream_id,
@@ -67,6 +75,7 @@ def _row(folder: ArchiveFolder, proof: ErasureProof) -> dict[str, object]:
         "reason": proof.erasure.reason,
         "records": sum(proof.records.values()),
         "segments": sorted(proof.records),
+        "on_bookies": None if held is None else list(held),
     }
 
 
