@@ -37,6 +37,7 @@ with needs_extra("an archive", "arrow"):
     )
     from ...coldstore.archive.catalog import scan_manifests
     from ...coldstore.archive.segment_archiver import SegmentArchiver
+    from ...coldstore.compact.permission import has_moved, require_relocations
     from ...coldstore.index.indexed_listing import indexed_listing
     from ...coldstore.index.indexer import Indexer
     from ...coldstore.restore.copy_archive import copy_archive
@@ -172,6 +173,8 @@ async def restore(
                 )
                 for stream in sorted(set(streams) or archived_names(found))
             }
+            if has_moved(one for manifests in chosen_streams.values() for one in manifests):
+                await require_relocations(client.store, "compacted archives")
             quorum = default_quorum(await client.directory.in_usable_regions())
             with suppress(NamespaceExistsError):  # keep the policy of an existing namespace
                 await client.namespaces.create(name, StreamPolicy(quorum))

@@ -188,12 +188,20 @@ def split(
 @spark.command()
 @click.argument("prefix", required=False, default="")
 @click.option("--to", required=True, help="URI of the other cold store.")
+@click.option(
+    "--target-metadata",
+    metavar="URI",
+    help="Metadata store of the cluster whose programs read the copy. It must have feature level 4 "
+    "if the copy has compacted archives or erasures.  [default: not checked]",
+)
 @_job_options
 @prints(_OUTCOME)
 @session_options
 def copy(session: CommandSession, prefix: str, to: str, **given: Any) -> None:  # noqa: ANN401
     """Copy the archives below PREFIX (NAMESPACE or NAMESPACE/STREAM) to another cold store."""
     more = [prefix] if prefix else []
+    if given["target_metadata"]:
+        more += ["--target-metadata", given["target_metadata"]]
     _run(session, "copy", given["cold"], given["master"], *more, "--to", to)
 
 
@@ -255,10 +263,9 @@ def retain(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa:
     for name in ("keep_days", "keep_mib"):
         if given[name] is not None:
             more += [f"--{name.replace('_', '-')}", str(given[name])]
-    if not given["without_cluster"]:
-        more += ["--metadata", session.metadata_uri()]
-        if session.settings.cluster.region:
-            more += ["--region", session.settings.cluster.region]
+    more += _cluster(session, given)
+    if not given["without_cluster"] and session.settings.cluster.region:
+        more += ["--region", session.settings.cluster.region]
     _run(session, "retain", given["cold"], given["master"], *more)
 
 

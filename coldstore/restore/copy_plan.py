@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ..archive.manifest import CHAIN_START, Manifest
 from ..archive.relocation import Relocation, Relocations
+from ..compact.permission import has_moved
 
 
 class StoredArchive(NamedTuple):
@@ -30,6 +31,11 @@ class CopyPlan(NamedTuple):
     """Errors by key."""
     known: Relocations
     """The relocations of the source from which the plan was made."""
+
+    @property
+    def needs_relocations(self) -> bool:
+        """True if only programs that know relocations can read the copy."""
+        return bool(self.relocations) or has_moved(self.segments)
 
 
 def plan_copy(source: StoredArchive, target: StoredArchive) -> CopyPlan:

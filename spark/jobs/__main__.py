@@ -27,7 +27,8 @@ from .outcome import JobOutcome
 if TYPE_CHECKING:
     from .incremental import AppendTarget, ArchivedSource
 
-_WRITES_RELOCATIONS = {"compact": "compacted archives", "erase": "erasures from archives"}
+_COMPACTED = "compacted archives"
+_WRITES_RELOCATIONS = {"compact": _COMPACTED, "erase": "erasures from archives"}
 """Jobs that need a feature level."""
 
 EXIT_INCOMPLETE = 5
@@ -63,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
             "prefix", nargs="?", default="", help="NAMESPACE or NAMESPACE/STREAM"
         )
     commands["copy"].add_argument("--to", required=True, help="URI of the other cold store")
+    commands["copy"].add_argument(
+        "--target-metadata", help="URI of the cluster whose programs read the copy"
+    )
     for name in ("replay", "split", "convert"):
         commands[name].add_argument("source", help="NAMESPACE/STREAM in the archive")
     for name in ("replay", "split"):
@@ -91,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_retention(commands["retain"])
     _add_erasure(commands["erase"])
     for name in ("compact", "erase"):
-        _add_cluster(commands[name])
+        _add_cluster(
+            commands[name],
+            "URI of the cluster whose programs read the archive",
+            "all readers know compacted archives",
+        )
     for name in ("archive", "verify", "copy", "compact", "erase"):
         commands[name].add_argument("--tasks", type=int, help="number of parallel tasks")
     return parser
@@ -119,16 +127,16 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
     command.add_argument("prefix", help="NAMESPACE or NAMESPACE/STREAM")
     command.add_argument("--keep-days", type=int, help="keep what was completed since")
     command.add_argument("--keep-mib", type=int, help="keep so much of each stream's payloads")
-    command.add_argument("--metadata", help="URI of the cluster, whose segments are kept")
     command.add_argument("--region", help="region of the driver")
-
-
-def _add_cluster(command: argparse.ArgumentParser) -> None:
-    chosen = command.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--metadata", help="URI of the cluster whose programs read the archive")
-    chosen.add_argument(
-        "--without-cluster", action="store_true", help="all readers know compacted archives"
+    _add_cluster(
+        command, "URI of the cluster, whose segments are kept", "no cluster needs the segments"
     )
+
+
+def _add_cluster(command: argparse.ArgumentParser, given: str, without: str) -> None:
+    chosen = command.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--metadata", help=given)
+    chosen.add_argument("--without-cluster", action="store_true", help=without)
 
 
 def _add_erasure(command: argparse.ArgumentParser) -> None:
@@ -167,7 +175,18 @@ def _verify(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
 def _copy(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
     from .copying import copy_archives
 
-    done = copy_archives(spark, options.cold, options.to, options.prefix, tasks=options.tasks)
+    def check_readers() -> None:
+        if options.target_metadata is not None:
+            asyncio.run(_require_relocations(options.target_metadata, _COMPACTED))
+
+    done = copy_archives(
+        spark,
+        options.cold,
+        options.to,
+        options.prefix,
+        check_readers=check_readers,
+        tasks=options.tasks,
+    )
     records = sum(manifest.record_count for manifest in done.copied)
     faults = [text for _, text in sorted(done.faults.items())]
     line = f"copied {show_count(len(done.copied), 'segment')}, {show_count(records, 'record')}"

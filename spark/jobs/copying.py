@@ -1,7 +1,7 @@
 """The job ``copy``: executors copy the archives of one cold store to another one."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -28,7 +28,13 @@ class CopyOutcome(NamedTuple):
 
 
 def copy_archives(
-    spark: SparkSession, source: str, target: str, prefix: str = "", *, tasks: int | None = None
+    spark: SparkSession,
+    source: str,
+    target: str,
+    prefix: str = "",
+    *,
+    check_readers: Callable[[], None] | None = None,
+    tasks: int | None = None,
 ) -> CopyOutcome:
     """Copy all archives below ``prefix`` (NAMESPACE or NAMESPACE/STREAM) to the store ``target``.
 
@@ -37,9 +43,13 @@ def copy_archives(
     erased in the source since the last copy is so in the target, too, with the proof. If a segment
     cannot be copied, the copy of its stream ends before it, and other streams continue. Safe to
     repeat: only what is missing is copied. An erasure in the source during the copy is a fault.
-    Raises the errors of the cold stores if one of them cannot be listed.
+    ``check_readers`` is called before anything is written if only programs that know relocations
+    can read the copy. Raises its errors, and those of the cold stores if one of them cannot be
+    listed.
     """
     plans, faults = asyncio.run(_plan(source, target, prefix))
+    if check_readers is not None and any(plan.needs_relocations for plan in plans.values()):
+        check_readers()
     wanted = [one.encode() for plan in plans.values() for one in (*plan.segments, *plan.moved)]
     failed: dict[str, str] = {}
     if wanted:
