@@ -84,6 +84,8 @@ class _Place(NamedTuple):
     is_leaving: IsLeaving
     drain: Callable[[], Awaitable[object]]
     undrain: Callable[[], Awaitable[object]]
+    is_down: bool = False
+    """True for a bookie that is not registered: a drain then declares it offline."""
 
 
 class Actions:
@@ -144,7 +146,8 @@ class Actions:
 
     async def _plan_drain(self, target: str) -> PlannedAction:
         place = await self._place(target)
-        effects = [f"{place.name} gets no new data from now on."]
+        first = "is down, and is declared offline" if place.is_down else "gets no new data"
+        effects = [f"{place.name} {first} from now on."]
         obstacles: list[str] = []
         copies = size = writing = 0
         has_auditor = True
@@ -155,15 +158,19 @@ class Actions:
             obstacles += faults
             has_auditor &= await cluster.tasks.auditor() is not None
         moved = f"{show_count(copies, 'copy', 'copies')} (about {show_bytes(size)})"
-        effects.append(f"Repair moves {moved} to other bookies, in the background.")
+        if place.is_down:
+            effects.append("Its copies count as lost at once.")
+            effects.append(f"Repair restores {moved} on other bookies from those that are left.")
+        else:
+            effects.append(f"Repair moves {moved} to other bookies, in the background.")
         if writing:
             ledgers = show_count(writing, "ledger")
             effects.append(f"Copies of {ledgers} that are being written move after a roll.")
         if not has_auditor:
             effects.append(f"Nothing moves yet, because {NO_REPAIR}.")
         effects.append("It can be undrained at any time.")
-        title = f"Drain {place.name}"
-        return PlannedAction(ActionKind.DRAIN, target, title, effects, [], obstacles)
+        title = f"Declare {place.name} offline" if place.is_down else f"Drain {place.name}"
+        return PlannedAction(ActionKind.DRAIN, target, title, effects, [title], obstacles)
 
     async def _plan_undrain(self, target: str) -> PlannedAction:
         place = await self._place(target)
@@ -225,6 +232,7 @@ class Actions:
                 leaves_bookie(bookie),
                 lambda: drain_bookie(clusters, bookie, force=False),
                 lambda: undrain_bookie(clusters, bookie),
+                is_down=bookie not in await clusters[0].directory.up(),
             )
         if target.startswith(_REGION):
             region: Region = await find_region(clusters[0], target.removeprefix(_REGION))

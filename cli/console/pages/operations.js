@@ -124,7 +124,7 @@ function downOf(found, frame, reload) {
     one.is_done ? null : h("p", {}, one.obstacles.length
       ? [stateBadge("blocked"), ` If it does not return, some copies have no legal place: ${one.obstacles.join("; ")}.`]
       : "If it does not return, repair restores these copies on other bookies."),
-    frame.mayAct() ? h("div", { class: "bar" }, offer("drain", `bookie:${one.target}`, "Drain…", reload)) : null))),
+    frame.mayAct() ? h("div", { class: "bar" }, offer("drain", `bookie:${one.target}`, "Declare offline…", reload)) : null))),
   others ? h("p", { class: "note" }, `${plural(others, "more bookie")} down.`) : null];
 }
 

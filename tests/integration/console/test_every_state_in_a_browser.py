@@ -158,6 +158,9 @@ async def _look(browser: Browser, url: str, name: str) -> list[str]:
                 await expect(page.locator("[data-down]")).to_have_count(3)
                 await expect(page.locator("[data-drain]")).to_have_count(1)
                 await expect(page.locator("#migration")).to_contain_text("41,250 nodes")
+                await page.locator("[data-down] button").first.click()
+                await expect(page.get_by_role("dialog")).to_contain_text("is declared offline")
+                await page.keyboard.press("Escape")
             await asyncio.sleep(1.5)  # rates need a second sample
             found += await _judged(page, f"{name}-{address.partition('?')[0]}-{look}")
         await page.context.close()
