@@ -7,10 +7,10 @@ from ...core.protocol.dlsn import STREAM_ID_CHARACTERS
 from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
+from ..ledger.archived_ledger import ArchivedLedger
 from ..proof.chain_tip import raise_first, read_tip
 from ..proof.erasure_chain import manifest_now
 from .archive_folder import ArchiveFolder, MergedName
-from .archived_ledger import ArchivedLedger
 from .catalog import archived_lssns, read_manifest, stored_merged, stored_parts
 from .manifest import Manifest
 

@@ -258,7 +258,7 @@ def record_set_ranges(table: "pa.Table", *, has_gaps: bool = False) -> list[tupl
     ends: set[int] = set()
     columns = [table.column(name).combine_chunks() for name in ("entry_id", "record_set")]
     if has_gaps:
-        rows = pa.array(range(table.num_rows), pa.int32())
+        rows = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), table.num_rows))
         columns.append(pc.subtract(table.column("slot").combine_chunks(), rows))
     for column in columns:
         ends.update(pc.run_end_encode(column).run_ends.to_pylist())
@@ -282,11 +282,12 @@ def record_set_of_rows(table: "pa.Table", start: int, end: int, lssn: int) -> Ar
         rows.column("producer")[0].as_py(),
         rows.column("sequence")[0].as_py(),
         rows.column("payload").to_pylist(),
-        _attributes_of(rows),
+        attributes_of(rows),
     )
 
 
-def _attributes_of(rows: "pa.Table") -> AttributeBuilder | None:
+def attributes_of(rows: "pa.Table") -> AttributeBuilder | None:
+    """Return keys, headers and event times of rows; None if no record has any."""
     columns = [rows.column(name) for name in ("key", "headers", "event_time")]
     if all(column.null_count == rows.num_rows for column in columns):
         return None

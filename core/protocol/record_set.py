@@ -28,7 +28,7 @@ of txids) are found when that column is first used.
 import operator
 import struct
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import NamedTuple
@@ -285,14 +285,54 @@ def encode_record_set(
     """
     count = len(payloads)
     assert count > 0
-    parts: list[bytes] = []
-    flags = 0
+    txid_column = b""
     if first_txid != last_txid:
         assert txids is not None
         assert len(txids) == count
         assert txids[0] == first_txid
         assert txids[-1] == last_txid
-        parts.append(struct.pack(f"<{count}q", *txids))
+        txid_column = struct.pack(f"<{count}q", *txids)
+    try:
+        offsets = struct.pack(f"<{count + 1}i", *accumulate(map(len, payloads), initial=0))
+    except struct.error as error:
+        raise RecordTooLargeError(f"record set is larger than {RAW_BYTES_MAX} bytes") from error
+    return encode_columns(
+        count, txid_column, offsets, payloads, first_txid=first_txid, last_txid=last_txid,
+        kind=kind, position=position, producers_entry=producers_entry, created_ms=created_ms,
+        producer=producer, codec=codec, extension=extension, attributes=attributes,
+    )  # fmt: skip
+
+
+def encode_columns(
+    count: int,
+    txids: bytes,
+    offsets: bytes,
+    payloads: Iterable[bytes],
+    *,
+    first_txid: int,
+    last_txid: int,
+    kind: Kind = Kind.DATA,
+    position: int = 0,
+    producers_entry: int = NO_SNAPSHOT,
+    created_ms: int = 0,
+    producer: Producer = _ANONYMOUS,
+    codec: Codec = Codec.NONE,
+    extension: bytes = b"",
+    attributes: AttributeBuilder | None = None,
+) -> bytes:
+    """Encode columns of ``count`` records, at least one, as a record set.
+
+    ``txids`` is int64[count], or empty if first and last are equal, ``offsets`` int32[count + 1];
+    both little-endian, and not checked. ``payloads`` are the bytes of all records, in any pieces.
+    Raises RecordTooLargeError if the raw body exceeds its limit.
+    """
+    assert count > 0
+    assert len(txids) == (8 * count if first_txid != last_txid else 0)
+    assert len(offsets) == 4 * (count + 1)
+    parts: list[bytes] = []
+    flags = 0
+    if txids:
+        parts.append(txids)
         flags = _HAS_TXIDS
     if attributes is not None:
         tags, columns = attributes.encode(count)
@@ -301,10 +341,7 @@ def encode_record_set(
             extension += tags
             parts.append(columns)
     assert len(extension) <= EXTENSION_BYTES_MAX
-    try:
-        parts.append(struct.pack(f"<{count + 1}i", *accumulate(map(len, payloads), initial=0)))
-    except struct.error as error:
-        raise RecordTooLargeError(f"record set is larger than {RAW_BYTES_MAX} bytes") from error
+    parts.append(offsets)
     parts.extend(payloads)
     raw = b"".join(parts)
     if len(raw) > RAW_BYTES_MAX:

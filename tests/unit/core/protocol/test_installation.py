@@ -116,7 +116,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, library: str, dropped: str) -> None:
         ("pyspark", "spark", r"spark\.(session|source|read|write|jobs)", open_spark_session),
         ("pyspark", "spark", r"spark\.|cli\.streams\.spark", importing("cli.streams.spark")),
         ("pyarrow", "arrow", r"nothing", make_arrow_batch),
-        ("pyarrow", "arrow", r"coldstore\.archive", open_archive),
+        ("pyarrow", "arrow", r"coldstore\.(archive|ledger)", open_archive),
         ("pyarrow", "arrow", r"coldstore\.archive|cli\.streams\.archive",
          importing("cli.streams.archive")),
     ],

@@ -23,21 +23,17 @@ from ...core.protocol.errors import (
     RhumblineError,
 )
 from ...core.protocol.record_set import (
-    NO_PRODUCER,
-    NO_SEQUENCE,
     Kind,
-    Producer,
     encode_control,
     encode_erased,
-    encode_record_set,
 )
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
+from ..archive.manifest import Manifest
+from ..archive.part_file import PartFile
+from ..archive.schema import MICROSECONDS_PER_MS
 from ..erase.erased_set import ErasedRecords
-from .manifest import Manifest
-from .part import ArchivedSet, record_set_of_rows, record_set_ranges
-from .part_file import PartFile
-from .schema import MICROSECONDS_PER_MS
+from .record_columns import RecordColumns
 
 CHUNK_BYTES_MAX = 1 << 20
 """A read ends after the entry with which the payloads read so far reach this size."""
@@ -60,17 +56,6 @@ class _Before(NamedTuple):
     """Txid of the last record; 0 if there is none."""
     created_ms: int = 0
     """Its time; 0 if there is none."""
-
-
-class _RowGroup(NamedTuple):
-    """A row group that was read."""
-
-    table: pa.Table
-    set_ranges: list[tuple[int, int]]
-    """Half-open range of rows of each record set."""
-    entry_ids: list[int]
-    """Entry id of each record set."""
-    before: _Before
 
 
 class _RowGroupLocation(NamedTuple):
@@ -97,7 +82,7 @@ class ArchivedLedger:
         self._files: list[PartFile] = []
         self._locations: list[_RowGroupLocation] = []
         self._last_entry_ids: list[int] = []  # one for each element of _locations
-        self._current: tuple[int, _RowGroup] | None = None
+        self._current: tuple[int, RecordColumns] | None = None
         self._prefetched: tuple[int, asyncio.Task[pa.Table]] | None = None
         self._is_reader_closed = False
 
@@ -144,7 +129,7 @@ class ArchivedLedger:
             end = min(last, location.first_entry_id - 1)
             return self._empty_entries(first, end, location.before)
         rows = await self._row_group(number)
-        return self._entries(rows, first, min(last, location.last_entry_id))
+        return self._entries(rows, location.before, first, min(last, location.last_entry_id))
 
     async def update_last_add_confirmed(self, fresh: bool) -> int:
         """See ReadableLedger."""
@@ -167,11 +152,11 @@ class ArchivedLedger:
 
     # --- row groups -----------------------------------------------------------------------------
 
-    async def _row_group(self, number: int) -> _RowGroup:
+    async def _row_group(self, number: int) -> RecordColumns:
         if self._current is None or self._current[0] != number:
             is_sequential = self._current is not None and self._current[0] == number - 1
             table = await self._table(number)
-            self._current = number, self._row_group_of(table, self._locations[number])
+            self._current = number, self._columns(table)
             if (is_sequential or number == 0) and number + 1 < len(self._locations):
                 self._prefetch(number + 1)
         return self._current[1]
@@ -206,50 +191,34 @@ class ArchivedLedger:
 
     # --- entries --------------------------------------------------------------------------------
 
-    def _entries(self, rows: _RowGroup, first: int, last: int) -> list[LedgerEntry]:
-        number = bisect_left(rows.entry_ids, first)
-        before = rows.before
+    def _entries(
+        self, rows: RecordColumns, before: _Before, first: int, last: int
+    ) -> list[LedgerEntry]:
+        number = rows.first_set(first)
         if number:
-            _, end = rows.set_ranges[number - 1]
-            txid, created = (rows.table.column(name)[end - 1] for name in ("txid", "created"))
-            created_ms = created.value // MICROSECONDS_PER_MS
-            before = _Before(before.records + end, txid.as_py(), created_ms)
+            previous = rows.sets[number - 1]
+            before = _Before(before.records + previous.end, previous.last_txid, previous.created_ms)
         entries: list[LedgerEntry] = []
         size, entry_id = 0, first
         last = min(last, first + CHUNK_ENTRIES_MAX - 1)
         while entry_id <= last and size < CHUNK_BYTES_MAX:
             record_sets: list[bytes] = []
             slot = 0
-            while number < len(rows.set_ranges) and rows.entry_ids[number] == entry_id:
-                start, end = rows.set_ranges[number]
-                archived = record_set_of_rows(rows.table, start, end, self._manifest.lssn)
-                record_sets += self._without_rows(entry_id, slot, archived.slot, before)
-                record_sets.append(
-                    encode_record_set(
-                        archived.payloads,
-                        first_txid=archived.txids[0],
-                        last_txid=archived.txids[-1],
-                        txids=archived.txids,
-                        position=self._position(entry_id, archived.slot, before),
-                        created_ms=archived.created_ms,
-                        producer=_producer(archived),
-                        attributes=archived.attributes,
-                    )
-                )
-                records = before.records + end - start
-                before = _Before(records, archived.txids[-1], archived.created_ms)
-                slot, number = archived.slot + end - start, number + 1
+            while number < len(rows.sets) and (stored := rows.sets[number]).entry_id == entry_id:
+                record_sets += self._without_rows(entry_id, slot, stored.slot, before)
+                position = self._position(entry_id, stored.slot, before)
+                record_sets.append(rows.encode(number, position))
+                records = before.records + stored.end - stored.start
+                before = _Before(records, stored.last_txid, stored.created_ms)
+                slot, number = stored.slot + stored.end - stored.start, number + 1
             record_sets += self._without_rows(entry_id, slot, None, before)
             payload = b"".join(record_sets) or self._control_record(entry_id, 0, before)
             entries.append(ArchivedEntry(entry_id, payload))
             size, entry_id = size + len(payload), entry_id + 1
         return entries
 
-    def _row_group_of(self, table: "pa.Table", location: _RowGroupLocation) -> _RowGroup:
-        set_ranges = record_set_ranges(table, has_gaps=bool(self._manifest.erased))
-        starts = pa.array([start for start, _ in set_ranges], pa.int64())
-        entry_ids = table.column("entry_id").take(starts).to_pylist()
-        return _RowGroup(table, set_ranges, entry_ids, location.before)
+    def _columns(self, table: "pa.Table") -> RecordColumns:
+        return RecordColumns(table, self._manifest.lssn, has_gaps=bool(self._manifest.erased))
 
     # --- entries and slots without rows ---------------------------------------------------------
 
@@ -282,7 +251,7 @@ class ArchivedLedger:
                 )
             )
             slot = erased_to
-        if end is not None:
+        if end is not None and end > slot:
             sets += [self._control_record(entry_id, slot, before)] * (end - slot)
         return sets
 
@@ -293,12 +262,6 @@ class ArchivedLedger:
     def _position(self, entry_id: int, slot: int, before: _Before) -> int:
         """Return the number of records before a slot, erased ones included."""
         return before.records + self._erased.before(entry_id, slot)
-
-
-def _producer(archived: ArchivedSet) -> Producer:
-    if archived.producer is None or archived.first_sequence is None:
-        return Producer(NO_PRODUCER, NO_SEQUENCE)
-    return Producer(archived.producer, archived.first_sequence)
 
 
 def _retrieve_exception(task: "asyncio.Task[pa.Table]") -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rhumbline.coldstore.archive import archived_ledger
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.archive.catalog import list_manifests
 from rhumbline.coldstore.config import ArchiveConfig
+from rhumbline.coldstore.ledger import archived_ledger
 from rhumbline.coldstore.restore.restore import check_chain
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn

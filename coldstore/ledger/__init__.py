@@ -1,0 +1,1 @@
+"""Archived segments, read through the interface of closed ledgers."""

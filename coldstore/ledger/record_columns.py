@@ -1,0 +1,130 @@
+"""The rows of a row group as record sets, encoded column by column without an object per record.
+
+Arrow and record sets have the same layout of txids, offsets and payloads (little-endian), so a
+record set is made of slices of Arrow's buffers; only its offsets are computed, because they count
+from its own start.
+"""
+
+from bisect import bisect_left
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...core.protocol.attributes.attribute_columns import AttributeBuilder
+from ...core.protocol.errors import CorruptionError
+from ...core.protocol.record_set import NO_PRODUCER, NO_SEQUENCE, Producer, encode_columns
+from ..archive.part import attributes_of, record_set_ranges
+from ..archive.schema import MICROSECONDS_PER_MS
+
+_TXID_BYTES, _OFFSET_BYTES = 8, 4
+
+
+class StoredSet(NamedTuple):
+    """The description of a record set in a row group, or of the run of records left of it."""
+
+    start: int
+    """Row of its first record."""
+    end: int
+    """Row after its last record."""
+    entry_id: int
+    slot: int
+    last_txid: int
+    created_ms: int
+
+
+class RecordColumns:
+    """The columns of a row group, and the record sets in them."""
+
+    def __init__(self, table: "pa.Table", lssn: int, *, has_gaps: bool) -> None:
+        """``has_gaps``: records were erased. Raises CorruptionError if slots are missing."""
+        self._attributes = table.select(["key", "headers", "event_time"])
+        self._has_attributes = any(
+            column.null_count < table.num_rows for column in self._attributes.columns
+        )
+        ranges = record_set_ranges(table, has_gaps=has_gaps)
+        if not has_gaps:
+            _check_slots(table, ranges, lssn)
+        starts = pa.array([start for start, _ in ranges], pa.int64())
+        first = table.select(["entry_id", "slot", "created", "producer", "sequence"]).take(starts)
+        self._producers = first.column("producer").to_pylist()
+        self._sequences = first.column("sequence").to_pylist()
+        txid = table.column("txid").combine_chunks()
+        payload = table.column("payload").combine_chunks()
+        ends = pa.array([end - 1 for _, end in ranges], pa.int64())
+        first_txids, last_txids = txid.take(starts), txid.take(ends)
+        self._first_txids: list[int] = first_txids.to_pylist()
+        self._txids = _bytes_of(txid.buffers()[1])[_TXID_BYTES * txid.offset :]
+        self._offsets = pa.Array.from_buffers(
+            pa.int32(), len(payload) + 1, [None, payload.buffers()[1]], offset=payload.offset
+        )
+        self._payloads = _bytes_of(payload.buffers()[2])
+        created = pc.cast(first.column("created"), pa.int64()).to_pylist()
+        self.sets = [
+            StoredSet(start, end, entry_id, slot, last_txid, created_us // MICROSECONDS_PER_MS)
+            for (start, end), entry_id, slot, last_txid, created_us in zip(
+                ranges,
+                first.column("entry_id").to_pylist(),
+                first.column("slot").to_pylist(),
+                last_txids.to_pylist(),
+                created,
+                strict=True,
+            )
+        ]
+        """All record sets, in order."""
+        self._entry_ids = [one.entry_id for one in self.sets]
+
+    def first_set(self, entry_id: int) -> int:
+        """Return the number of the first set of this entry or a later one."""
+        return bisect_left(self._entry_ids, entry_id)
+
+    def encode(self, number: int, position: int) -> bytes:
+        """Return a record set as an entry has it, at a position. Raises RecordTooLargeError."""
+        stored = self.sets[number]
+        start, end = stored.start, stored.end
+        first_txid = self._first_txids[number]
+        offsets = self._offsets.slice(start, end - start + 1)
+        payload_start, payload_end = offsets[0].as_py(), offsets[-1].as_py()
+        relative = pc.subtract(offsets, offsets[0])  # int32, as both operands are
+        at = _OFFSET_BYTES * relative.offset
+        return encode_columns(
+            end - start,
+            bytes(self._txids[_TXID_BYTES * start : _TXID_BYTES * end])
+            if first_txid != stored.last_txid
+            else b"",
+            bytes(_bytes_of(relative.buffers()[1])[at : at + _OFFSET_BYTES * len(relative)]),
+            [bytes(self._payloads[payload_start:payload_end])],
+            first_txid=first_txid,
+            last_txid=stored.last_txid,
+            position=position,
+            created_ms=stored.created_ms,
+            producer=self._producer(number),
+            attributes=self._attributes_of(start, end),
+        )
+
+    def _producer(self, number: int) -> Producer:
+        producer, sequence = self._producers[number], self._sequences[number]
+        if producer is None or sequence is None:
+            return Producer(NO_PRODUCER, NO_SEQUENCE)
+        return Producer(producer, sequence)
+
+    def _attributes_of(self, start: int, end: int) -> AttributeBuilder | None:
+        if not self._has_attributes:
+            return None
+        return attributes_of(self._attributes.slice(start, end - start))
+
+
+def _check_slots(table: "pa.Table", ranges: list[tuple[int, int]], lssn: int) -> None:
+    """Raise CorruptionError if the slots of a record set are not consecutive."""
+    ends = {end for _, end in ranges}
+    for _, end in record_set_ranges(table, has_gaps=True):
+        if end not in ends:
+            entry_id = table.column("entry_id")[end].as_py()
+            raise CorruptionError(
+                f"archive of segment {lssn}: the slots of entry {entry_id} are not consecutive"
+            )
+
+
+def _bytes_of(buffer: Any) -> memoryview:  # noqa: ANN401 - pyarrow has no types
+    """Return the bytes of a buffer; Arrow has none for a column without content."""
+    return memoryview(b"") if buffer is None else memoryview(buffer)
