@@ -58,6 +58,20 @@ def test_sample_settings_are_valid(path: Path) -> None:
     assert load_settings(path, options={}).settings.cluster.region
 
 
+@pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.stem)
+def test_the_page_installs_what_the_sample_settings_need(path: Path) -> None:
+    """Archives need pyarrow: every process refused the sample settings, which name a cold store."""
+    page = (ROOT / "docs/how-to/deploy.md").read_text()
+    (installed,) = re.findall(r"pip install '\.\[([\w,]+)\]'", page)
+    settings = load_settings(path, options={}).settings
+    needed = {"grpc"}
+    needed |= {"etcd"} if settings.cluster.metadata.startswith("etcd:") else set()
+    needed |= {"arrow"} if settings.cluster.cold else set()
+    needed |= {"s3"} if settings.cluster.cold.startswith("s3:") else set()
+    needed |= {"security"} if settings.tls.certificate else set()
+    assert needed <= set(installed.split(","))
+
+
 def test_services_of_the_compose_file_start_commands_that_exist() -> None:
     document = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())
     services = document["services"]
