@@ -56,6 +56,26 @@ class ArchiveEraser:
                 found.setdefault(one.parts[0].name, []).append(one)
         return [tuple(group) for group in found.values()]
 
+    def unreached(self, listing: ManifestListing, folder: ArchiveFolder) -> dict[str, str]:
+        """Return why nothing is erased from segments that are stored outside of the chain, by key.
+
+        Damage is not among the reasons, because it is a fault of the listing.
+        """
+        found: dict[str, str] = {}
+        tip = listing.tips.get(folder)
+        for one in listing.manifests if tip is not None else ():
+            if one.folder == folder and tip is not None and one.lssn > tip.last_lssn:
+                found[one.key] = (
+                    f"{one.key}: nothing was erased from the segment, because the archiver or copy "
+                    "that has stored it was interrupted: repeat this after its next run"
+                )
+            elif one.folder == folder and tip is not None and one.lssn < tip.first_lssn:
+                found[one.key] = (
+                    f"{one.key}: nothing was erased from the segment, because retention was "
+                    "interrupted while it deleted it: its next run completes that"
+                )
+        return found
+
     async def write(self, group: Sequence[Manifest], random: int) -> SegmentMove | None:
         """Write the files with what is left of a group; None if nothing of it is selected.
 

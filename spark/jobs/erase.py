@@ -93,6 +93,8 @@ async def _groups(
     groups = [group for folder in sorted(listing.folders)
               for group in eraser.groups(listing, folder)]  # fmt: skip
     faults = {key: str(error) for key, error in listing.faults.items()}
+    for folder in sorted(listing.folders):
+        faults |= eraser.unreached(listing, folder)
     return [[manifest.encode() for manifest in group] for group in groups], faults
 
 

@@ -2,13 +2,17 @@
 
 import argparse
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rhumbline.coldstore.archive.catalog import scan_manifests
+from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.erase.hot_copies import HotSegments
 from rhumbline.coldstore.erase.proofs import stored_proofs
+from rhumbline.coldstore.proof.chain_tip import read_tip
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.spark.jobs import __main__ as jobs
 from rhumbline.spark.jobs import erase as erase_job
@@ -17,15 +21,19 @@ from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore
 from rhumbline.tests.unit.coldstore.erase.test_eraser import BY_KEY, ERASURE, archived
 
 
+def write_objects(cold: DictColdStore, root: Path) -> None:
+    for key, data in cold.objects.items():
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        (root / key).write_bytes(data)
+
+
 @pytest.mark.parametrize(("stream_id", "expected"), [("", (4, 5)), ("other", ())])
 def test_the_proof_lists_the_segments_on_bookies(
     world: LogWorld, tmp_path: Path, stream_id: str, expected: tuple[int, ...]
 ) -> None:
     cold = DictColdStore()
     folder = world.run(archived(world, cold))
-    for key, data in cold.objects.items():
-        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / key).write_bytes(data)
+    write_objects(cold, tmp_path)
     uri = tmp_path.as_uri()
     groups, faults = asyncio.run(erase_job._groups(uri, "test", BY_KEY))
     written = list(erase_job._write(uri, BY_KEY, groups))
@@ -34,6 +42,29 @@ def test_the_proof_lists_the_segments_on_bookies(
     assert (len(done), faults, failed) == (2, {}, {})
     ((proof,),) = asyncio.run(stored_proofs(LocalColdStore(tmp_path)))[0].values()
     assert proof.erasure.on_bookies == expected
+
+
+@pytest.mark.parametrize(("first_lssn", "last_lssn"), [(1, 3), (3, 4)])
+def test_a_segment_outside_of_the_chain_is_reported(
+    world: LogWorld, tmp_path: Path, first_lssn: int, last_lssn: int
+) -> None:
+    """A killed archiver, copy or retention has left it, with records that are not erased."""
+    cold = DictColdStore()
+    folder = world.run(archived(world, cold))
+    manifests = world.run(scan_manifests(cold)).manifests
+    tip = world.run(read_tip(cold, folder))
+    assert tip is not None
+    del cold.objects[folder.tip(tip.name)]
+    link = manifests[last_lssn - 1].link
+    changed = replace(tip, first_lssn=first_lssn, last_lssn=last_lssn, last_link=link)
+    cold.objects[folder.tip(changed.name)] = changed.encode()
+    write_objects(cold, tmp_path)
+    groups, faults = asyncio.run(erase_job._groups(tmp_path.as_uri(), "test", BY_KEY))
+    reached = {Manifest.decode(data).lssn for group in groups for data in group}
+    others = {one.key for one in manifests if one.lssn not in reached}
+    assert others == set(faults)
+    assert len(others) in (1, 2)
+    assert all("nothing was erased" in text for text in faults.values())
 
 
 def test_bookies_are_asked_before_the_archive_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
