@@ -2,7 +2,7 @@
 
 Each segment has row groups of its own, which hold its records unchanged: its content digest
 verifies before and after. Small row groups of a segment become larger ones. A file holds either
-several whole segments or records of a single one.
+several whole segments or records of a single one (rule ARC-71).
 """
 
 import hashlib

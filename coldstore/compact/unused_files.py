@@ -8,7 +8,10 @@ from ..archive.manifest import Manifest
 from ..archive.relocation import Relocation
 
 ORPHAN_AGE_MS = 24 * 3_600_000
-"""Age at which a staged file that no relocation names counts as left behind by a crash."""
+"""Age at which a staged file that no relocation names counts as left behind by a crash.
+
+If its records have moved since, the file cannot be published any more, and does not stay so long:
+it may hold records that were erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,9 @@ def unused_files(files: ArchiveFiles, now_ms: int, grace_ms: int) -> list[str]:
         elif str(one) in named or _is_abandoned(one, live, newest_ms):
             may_go = newest_ms <= now_ms - grace_ms
         else:
-            may_go = one.is_staged and one.created_ms <= now_ms - ORPHAN_AGE_MS
+            is_outdated = one.created_ms < newest_ms <= now_ms - grace_ms
+            is_orphan = one.created_ms <= now_ms - ORPHAN_AGE_MS or is_outdated
+            may_go = one.is_staged and is_orphan
         is_expired = one.last_lssn < files.covered.start
         is_known = one.last_lssn < files.covered.stop
         if str(one) not in live and is_known and (may_go or is_expired):

@@ -241,6 +241,23 @@ async def test_a_file_that_a_killed_compaction_has_copied_does_not_keep_erased_r
     assert await faults(cold) == []
 
 
+async def test_a_staged_file_that_a_killed_compaction_has_left_does_not_keep_erased_records(
+    world: LogWorld,
+) -> None:
+    """Such files are usually kept for a day, because a running job may still publish them."""
+    cold = CrashingStore()
+    folder = await archived(world, cold)
+    compactor = ArchiveCompactor(cold, CONFIG, wall_ms=lambda: LATE_MS - 1)
+    (group,) = compactor.groups(await scan_manifests(cold), folder)
+    move = SegmentMove(group, await compactor.write(group, 7))
+    await erase(cold, BY_KEY)
+    await settle(cold)
+    assert KEY not in stored_keys(cold)
+    with pytest.raises(UnavailableError, match="moved or erased meanwhile"):
+        await compactor.commit([move])
+    assert await faults(cold) == []
+
+
 async def test_a_proof_is_published_only_if_readers_accept_its_size(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
