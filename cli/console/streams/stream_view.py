@@ -19,6 +19,9 @@ from .stream_names import StreamName
 
 _AT_ONCE = 8
 _REMEMBERED_MAX = 10_000
+_ROWS_MAX = 1_000
+_ROW_S_MAX = 1.0
+"""Age of a row that another visitor may get."""
 _SEGMENTS_SHOWN = 100
 """The newest segments of a stream are shown one by one, the older ones as one sum."""
 
@@ -29,17 +32,31 @@ class StreamView:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._counts: OrderedDict[StreamName, tuple[float, int]] = OrderedDict()
+        self._rows: OrderedDict[StreamName, tuple[float, dict[str, Any]]] = OrderedDict()
 
     async def rows(self, names: Sequence[StreamName]) -> list[dict[str, Any]]:
-        """Return what is known of each stream now. Values that are not known are null."""
+        """Return what is known of each stream. Values that are not known are null.
+
+        Visitors who look at the same streams within a second share the rows.
+        """
         slots = asyncio.Semaphore(_AT_ONCE)
+        loop = asyncio.get_running_loop()
 
         async def row(name: StreamName) -> dict[str, Any]:
+            known = self._rows.get(name)
+            if known is not None and loop.time() - known[0] < _ROW_S_MAX:
+                return known[1]
             async with slots:
                 try:
-                    return self._row(name, await examine_stream(await self.open(name), name.stream))
+                    sample = await examine_stream(await self.open(name), name.stream)
                 except RhumblineError:
-                    return self._row(name, None)
+                    sample = None
+            found = self._row(name, sample)
+            self._rows[name] = loop.time(), found
+            self._rows.move_to_end(name)
+            if len(self._rows) > _ROWS_MAX:
+                self._rows.popitem(last=False)
+            return found
 
         return list(await asyncio.gather(*map(row, names)))
 
