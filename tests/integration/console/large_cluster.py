@@ -11,9 +11,12 @@ from pathlib import Path
 
 from rhumbline.cli.servers.local_cluster import SMALL_BOOKIES, LocalCluster
 from rhumbline.client.connect import Client
+from rhumbline.core.log.metadata.stream_metadata import StreamHead, StreamRecord
+from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.runtime.metadata_store import TXN_OPERATIONS_MAX, Create
 
 REGIONS = ("bonn", "oslo", "rome")
 NAMESPACE = "shop"
@@ -41,18 +44,34 @@ async def serve(folder: Path, bookies: int, written: int, names: int) -> None:
     async with cluster, cluster.client(REGIONS[0], namespace=NAMESPACE) as client:
         policy = StreamPolicy(Quorum(3, 3, 2, 2))
         await create_namespace(client.store, client.runtime, NAMESPACE, policy)
-        for first in range(0, names, _AT_ONCE):
-            some = range(first, min(names, first + _AT_ONCE))
-            await asyncio.gather(*(_make(client, number, written) for number in some))
+        for first in range(0, written, _AT_ONCE):
+            some = range(first, min(written, first + _AT_ONCE))
+            await asyncio.gather(*(_make(client, number) for number in some))
+        await _make_names(client, range(written, names))
         print("ready", flush=True)
         await asyncio.gather(*(_write(client, number) for number in range(min(_BUSY, written))))
 
 
-async def _make(client: Client, number: int, written: int) -> None:
+async def _make(client: Client, number: int) -> None:
     await client.namespace().create_stream(name_of(number))
-    if number < written:
-        async with client.writer(name_of(number)) as writer:
-            await writer.append(b"first")
+    async with client.writer(name_of(number)) as writer:
+        await writer.append(b"first")
+
+
+async def _make_names(client: Client, numbers: range) -> None:
+    """Create streams without segments, many in each transaction."""
+    streams = StreamStore(client.store, NAMESPACE)
+    now_ms = client.runtime.clock.wall_ms()
+    per_txn = TXN_OPERATIONS_MAX // 2
+    for first in range(numbers.start, numbers.stop, per_txn):
+        creations = []
+        for number in range(first, min(numbers.stop, first + per_txn)):
+            record = StreamRecord(f"{number:032x}", now_ms)
+            paths = streams.paths(name_of(number))
+            head = StreamHead(stream_id=record.stream_id)
+            creations.append(Create(paths.stream, record.encode()))
+            creations.append(Create(paths.head, head.encode()))
+        await client.store.txn(creations)
 
 
 async def _write(client: Client, number: int) -> None:
