@@ -61,7 +61,8 @@ class NodeMove:
 
 
 class ProcessNode:
-    """A local state and the messages under way to it. ``after`` caches nodes that gets bundles."""
+    """A local state and the messages under way to it. ``after`` caches the nodes that follow if a
+    bundle is sent to it."""
 
     __slots__ = (
         "_has_visible",
