@@ -70,14 +70,15 @@ def _search(
 
 def _hunt(wanted: list[str], seconds: float, jobs: int, path: Path | None) -> int:
     bugs = [bug for bug in map(load, wanted or names()) if bug.scope]
+    is_each_found = True
     with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(lambda bug: run_with_bug(bug, bug.scope, seconds), bugs))
-    for bug, outcome in zip(bugs, found, strict=True):
-        print(f"{bug.name:<22} {outcome.line()}")
-    if path is not None:
-        results = {bug.name: (bug, outcome) for bug, outcome in zip(bugs, found, strict=True)}
-        _write_page(path, [], results)
-    return 0 if all(outcome.found for outcome in found) else 1
+        found = pool.map(lambda bug: run_with_bug(bug, bug.scope, seconds), bugs)
+        for bug, outcome in zip(bugs, found, strict=True):
+            print(f"{bug.name:<22} {outcome.line()}", flush=True)
+            is_each_found = is_each_found and bool(outcome.found)
+            if path is not None:
+                _write_page(path, [], {bug.name: (bug, outcome)})
+    return 0 if is_each_found else 1
 
 
 def _write_page(
