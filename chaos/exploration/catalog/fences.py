@@ -129,27 +129,12 @@ FENCES: tuple[Scope, ...] = (
         reader_rounds=1,
     ),
     Scope(
-        "fence-three-bookies",
-        "a recovery fences the writer of two entries on three bookies",
-        "abc",
-        R2_OF_THREE,
-        entries=2,
-    ),
-    Scope(
         "fence-lac",
         "a recovery fences a writer of two entries that sends its LAC without an entry",
         "ab",
         R2_OF_TWO,
         entries=2,
         lac_sends=1,
-    ),
-    Scope(
-        "fence-read-lac",
-        "a recovery fences a writer that sends its LAC without an entry, and a reader follows it",
-        "ab",
-        R2_OF_TWO,
-        lac_sends=1,
-        reader_rounds=1,
     ),
     Scope(
         "fence-lac-power",

@@ -1,6 +1,5 @@
 """Scopes in which the writer is gone, and its ledger is recovered."""
 
-from ....core.protocol.quorum import Quorum
 from ..processes.process import DESTROYED, REFUSAL
 from ..scope import R2_OF_THREE, R2_OF_TWO, Scope, lost_connection
 
@@ -84,16 +83,6 @@ RECOVERIES: tuple[Scope, ...] = (
         faults=(("b1", DESTROYED),),
     ),
     Scope(
-        "recover-two-three",
-        "two recoveries agree on the end of a ledger of which two of three bookies have an entry",
-        "abc",
-        R2_OF_THREE,
-        entries=0,
-        copies=(1, 1, 0),
-        acked=1,
-        recoveries=2,
-    ),
-    Scope(
         "recover-two-tail",
         "two recoveries agree on the end of a ledger with an acknowledged entry and another one",
         "ab",
@@ -102,16 +91,6 @@ RECOVERIES: tuple[Scope, ...] = (
         copies=(2, 1),
         acked=1,
         recoveries=2,
-    ),
-    Scope(
-        "recover-two-policy-r",
-        "two recoveries write with R = 2 the tail of a ledger with R = 1",
-        "aab",
-        Quorum(2, 2, 2),
-        entries=0,
-        copies=(1, 0),
-        recoveries=2,
-        recovery_r=2,
     ),
     Scope(
         "recover-refusals",
@@ -132,16 +111,5 @@ RECOVERIES: tuple[Scope, ...] = (
         copies=(1, 0),
         recoveries=2,
         faults=(("b1", REFUSAL),),
-    ),
-    Scope(
-        "recover-raise-r",
-        "a recovery writes the tail again with R = 2, on another ensemble than the writer's",
-        "aabb",
-        Quorum(2, 2, 2),
-        entries=0,
-        copies=(2, 1, 0),
-        acked=1,
-        recovery_r=2,
-        faults=(("b2", DESTROYED),),
     ),
 )

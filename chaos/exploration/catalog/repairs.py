@@ -67,15 +67,4 @@ REPAIRS: tuple[Scope, ...] = (
         lost=(1,),
         faults=(("b1", DESTROYED),),
     ),
-    Scope(
-        "repair-race",
-        "two processes repair a ledger whose end a recovery decides",
-        "abb",
-        R2_OF_TWO,
-        entries=0,
-        copies=(1, 1, 0),
-        acked=1,
-        repairs=2,
-        lost=(1,),
-    ),
 )
