@@ -5,17 +5,18 @@ the copies over racks.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.errors import NotEnoughBookiesError
-from ..core.protocol.placement import NO_RULE, SPREAD_LEVELS, BookieInfo, SpreadRule, crowded_levels
+from ..core.protocol.placement import NO_RULE, SPREAD_LEVELS, BookieInfo, SpreadRule
 from ..core.protocol.quorum import Quorum
 from .completions import best_completions
 from .layouts import BestLayouts, best_layouts
 from .search_budget import STEPS_MAX, SearchBudget
+from .spread.known_candidates import CandidateCache, KnownCandidates
 from .spread.spread_members import MemberChoice
 
 _CACHE_SIZE_MAX = 256
@@ -34,6 +35,7 @@ class RegionAwarePlacement:
         self.searches = 0
         self.inexact_searches = 0
         self.crowded = dict.fromkeys(SPREAD_LEVELS, 0)
+        self._candidates = CandidateCache()
         self._members = MemberChoice()
         self._layouts: dict[tuple[object, ...], BestLayouts] = {}
 
@@ -49,10 +51,9 @@ class RegionAwarePlacement:
         self,
         quorum: Quorum,
         chosen: Sequence[BookieInfo],
-        candidates: Sequence[BookieInfo],
+        known: KnownCandidates,
     ) -> None:
-        members = [info.path for info in chosen]
-        for level in crowded_levels(quorum, members, (info.path for info in candidates)):
+        for level in known.crowded_levels(quorum, [info.path for info in chosen]):
             self.crowded[level] += 1
 
     def new_ensemble(
@@ -65,7 +66,8 @@ class RegionAwarePlacement:
         rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieId, ...]:
         """Choose E distinct bookies in a best legal layout. Raises NotEnoughBookiesError."""
-        available = _count_by_region(candidates, quorum.ensemble_size)
+        known = self._candidates.find(candidates)
+        available = _limited(known.counts, quorum.ensemble_size)
         key = (quorum, tuple(available.items()), near)
         layouts = self._layouts.get(key)
         steps = STEPS_MAX
@@ -79,9 +81,9 @@ class RegionAwarePlacement:
         if not layouts:
             raise NotEnoughBookiesError(_explain(quorum, candidates))
         budget = SearchBudget(steps)
-        chosen = self._members.new(quorum, layouts, candidates, near, random, budget, rule)
+        chosen = self._members.new(quorum, layouts, known, near, random, budget, rule)
         self.inexact_searches += budget.was_exceeded
-        self._count_crowded(quorum, chosen, candidates)
+        self._count_crowded(quorum, chosen, known)
         return tuple(info.bookie for info in chosen)
 
     def replace(
@@ -97,28 +99,28 @@ class RegionAwarePlacement:
         """Choose others for the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
         assert len(ensemble) == quorum.ensemble_size
         vacant = sorted(failed)
-        ids = {info.bookie for info in ensemble}
-        spare = [info for info in candidates if info.bookie not in ids]
+        known = self._candidates.find(candidates)
+        spare = known.counts_without([info.bookie for info in ensemble])
         fixed = [info.region for info in ensemble]
-        layouts = best_completions(quorum, fixed, vacant, _count_by_region(spare, len(vacant)))
+        layouts = best_completions(quorum, fixed, vacant, _limited(spare, len(vacant)))
         self.searches += 1
         if not layouts:
             self.inexact_searches += not layouts.is_exhaustive
-            kept = [info for index, info in enumerate(ensemble) if index not in vacant]
-            raise NotEnoughBookiesError(_explain(quorum, [*kept, *spare]))
-        members = [None if i in vacant else info for i, info in enumerate(ensemble)]
+            ids = {info.bookie for index, info in enumerate(ensemble) if index in vacant}
+            usable = {info.bookie: info for info in (*ensemble, *candidates)}
+            left = [info for bookie, info in usable.items() if bookie not in ids]
+            raise NotEnoughBookiesError(_explain(quorum, left))
         budget = SearchBudget(STEPS_MAX)
         chosen = self._members.replacements(
-            quorum, layouts, members, fixed, spare, random, budget, rule
+            quorum, layouts, ensemble, vacant, known, random, budget, rule
         )
         self.inexact_searches += not layouts.is_exhaustive or budget.was_exceeded
-        self._count_crowded(quorum, chosen, candidates)
+        self._count_crowded(quorum, chosen, known)
         return tuple(info.bookie for info in chosen)
 
 
-def _count_by_region(candidates: Sequence[BookieInfo], size_max: int) -> dict[str | None, int]:
-    counts = Counter(info.region for info in candidates)
-    return {name: min(counts[name], size_max) for name in sorted(counts, key=str)}
+def _limited(counts: Mapping[str | None, int], size_max: int) -> dict[str | None, int]:
+    return {name: min(count, size_max) for name, count in counts.items()}
 
 
 def _explain(quorum: Quorum, candidates: Sequence[BookieInfo]) -> str:

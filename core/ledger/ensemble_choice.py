@@ -18,7 +18,14 @@ from ..protocol.ensemble_change import (
     replaced_indices,
 )
 from ..protocol.errors import NotEnoughBookiesError
-from ..protocol.placement import NO_RULE, BookieInfo, PlacementPolicy, SpreadRule, crowded_levels
+from ..protocol.placement import (
+    NO_RULE,
+    BookieInfo,
+    PlacementPolicy,
+    SpreadRule,
+    crowded_levels,
+    fewest_domains,
+)
 from ..protocol.quorum import Quorum, QuorumView
 from ..runtime.event_log import EventLog
 
@@ -87,15 +94,19 @@ def _log_crowded(
 
     The locations of members that are down are not known, and do not count.
     """
-    known = {info.bookie: info.path for info in (*ensemble, *candidates)}
     before = [info.bookie for info in ensemble]
     added = [bookies[index] for index in replaced_indices(before, bookies)]
     if not added:
         return
+    chosen = dict.fromkeys(bookies)
+    known = {info.bookie: info.path for info in (*ensemble, *candidates) if info.bookie in chosen}
+    members = [known[bookie] for bookie in bookies]
+    if min(fewest_domains(quorum, members)[1:]) >= quorum.write_quorum:
+        return  # no level can be crowded, whatever bookies there are
     levels = crowded_levels(
         quorum,
-        [known[bookie] for bookie in bookies],
-        [known[info.bookie] for info in (*ensemble, *candidates) if info.host is not None],
+        members,
+        [info.path for info in (*ensemble, *candidates) if info.host is not None],
     )
     if levels:
         _LOG.warning("copies placed together", ledger=ledger, added=added, levels=levels)
@@ -131,7 +142,8 @@ async def choose_live_ensemble(
         )
     except NotEnoughBookiesError as error:
         raise NotEnoughBookiesError(f"{need} for each entry: {error}") from error
-    known = {info.bookie: info.region for info in (*ensemble, *candidates)}
+    chosen = dict.fromkeys(bookies)
+    known = {info.bookie: info.region for info in (*ensemble, *candidates) if info.bookie in chosen}
     replaced = replaced_indices([info.bookie for info in ensemble], bookies)
     left = failed & ~sum(1 << index for index in replaced)
     view = QuorumView(quorum, [known[bookie] for bookie in bookies])

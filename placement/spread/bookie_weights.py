@@ -9,10 +9,15 @@ _WEIGHT_OF_MEDIAN_MAX = 3
 weight of a slow or busy bookie is lower (rule PLC-27)."""
 
 
+def weight_cap(sizes: Sequence[int]) -> int:
+    """Return the largest weight before shares, for the free bytes of a region's bookies, sorted."""
+    return max(1, sizes[len(sizes) // 2] * _WEIGHT_OF_MEDIAN_MAX)
+
+
 def bookie_weights(bookies: Sequence[BookieInfo]) -> list[int]:
     """Return a positive weight for each of the bookies of one region."""
     sizes = [info.free_bytes for info in bookies]
-    cap = max(1, sorted(sizes)[len(sizes) // 2] * _WEIGHT_OF_MEDIAN_MAX)
+    cap = weight_cap(sorted(sizes))
     return [
         min(max(size, 1), cap) * info.share_percent
         for size, info in zip(sizes, bookies, strict=True)

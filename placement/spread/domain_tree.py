@@ -5,9 +5,12 @@ a bookie of a leaf for an ensemble index says at once how many copies then share
 a write set that a domain is in already gains no further domain by it.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 
+from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.placement import LEVELS, SPREAD_LEVELS, BookieInfo, Path
 from ...core.protocol.quorum import Quorum
 from .bookie_weights import bookie_weights
@@ -16,6 +19,22 @@ Shared = tuple[int, ...]
 """Copies that share a domain, for each of the levels below the region."""
 
 NOTHING_SHARED: Shared = (0,) * len(SPREAD_LEVELS)
+
+
+_NO_BOOKIE = BookieId("")
+
+
+class DomainState(NamedTuple):
+    """The changeable part of a domain, to restore it."""
+
+    children: "dict[str | None, Domain]"
+    bookies: list[tuple[BookieInfo, int]]
+    first: BookieId
+    free: int
+    weight: int
+    covered: int
+    copies: int
+    shape: tuple[object, ...] | None
 
 
 class Domain:
@@ -27,6 +46,7 @@ class Domain:
         "children",
         "copies",
         "covered",
+        "first",
         "free",
         "parent",
         "path",
@@ -37,12 +57,45 @@ class Domain:
         self.parent = parent
         self.path = path
         self.children: dict[str | None, Domain] = {}
+        """By label, in the order of their first bookies."""
         self.bookies: list[tuple[BookieInfo, int]] = []
+        self.first = _NO_BOOKIE
+        """The lowest id of a free bookie."""
         self.free = 0
         self.weight = 0
         self.covered = 0
         self.copies = 0
         self._shape: tuple[object, ...] | None = None
+
+    def save(self) -> DomainState:
+        """Return the state for ``restore``, and forget the shape.
+
+        ``children`` and ``bookies`` are replaced afterwards, never changed in place.
+        """
+        shape, self._shape = self._shape, None
+        return DomainState(
+            self.children,
+            self.bookies,
+            self.first,
+            self.free,
+            self.weight,
+            self.covered,
+            self.copies,
+            shape,
+        )
+
+    def restore(self, state: DomainState) -> None:
+        """Return to a state."""
+        (
+            self.children,
+            self.bookies,
+            self.first,
+            self.free,
+            self.weight,
+            self.covered,
+            self.copies,
+            self._shape,
+        ) = state
 
     def child(self, label: str | None) -> "Domain":
         """Return the domain of this label below this one; it is created if it does not exist."""
@@ -66,30 +119,29 @@ class Domain:
 
 
 class DomainTree:
-    """The domains of all candidates and of the members that stay."""
+    """The domains of all candidates, for one ensemble size and write quorum.
 
-    def __init__(
-        self, quorum: Quorum, candidates: Sequence[BookieInfo], members: Sequence[Path | None]
-    ) -> None:
-        """``members`` are the locations of the members by index; None where one is wanted."""
+    ``TreeChanges`` adapts it to the members that stay, and back, so that one tree serves any number
+    of choices, one at a time.
+    """
+
+    def __init__(self, quorum: Quorum, candidates: Sequence[BookieInfo]) -> None:
+        """``candidates`` are sorted by id."""
         e, wq = quorum.ensemble_size, quorum.write_quorum
         self.quorum = quorum
         self.root = Domain(None, ())
         self.windows = [sum(1 << (index - back) % e for back in range(wq)) for index in range(e)]
+        self.kept = NOTHING_SHARED
+        """The copies of the members that stay which share a domain."""
         by_region: dict[str | None, list[BookieInfo]] = {}
-        for info in sorted(candidates, key=lambda info: info.bookie):
+        for info in candidates:
             by_region.setdefault(info.region, []).append(info)
         for region in sorted(by_region, key=str):
-            self._add(by_region[region])
-        self.kept_paths = list(members)
-        self.kept = NOTHING_SHARED
-        for index, path in enumerate(members):
-            if path is not None:
-                leaf = self.leaf(path)
-                self.kept = added(self.kept, self.cost(leaf, index))
-                self._occupy(leaf, index)
+            self.add(by_region[region])
+        self.sizes = self.count_sizes()
 
-    def _add(self, bookies: Sequence[BookieInfo]) -> None:
+    def add(self, bookies: Sequence[BookieInfo]) -> None:
+        """Add the bookies of a region that the tree does not have, sorted by id."""
         leaves: dict[Path, Domain] = {}
         for info, weight in zip(bookies, bookie_weights(bookies), strict=True):
             path = info.path
@@ -100,9 +152,12 @@ class DomainTree:
         for leaf in leaves.values():
             free, weight = len(leaf.bookies), sum([weight for _, weight in leaf.bookies])
             domain = leaf
+            first = leaf.bookies[0][0].bookie
             while domain.parent is not None:
                 domain.free += free
                 domain.weight += weight
+                if domain.first is _NO_BOOKIE:
+                    domain.first = first
                 domain = domain.parent
 
     def leaf(self, path: Path) -> Domain:
@@ -130,7 +185,7 @@ class DomainTree:
         while domain.parent is not None:
             domain.free -= 1
             domain = domain.parent
-        return self._occupy(leaf, index)
+        return self.occupy(leaf, index)
 
     def give_back(self, leaf: Domain, before: tuple[int, ...]) -> None:
         """Undo the last ``take``."""
@@ -142,7 +197,8 @@ class DomainTree:
             assert domain.parent is not None
             domain = domain.parent
 
-    def _occupy(self, leaf: Domain, index: int) -> tuple[int, ...]:
+    def occupy(self, leaf: Domain, index: int) -> tuple[int, ...]:
+        """Note a copy of the leaf at an index. Returns the masks before, from the leaf upwards."""
         window = self.windows[index]
         before = []
         domain = leaf
@@ -193,6 +249,18 @@ class DomainTree:
             for domain in level:
                 domain.parent = None
 
+    def count_sizes(self) -> list[Counter[int]]:
+        """Return for each level below the region how many domains have so many bookies or copies.
+
+        Taking a bookie does not change these numbers.
+        """
+        level = list(self.root.children.values())
+        found = []
+        for _ in SPREAD_LEVELS:
+            level = [child for domain in level for child in domain.children.values()]
+            found.append(Counter([domain.copies + domain.free for domain in level]))
+        return found
+
     def bound(self) -> Shared:
         """Return a lower bound of the copies that share a domain, for each level.
 
@@ -200,21 +268,22 @@ class DomainTree:
         copies as it has bookies.
         """
         e, wq = self.quorum.ensemble_size, self.quorum.write_quorum
-        level = list(self.root.children.values())
-        found = []
-        for kept in self.kept:
-            level = [child for domain in level for child in domain.children.values()]
-            found.append(max(kept, _fewest_shared(e, wq, [d.copies + d.free for d in level])))
-        return tuple(found)
+        return tuple(
+            max(kept, _fewest_shared(e, wq, sizes))
+            for kept, sizes in zip(self.kept, self.sizes, strict=True)
+        )
 
 
-def _fewest_shared(e: int, wq: int, sizes: Sequence[int]) -> int:
-    """Spread E copies over domains of these sizes so that k * WQ exceeds E by the least sum."""
+def _fewest_shared(e: int, wq: int, sizes: Mapping[int, int]) -> int:
+    """Spread E copies over domains of these sizes so that k * WQ exceeds E by the least sum.
+
+    ``sizes`` is the number of domains by size.
+    """
     free = e // wq  # copies of a domain that need not share a write set
-    left = e - sum(min(size, free) for size in sizes)
+    left = e - sum(min(size, free) * number for size, number in sizes.items())
     if left <= 0:
         return 0
-    larger = sum(1 for size in sizes if size > free)
+    larger = sum(number for size, number in sizes.items() if size > free)
     return min(left, larger) * ((free + 1) * wq - e) + max(0, left - larger) * wq
 
 

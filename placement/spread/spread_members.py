@@ -23,9 +23,11 @@ from ...core.protocol.quorum import Quorum
 from ..layout_rank import LEVELS, Layout, level_of, rank
 from ..search_budget import SearchBudget
 from .domain_tree import DomainTree
+from .known_candidates import KnownCandidates
 from .spread_counts import SpreadCounts
 from .spread_search import Goal, Rank, SpreadSearch
 from .stepped_members import stepped_paths
+from .tree_changes import TreeChanges
 
 _DIRECT_STEPS = 40
 _FILL_STEPS = 150
@@ -60,7 +62,7 @@ class MemberChoice:
         self,
         quorum: Quorum,
         layouts: Sequence[Layout],
-        candidates: Sequence[BookieInfo],
+        candidates: KnownCandidates,
         near: str | None,
         random: Random,
         budget: SearchBudget,
@@ -71,7 +73,7 @@ class MemberChoice:
         Raises NotEnoughBookiesError if none was found that obeys ``rule``.
         """
         members: list[BookieInfo | None] = [None] * quorum.ensemble_size
-        search = _Members(quorum, members, candidates, near, random)
+        search = _Members(quorum, members, candidates.tree(quorum), near, random)
         layout = random.choice(layouts)
         enough = search.least_rank(layout)
         found = search.fill(layout, enough, _DIRECT_STEPS)
@@ -81,8 +83,9 @@ class MemberChoice:
             key = (quorum, near, search.tree.contents())
             known = self._best_known(key, found)
             if known is None:
+                own_tree = DomainTree(quorum, candidates.by_id)  # an unfinished search keeps it
                 known = self._search(
-                    key, _Members(quorum, members, candidates, near, random), found, enough, budget
+                    key, _Members(quorum, members, own_tree, near, random), found, enough, budget
                 )
             elif self._unfinished is not None and self._unfinished[0] == key:
                 known = self._continue(budget)
@@ -133,28 +136,37 @@ class MemberChoice:
         self,
         quorum: Quorum,
         layouts: Sequence[Layout],
-        members: Sequence[BookieInfo | None],
-        former: Sequence[str | None],
-        candidates: Sequence[BookieInfo],
+        ensemble: Sequence[BookieInfo],
+        vacant: Sequence[int],
+        candidates: KnownCandidates,
         random: Random,
         budget: SearchBudget,
         rule: SpreadRule = NO_RULE,
     ) -> tuple[BookieInfo, ...]:
-        """Choose a member wherever there is None; ``layouts`` are the best completions.
+        """Choose others for the ``vacant`` indices; ``layouts`` are the best completions.
 
-        ``former`` are the regions before, which are kept if nothing else counts.
+        The regions before are kept if nothing else counts.
         """
-        search = _Members(quorum, members, candidates, None, random, former)
-        layout = random.choice(layouts)
-        enough = search.least_rank(layout)
-        found = search.fill(layout, enough, _DIRECT_STEPS)
-        if found.rank > enough:
-            found, unfinished = search.improve(found, enough, budget)
-            if unfinished is not None:
-                unfinished.close()
-        if rule:
-            found = search.obeying(found, rule, budget)
-        return search.draw(found)
+        members = [None if i in vacant else info for i, info in enumerate(ensemble)]
+        former = [info.region for info in ensemble]
+        tree = candidates.tree(quorum)
+        changes = TreeChanges(tree)
+        try:
+            changes.remove([info.bookie for info in ensemble], candidates)
+            changes.keep([None if info is None else info.path for info in members])
+            search = _Members(quorum, members, tree, None, random, former)
+            layout = random.choice(layouts)
+            enough = search.least_rank(layout)
+            found = search.fill(layout, enough, _DIRECT_STEPS)
+            if found.rank > enough:
+                found, unfinished = search.improve(found, enough, budget)
+                if unfinished is not None:
+                    unfinished.close()
+            if rule:
+                found = search.obeying(found, rule, budget)
+            return search.draw(found)
+        finally:
+            changes.undo()
 
 
 def _rank(found: _Found) -> Rank:
@@ -168,14 +180,13 @@ class _Members:
         self,
         quorum: Quorum,
         members: Sequence[BookieInfo | None],
-        candidates: Sequence[BookieInfo],
+        tree: DomainTree,
         near: str | None,
         random: Random,
         former: Sequence[str | None] = (),
     ) -> None:
-        self.tree = DomainTree(
-            quorum, candidates, [None if info is None else info.path for info in members]
-        )
+        """``tree`` has the members that stay, and only the bookies that may be chosen."""
+        self.tree = tree
         self._quorum = quorum
         self._members = members
         self._kept = [None if info is None else info.region for info in members]
@@ -269,7 +280,12 @@ class _Members:
 
         The regions may then be less robust, but are legal. Raises NotEnoughBookiesError.
         """
-        rules = _WriteSetRules(self._quorum, self.tree.kept_paths, self._vacant, rule)
+        rules = _WriteSetRules(
+            self._quorum,
+            [None if info is None else info.path for info in self._members],
+            self._vacant,
+            rule,
+        )
         if rules.are_obeyed(found.paths):
             return found
         best = level_of(self._quorum, found.layout)
@@ -301,9 +317,8 @@ class _Members:
         )
 
     def draw(self, found: _Found) -> tuple[BookieInfo, ...]:
-        """Draw the bookies of the locations that were found, and end the search."""
+        """Draw the bookies of the locations that were found."""
         drawn = self.tree.draw(found.paths, self._random)
-        self.tree.close()
         return tuple(
             info for index, old in enumerate(self._members) if (info := old or drawn[index])
         )
