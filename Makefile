@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check wheels archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-peers soak-bookie guide-in-namespaces \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance big-cluster chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check wheels archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-peers soak-bookie guide-in-namespaces \
 	packages proto lock clean
 
 help: ## list the targets
@@ -164,6 +164,11 @@ region-losses: $(SELF) ## compare the planner with simulated losses of regions, 
 
 proxy-balance: $(SELF) ## simulate the balance of 100 write proxies under skewed and shifting loads, and draw it
 	$(BIN)/python -m rhumbline.chaos.simulation.balance --plot docs/how-to/proxy-balance.svg
+
+big-cluster: STREAMS = 1000000
+big-cluster: $(SELF) ## model 1,000 bookies and 1 million streams: placement, losses, growth; writes page and plots: STREAMS=200000
+	$(BIN)/python -m rhumbline.chaos.simulation.capacity --streams $(STREAMS) --seed $(SEED) --page docs/explanation/capacity.md \
+		--json docs/explanation/capacity.json
 
 chaos: setup-test ## rehearse outages: every scenario simulated, some with real processes
 	$(BIN)/rhumbline chaos run --all --report $(CHAOS_REPORT)

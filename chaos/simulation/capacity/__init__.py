@@ -1,0 +1,1 @@
+"""A statistical model of large clusters; placement, repair and rebalancing are production code."""
