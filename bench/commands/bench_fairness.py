@@ -24,13 +24,18 @@ def fairness(
 ) -> None:
     """Measure what a principal that floods a proxy does to the latencies of another one.
 
-    Windows alternate: one principal alone, with a flood, and with a flood that has a quota. The
-    latencies are those of the first principal, at 400 records/s.
+    Windows alternate: one principal alone, with a flood of another cluster on this machine, with a
+    flood, and with a flood that has a quota. The latencies are those of the first principal, at 400
+    records/s. What the flood of another cluster does to them is the effect of the processors and
+    the disk, which is all that the clusters share.
     """
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
         print_raw(Path(root))
-        with BookieProcesses(Path(root)) as servers:
-            rows = measure_fairness(servers, seconds, repetitions, quota)
+        roots = [Path(root) / name for name in ("cluster", "elsewhere")]
+        for below in roots:
+            below.mkdir()
+        with BookieProcesses(roots[0]) as servers, BookieProcesses(roots[1]) as elsewhere:
+            rows = measure_fairness(servers, elsewhere, seconds, repetitions, quota)
             found = run(collect(rows, json_file))
     say()
     say(format_table([_shown(row) for row in found]))

@@ -1,16 +1,21 @@
 """The fairness benchmark: latencies of a principal while another one floods the same proxy.
 
 One principal appends at a low rate, each producer waiting for its records. The other one appends as
-fast as it can. Windows alternate between the first principal alone, both without a quota, and both
-with a quota for the one that floods, so that a change of the machine's load meets all of them.
+fast as it can. Windows alternate between the first principal alone, a flood of another cluster on
+this machine, a flood of the same cluster without a quota, and one with a quota, so that a change of
+the machine's load meets all of them. The two clusters share nothing but the machine, so a flood of
+the other one shows the effect of its processors and its disk.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...chaos.server_processes import ProxyProcess
+from ...client.connect import Client
 from ...core.protocol.errors import RhumblineError
 from ...core.runtime.histogram import Histogram
 from ...proxies.quotas.quota_store import QuotaStore
@@ -30,51 +35,74 @@ POLITE_WORK = ProxyWorkload("P6-polite", "awaiting", 128, streams=4, clients=20,
 FLOOD_WORK = ProxyWorkload(
     "P6-flood", "batching", 1_000, streams=4, clients=4, batch=50, window=4_000
 )
-ALONE, UNLIMITED, LIMITED = "alone", "flooded", "flooded, quota"
+ALONE, ELSEWHERE = "alone", "flood elsewhere"
+UNLIMITED, LIMITED = "flooded", "flooded, quota"
 _SETTLE_SECONDS = 1.5
 """Time for which nothing is measured after a change; quotas apply within it."""
 
 
 async def measure_fairness(
-    servers: BookieProcesses, seconds: float, repetitions: int, flood_bytes_per_second: int
+    servers: BookieProcesses,
+    elsewhere: BookieProcesses,
+    seconds: float,
+    repetitions: int,
+    flood_bytes_per_second: int,
 ) -> AsyncIterator[dict[str, Any]]:
     """Measure each mode ``repetitions`` times for ``seconds``, and yield a row for each mode.
 
     Latencies are those of the polite principal from the due times of its records.
-    ``flood_bytes_per_second`` is the quota in the last mode. Raises RhumblineError if a client
-    fails.
+    ``elsewhere`` is the other cluster on this machine. ``flood_bytes_per_second`` is the quota in
+    the last mode. Raises RhumblineError if a client fails.
     """
-    tokens = servers.root / "tokens"
-    lines = [
-        static_token_line(name, f"token-of-{name}", (Role.CLIENT,)) for name in (POLITE, FLOOD)
-    ]
-    tokens.write_text("\n".join(lines) + "\n")
-    environ = {**servers.proxy_environment, "RHUMBLINE_SECURITY__STATIC_TOKENS": str(tokens)}
     async with AsyncExitStack() as closing:
-        proxy = closing.enter_context(
-            ProxyProcess(
-                servers.root, servers.metadata, "write-proxy", "proxy", region=REGION,
-                environ=environ,
-            )
-        )  # fmt: skip
-        client = await closing.enter_async_context(servers.client(NAMESPACE))
-        names = {work: await create_streams(client, work) for work in (POLITE_WORK, FLOOD_WORK)}
-        uri = f"grpc://{proxy.address}"
-        polite = await _start(servers, POLITE_WORK, names[POLITE_WORK], uri, POLITE, closing)
-        quotas = QuotaStore(client.store)
+        cluster = await _proxied(servers, closing)
+        other = await _proxied(elsewhere, closing)
+        polite = await _start(cluster, POLITE_WORK, POLITE, closing)
+        quotas = QuotaStore(cluster.client.store)
         subject = Subject(SubjectKind.PRINCIPAL, FLOOD)
         quota = Quota(append_bytes_per_second=flood_bytes_per_second)
-        totals = {mode: _Total() for mode in (ALONE, UNLIMITED, LIMITED)}
+        totals = {mode: _Total() for mode in (ALONE, ELSEWHERE, UNLIMITED, LIMITED)}
         for _ in range(repetitions):
             await _window(polite, None, seconds, totals[ALONE])
             async with AsyncExitStack() as flooding:
-                flood = await _start(servers, FLOOD_WORK, names[FLOOD_WORK], uri, FLOOD, flooding)
+                flood = await _start(other, FLOOD_WORK, FLOOD, flooding)
+                await _window(polite, flood, seconds, totals[ELSEWHERE])
+            async with AsyncExitStack() as flooding:
+                flood = await _start(cluster, FLOOD_WORK, FLOOD, flooding)
                 await _window(polite, flood, seconds, totals[UNLIMITED])
                 await quotas.change(lambda table: table.with_quota(subject, quota))
                 await _window(polite, flood, seconds, totals[LIMITED])
             await quotas.change(lambda table: table.without(subject))
         for mode, total in totals.items():
             yield _row(mode, total, totals[ALONE], seconds * repetitions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proxied:
+    """A cluster with a proxy that knows both principals, and its streams."""
+
+    root: Path
+    client: Client
+    uri: str
+    streams: dict[ProxyWorkload, list[str]]
+
+
+async def _proxied(servers: BookieProcesses, closing: AsyncExitStack) -> _Proxied:
+    """Start a proxy and create the streams."""
+    tokens = servers.root / "tokens"
+    lines = [
+        static_token_line(name, f"token-of-{name}", (Role.CLIENT,)) for name in (POLITE, FLOOD)
+    ]
+    tokens.write_text("\n".join(lines) + "\n")
+    environ = {**servers.proxy_environment, "RHUMBLINE_SECURITY__STATIC_TOKENS": str(tokens)}
+    proxy = closing.enter_context(
+        ProxyProcess(
+            servers.root, servers.metadata, "write-proxy", "proxy", region=REGION, environ=environ
+        )
+    )
+    client = await closing.enter_async_context(servers.client(NAMESPACE))
+    names = {work: await create_streams(client, work) for work in (POLITE_WORK, FLOOD_WORK)}
+    return _Proxied(servers.root, client, f"grpc://{proxy.address}", names)
 
 
 class _Total:
@@ -107,17 +135,13 @@ async def _take(
 
 
 async def _start(
-    servers: BookieProcesses,
-    work: ProxyWorkload,
-    names: list[str],
-    uri: str,
-    principal: str,
-    closing: AsyncExitStack,
+    cluster: _Proxied, work: ProxyWorkload, principal: str, closing: AsyncExitStack
 ) -> ClientProcess:
     """Start the producers of a principal, and wait until they run."""
+    names = cluster.streams[work]
     settings = ClientSettings(
         kind=work.kind,
-        uri=uri,
+        uri=cluster.uri,
         namespace=NAMESPACE,
         streams=[names[number % len(names)] for number in range(work.clients)],
         size=work.size,
@@ -126,7 +150,7 @@ async def _start(
         window=work.window,
         token=f"token-of-{principal}",
     )
-    process = ClientProcess(servers.root, f"clients-{principal}", settings)
+    process = ClientProcess(cluster.root, f"clients-{principal}", settings)
     closing.callback(process.kill)
     process.launch()
     await process.ready()

@@ -83,8 +83,8 @@ def test_a_flood_is_measured_with_and_without_a_quota(tmp_path: Path) -> None:
     )  # fmt: skip
     assert completed.returncode == 0, completed.stderr.decode()
     rows = {row["mode"]: row for row in map(json.loads, figures.read_text().splitlines())}
-    assert list(rows) == ["alone", "flooded", "flooded, quota"]
+    assert list(rows) == ["alone", "flood elsewhere", "flooded", "flooded, quota"]
     assert rows["alone"]["p99_ratio"] == 1 and rows["alone"]["flood_MB_s"] == 0
-    assert rows["flooded"]["flood_MB_s"] > 0
+    assert rows["flood elsewhere"]["flood_MB_s"] > 0 < rows["flooded"]["flood_MB_s"]
     for row in rows.values():
         assert row["rec_s"] > 0 and 0 < row["p50_ms"] <= row["p99_ms"]
