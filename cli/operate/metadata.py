@@ -15,7 +15,7 @@ from ...backends.migration import (
 )
 from ...backends.migration import MigrationProgress as Step
 from ...backends.migration_fence import FenceState, MovableStore
-from ...backends.migration_record import MigrationPublisher
+from ...backends.migration_record import MigrationPublisher, remove_migration
 from ...backends.open_store import open_store, open_without_following
 from ...client.system_runtime import SystemClock
 from ...client.units import parse_ms
@@ -158,6 +158,7 @@ async def migrate(
         )
         if abort:
             await migration.abort()
+            await remove_migration(ends[0].store)
             numbers = dict.fromkeys(("nodes", "passes", "pause_ms", "next_ledger"))
             print_done(
                 {"source": source, "target": target, "was_aborted": True, **numbers},

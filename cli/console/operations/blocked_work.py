@@ -72,7 +72,11 @@ def _of_others(found: Mapping[str, Any]) -> Iterator[Row]:
     migration = found["migration"]
     if migration is not None and migration["is_interrupted"]:
         what = f"migration of the metadata to {migration['target']}"
-        yield what, "no progress for 30 s: the command has ended, or hangs", "run the command again"
+        yield (
+            what,
+            "no progress for 30 s: the command has ended, or hangs",
+            "repeat it, or use --abort",
+        )
 
 
 def _bookie(one: Mapping[str, Any]) -> str:
