@@ -16,7 +16,7 @@ def test_an_idle_trigger_is_one_listing_for_all_streams() -> None:
         "first index: 160 get, 43 list, 2 put",
         "batch plan: 2 get, 1 list",
         "idle trigger: 1 list",
-        "one stream continues: 1 delete, 2 get, 2 list, 4 put",
+        "one stream continues: 1 delete, 3 get, 3 list, 4 put",
         "trigger: 2 get, 1 list",
         "index pass: 4 get, 1 list, 2 put",
         "archive ls: 3 get, 3 list",
