@@ -10,7 +10,7 @@ import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -74,11 +74,23 @@ class Figures:
         """Print all of them."""
         for name, value in self.rows.items():
             print(f"{name:45} {json.dumps(value)}")
+        print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 async def test_the_pages_of_a_large_cluster_show_it_and_its_changes(tmp_path: Path) -> None:
+    await _measure(tmp_path, _processes(tmp_path))
+
+
+async def test_the_pages_of_many_servers_and_streams_that_are_fed(tmp_path: Path) -> None:
+    """As above, but without the many bookies, which need most of a small machine themselves."""
+    await _measure(tmp_path, _fed(tmp_path))
+
+
+async def _measure(
+    folder: Path, running: AbstractAsyncContextManager[tuple[ManagedProcess, str]]
+) -> None:
     try:
-        async with web_browser(tmp_path) as browser, _processes(tmp_path) as (console, uri):
+        async with web_browser(folder) as browser, running as (console, uri):
             url = console.find(r"(http://\S+/)")
             assert url is not None
             figures = Figures()
@@ -90,6 +102,23 @@ async def test_the_pages_of_a_large_cluster_show_it_and_its_changes(tmp_path: Pa
             figures.show()
     except NotInstalledError as error:
         pytest.skip(str(error))
+
+
+@asynccontextmanager
+async def _fed(folder: Path) -> AsyncIterator[tuple[ManagedProcess, str]]:
+    """Run a console that is fed what it shows."""
+    (folder / "cluster").mkdir()
+    sizes = map(str, (BOOKIES, NAMES))
+    console = ManagedProcess(
+        "console",
+        python_command("tests.integration.console.fed_console", str(folder / "cluster"), *sizes),
+        folder / "console.log",
+        cwd=folder,
+        ready="http",
+        ready_s_max=600,
+    )
+    with console:
+        yield console, f"sqlite://{folder / 'cluster'}/metadata.db"
 
 
 @asynccontextmanager
@@ -144,7 +173,7 @@ async def _see_pages(browser: Browser, url: str, figures: Figures) -> None:
 async def _see_changes(browser: Browser, url: str, client: Client, figures: Figures) -> None:
     """Close a bookie to new data again and again, and wait until the page has painted it."""
     page = await open_page(browser, url)
-    server = page.locator("[data-server]").first
+    server = page.locator(f'[data-server^="{REGIONS[0]}-1@"]')
     await expect(server).to_be_visible()
     name = await server.get_attribute("data-server")
     bookie = BookieId(str(name))
