@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance big-cluster chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check wheels archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-peers soak-bookie guide-in-namespaces \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance big-cluster chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check wheels archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-console bench-peers soak-bookie guide-in-namespaces \
 	packages proto lock clean
 
 help: ## list the targets

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -44,8 +44,13 @@ class HadoopStore:
 
     @property
     def path(self) -> str:
-        """The root as a path of Hadoop, without options and without a slash at its end."""
-        return hadoop_path(self._parts, self._scheme)
+        """The root as a path of Hadoop, without a slash at its end.
+
+        Options of the URI, such as an endpoint, are left out: Hadoop has its own settings for them.
+        """
+        parts = self._parts
+        path = unquote(parts.path) if self._scheme == "file" else parts.path
+        return f"{self._scheme}://{parts.netloc}{path.rstrip('/')}"
 
     @property
     def opener(self) -> ColdStoreOpener:
@@ -103,15 +108,6 @@ def _first_line(error: Exception) -> str:
     """Return the message of an error in Java without its trace."""
     cause = error.java_exception if isinstance(error, Py4JJavaError) else error
     return str(cause).partition("\n")[0]
-
-
-def hadoop_path(parts: SplitResult, scheme: str) -> str:
-    """Return the root of a cold store as a path of Hadoop, without a slash at its end.
-
-    Options of the URI, such as an endpoint, are left out: Hadoop has settings of its own for them.
-    """
-    path = unquote(parts.path) if scheme == "file" else parts.path
-    return f"{scheme}://{parts.netloc}{path.rstrip('/')}"
 
 
 def _comparable(endpoint: str | None) -> str:

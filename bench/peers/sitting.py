@@ -18,8 +18,8 @@ from typing import Any
 from ...chaos.managed_process import bare_environment, rhumbline_command
 from ...core.protocol.errors import ConfigurationError
 from ..raw_limits import measure_raw_limits
+from .comparison import OWN
 
-OWN = "rhumbline"
 OTHERS = ("A", "B", "C")
 """Apache DistributedLog on BookKeeper, Apache Kafka, and NATS JetStream."""
 

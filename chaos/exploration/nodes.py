@@ -256,7 +256,7 @@ class ProcessNodes:
         return found
 
     def received(self, node: ProcessNode, bundle: Bundle) -> ProcessNode:
-        """Return the node to which a bundle is under way too."""
+        """Return the node after a bundle was added to the messages under way to it."""
         found = node.after.get(bundle)
         if found is None:
             found = node.after[bundle] = self._received(node, bundle)

@@ -1,4 +1,4 @@
-"""Finds the numbers of former tips in the index of a namespace, after a tip was lost."""
+"""Finds the names of former tips in the index of a namespace, after a tip was lost."""
 
 from ...core.protocol.errors import CorruptionError, ForeignDataError
 from ...core.runtime.cold_store import ColdStore
@@ -8,9 +8,9 @@ from .manifest_index import ManifestIndex
 
 
 async def indexed_tips(cold: ColdStore, folder: ArchiveFolder) -> list[TipName]:
-    """Return the numbers of the tips of a chain that the index or a note of a change names.
+    """Return the names of former tips that the index, or a note of a change, has recorded.
 
-    An index that cannot be used names none, because readers do not need it. Raises the errors of
+    An index that cannot be used adds none, because readers do not need it. Raises the errors of
     the cold store.
     """
     listed = parse_index(folder.namespace, await cold.list(index_folder(folder.namespace)))

@@ -6,6 +6,7 @@ from its own start.
 """
 
 from bisect import bisect_left
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from ..archive.part import attributes_of, record_set_ranges
 from ..archive.schema import MICROSECONDS_PER_MS
 
 _TXID_BYTES, _OFFSET_BYTES = 8, 4
+_OF_FIRST = ["entry_id", "record_set", "slot", "created", "producer", "sequence"]
+"""The columns that are read at the first record of each set."""
 
 
 class StoredSet(NamedTuple):
@@ -42,11 +45,11 @@ class RecordColumns:
         self._has_attributes = any(
             column.null_count < table.num_rows for column in self._attributes.columns
         )
-        ranges = record_set_ranges(table, has_gaps=has_gaps)
-        if not has_gaps:
-            _check_slots(table, ranges, lssn)
+        ranges = record_set_ranges(table, has_gaps=True)
         starts = pa.array([start for start, _ in ranges], pa.int64())
-        first = table.select(["entry_id", "slot", "created", "producer", "sequence"]).take(starts)
+        first = table.select(_OF_FIRST).take(starts)
+        if not has_gaps:
+            _check_slots(first, lssn)
         self._producers = first.column("producer").to_pylist()
         self._sequences = first.column("sequence").to_pylist()
         txid = table.column("txid").combine_chunks()
@@ -114,14 +117,13 @@ class RecordColumns:
         return attributes_of(self._attributes.slice(start, end - start))
 
 
-def _check_slots(table: "pa.Table", ranges: list[tuple[int, int]], lssn: int) -> None:
-    """Raise CorruptionError if the slots of a record set are not consecutive."""
-    ends = {end for _, end in ranges}
-    for _, end in record_set_ranges(table, has_gaps=True):
-        if end not in ends:
-            entry_id = table.column("entry_id")[end].as_py()
+def _check_slots(first: "pa.Table", lssn: int) -> None:
+    """Raise CorruptionError if two runs of consecutive slots, by their first rows, are one set."""
+    sets = list(zip(*(first.column(name).to_pylist() for name in _OF_FIRST[:2]), strict=True))
+    for before, after in pairwise(sets):
+        if before == after:
             raise CorruptionError(
-                f"archive of segment {lssn}: the slots of entry {entry_id} are not consecutive"
+                f"archive of segment {lssn}: the slots of entry {after[0]} are not consecutive"
             )
 
 

@@ -34,7 +34,7 @@ class PlannedCopies(NamedTuple):
 
 
 class PublishedCopy(NamedTuple):
-    """The segments and relocations that the target lacked of an archive, and faults by key."""
+    """The segments and relocations that a copy has added to one archive, and its faults by key."""
 
     segments: list[Manifest]
     relocations: int

@@ -6,7 +6,7 @@ leaves the others to a later change or to repair (rules LED-14, REC-14, RPR-8).
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from random import Random
 
@@ -98,9 +98,7 @@ def _log_crowded(
     added = [bookies[index] for index in replaced_indices(before, bookies)]
     if not added:
         return
-    chosen = dict.fromkeys(bookies)
-    known = {info.bookie: info.path for info in (*ensemble, *candidates) if info.bookie in chosen}
-    members = [known[bookie] for bookie in bookies]
+    members = [info.path for info in _chosen_infos(bookies, (*ensemble, *candidates))]
     if min(fewest_domains(quorum, members)[1:]) >= quorum.write_quorum:
         return  # no level can be crowded, whatever bookies there are
     levels = crowded_levels(
@@ -110,6 +108,13 @@ def _log_crowded(
     )
     if levels:
         _LOG.warning("copies placed together", ledger=ledger, added=added, levels=levels)
+
+
+def _chosen_infos(bookies: Sequence[BookieId], infos: Iterable[BookieInfo]) -> list[BookieInfo]:
+    """Return what is known of some bookies, in their order; of two values the later one counts."""
+    chosen = dict.fromkeys(bookies)
+    known = {info.bookie: info for info in infos if info.bookie in chosen}
+    return [known[bookie] for bookie in bookies]
 
 
 async def choose_live_ensemble(
@@ -142,11 +147,10 @@ async def choose_live_ensemble(
         )
     except NotEnoughBookiesError as error:
         raise NotEnoughBookiesError(f"{need} for each entry: {error}") from error
-    chosen = dict.fromkeys(bookies)
-    known = {info.bookie: info.region for info in (*ensemble, *candidates) if info.bookie in chosen}
+    regions = [info.region for info in _chosen_infos(bookies, (*ensemble, *candidates))]
     replaced = replaced_indices([info.bookie for info in ensemble], bookies)
     left = failed & ~sum(1 << index for index in replaced)
-    view = QuorumView(quorum, [known[bookie] for bookie in bookies])
+    view = QuorumView(quorum, regions)
     if view.must_change_ensemble(left):
         names = ", ".join(b for index, b in enumerate(bookies) if left >> index & 1)
         raise NotEnoughBookiesError(f"{need} for each entry; nothing can replace {names}")

@@ -168,10 +168,20 @@ def crowded_levels(
     It could lie in WQ domains, or in all that the ``known`` bookies and the members are in. A level
     at which no bookie has a label is not used, and never crowded.
     """
+    return levels_below(quorum, members, domains_by_level({*members, *known}))
+
+
+def levels_below(
+    quorum: Quorum, members: Sequence[Path], domains: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return the levels at which a write set lies in fewer domains than WQ, or than there are.
+
+    ``domains`` is the number of domains by level, as ``domains_by_level`` returns it.
+    """
     fewest = fewest_domains(quorum, members)
     return tuple(
         level
-        for level, count in domains_by_level({*members, *known}).items()
+        for level, count in domains.items()
         if fewest[LEVELS.index(level)] < min(quorum.write_quorum, count)
     )
 

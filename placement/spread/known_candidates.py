@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.placement import LEVELS, SPREAD_LEVELS, BookieInfo, Path, fewest_domains
+from ...core.protocol.placement import LEVELS, SPREAD_LEVELS, BookieInfo, Path, levels_below
 from ...core.protocol.quorum import Quorum
 from .bookie_weights import weight_cap
 from .domain_tree import DomainTree
@@ -39,7 +39,9 @@ class KnownCandidates:
         self._domains: list[set[Path]] = [
             {path[: depth + 1] for path in paths} for depth in range(len(LEVELS))
         ]
-        self._is_used = [any(path[depth] is not None for path in paths) for depth in range(4)]
+        self._is_used = [
+            any(path[depth] is not None for path in paths) for depth in range(len(LEVELS))
+        ]
         self._trees: dict[tuple[int, int], DomainTree] = {}
 
     def tree(self, quorum: Quorum) -> DomainTree:
@@ -86,18 +88,18 @@ class KnownCandidates:
 
     def crowded_levels(self, quorum: Quorum, members: Sequence[Path]) -> tuple[str, ...]:
         """Return what ``crowded_levels`` of ``core/protocol/placement`` does for them."""
-        fewest = fewest_domains(quorum, members)
-        found = []
+        return levels_below(quorum, members, self._domains_with(members))
+
+    def _domains_with(self, members: Sequence[Path]) -> dict[str, int]:
+        """Return ``domains_by_level`` of the candidates and some members."""
+        found: dict[str, int] = {}
         for depth, level in enumerate(LEVELS):
-            if level not in SPREAD_LEVELS:
-                continue
             known = self._domains[depth]
-            others = {path[: depth + 1] for path in members} - known
             is_used = self._is_used[depth] or any(path[depth] is not None for path in members)
-            count = len(known) + len(others)
-            if is_used and fewest[depth] < min(quorum.write_quorum, count):
-                found.append(level)
-        return tuple(found)
+            if level in SPREAD_LEVELS and is_used:
+                others = {path[: depth + 1] for path in members} - known
+                found[level] = len(known) + len(others)
+        return found
 
 
 class CandidateCache:

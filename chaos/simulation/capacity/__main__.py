@@ -47,7 +47,7 @@ def main() -> int:
         results = run_model(shape, options.seed, lambda text: print(text, flush=True))
         results["metadata"] = asyncio.run(measure_metadata())
     if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        options.json.write_text(json.dumps(results) + "\n")
     if options.page is not None:
         write_section(options.page, results)
         for name, drawing in plots(results).items():

@@ -141,10 +141,12 @@ def _metadata(results: Results) -> Iterator[tuple[str, ...]]:
 
 def _rates(results: Results) -> Iterator[tuple[str, str]]:
     shape = results["shape"]
-    audit_s = audit_seconds(results)
+    audit_s = shape["audit_s"]
     pause_s = shape["audit_interval_ms"] / 1000
     gets = shape["streams"] * results["metadata"]["audited"]["get"]
-    yield "one audit", f"{audit_s:.0f} s, at {shape['metadata_read_ms']:g} ms per read, 64 at once"
+    at_once = shape["audit_reads_at_once"]
+    read_ms = shape["metadata_read_ms"]
+    yield "one audit", f"{audit_s:.0f} s, at {read_ms:g} ms per read, {at_once} at once"
     yield "reads of audits, on average", f"{gets / (audit_s + pause_s):,.0f} per second"
     listed = results["metadata"]["names_listed_by_creation"] / results["metadata"]["bookies"]
     yield (
@@ -155,12 +157,6 @@ def _rates(results: Results) -> Iterator[tuple[str, str]]:
         loss = results[name]
         per_s = loss["ledgers"] / max(loss["copy_s"], 1)
         yield f"ledgers repaired after a lost {name}", f"{per_s:.1f} per second"
-
-
-def audit_seconds(results: Results) -> float:
-    """Return the duration of an audit in which 64 reads are made at once."""
-    shape = results["shape"]
-    return float(shape["streams"] / 64 * shape["metadata_read_ms"] / 1000)
 
 
 def _growth(results: Results) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ....core.protocol.placement import shared_copies
+from ....regions.ledger_scan import AT_ONCE
 from .cluster_model import ClusterModel
 from .cluster_shape import REGIONS, ClusterShape
 from .growth import rebalance
@@ -60,6 +61,8 @@ def _shape(shape: ClusterShape) -> Results:
         "repair_workers": shape.repair.worker_count,
         "metadata_read_ms": shape.metadata_read_ms,
         "audit_interval_ms": shape.repair.audit_interval_ms,
+        "audit_s": shape.audit_s(),
+        "audit_reads_at_once": AT_ONCE,
     }
 
 
@@ -76,13 +79,11 @@ def _placement(model: ClusterModel) -> Results:
     return {
         "choices": model.ledgers,
         "choices_per_cpu_s": round(model.ledgers / model.fill_cpu_s),
-        "refreshes": model.refreshes,
         "inexact": model.placement.inexact_searches,
         "rack_shared": rack_shared,
         "in_most_regions": three,
         "copies": _spread(copies),
         "bytes": _spread(model.used),
-        "used": sorted(round(used / model.shape.disk_bytes, 5) for used in model.used),
     }
 
 

@@ -7,6 +7,7 @@ from ....core.ledger.config import LedgerConfig
 from ....core.protocol.bookie_id import BookieId, Region
 from ....core.protocol.placement import BookieInfo
 from ....core.protocol.quorum import Quorum
+from ....regions.ledger_scan import AT_ONCE
 from ....regions.repair.config import RepairConfig
 
 REGIONS = ("bonn", "oslo", "rome", "york", "kiev")
@@ -49,6 +50,10 @@ class ClusterShape:
             )
             for number in range(first, first + count)
         ]
+
+    def audit_s(self) -> float:
+        """Return the duration of an audit, which reads all ledgers, several at once, in seconds."""
+        return self.streams / AT_ONCE * self.metadata_read_ms / 1000
 
     def round_trip_s(self, a: str, b: str) -> float:
         """Return the round trip between two regions, in seconds."""

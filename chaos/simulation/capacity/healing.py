@@ -19,7 +19,6 @@ from ....core.protocol.errors import NotEnoughBookiesError
 from ....core.protocol.placement import shared_copies
 from ....core.protocol.quorum import QuorumView
 from ....core.runtime.primitives.rate_limiter import RateLimiter
-from ....regions.ledger_scan import AT_ONCE
 from .cluster_model import ClusterModel
 from .cluster_shape import REGIONS
 
@@ -180,8 +179,7 @@ class _Copiers:
     def finish(self) -> None:
         """Sum up."""
         result, shape = self._result, self._shape
-        audit_s = shape.streams / AT_ONCE * shape.metadata_read_ms / 1000
-        result.detect_s = shape.repair.lost_after_ms / 1000 + audit_s / 2
+        result.detect_s = shape.repair.lost_after_ms / 1000 + shape.audit_s() / 2
         self._ends.sort()
         if self._links:
             (a, b), result.busiest_link_bytes = max(

@@ -24,7 +24,7 @@ do not time out by their priorities alone."""
 
 
 def priorities(seed: int) -> RunPlan:
-    """Return a plan of ``races`` whose delays are given by priorities of paths."""
+    """Return a plan of ``races`` in which the priority of a path determines its delay."""
     random = Random(f"{seed} priorities")
     plan = races(seed)
     bookies = bookie_hosts(REGIONS, plan.bookies_by_region)
@@ -39,7 +39,7 @@ def priorities(seed: int) -> RunPlan:
 
 
 def _lags(random: Random, paths: list[str], request_timeout_ms: int) -> list[Fault]:
-    """Return a delay for each path, the first of which has the highest priority."""
+    """Return faults that delay each path; the first path has the highest priority, and no delay."""
     lowered = random.randint(0, _LOWERED_MAX)
     unit_ms = request_timeout_ms * _LAG_SHARE / (len(paths) + lowered)
     lags = {path: [(0, rank * unit_ms)] for rank, path in enumerate(paths)}

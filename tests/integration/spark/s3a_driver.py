@@ -27,7 +27,7 @@ def main(jars: str, settings: str, *archives: str) -> None:
 
 
 def read(spark: SparkSession, archive: str) -> list[Any]:
-    """Return the records twice, or the class and the text of an error."""
+    """Return the records by ``read_archive`` and by the data source, or an error and its text."""
     options = {"archive": archive, "namespace": "test", "subscribe": "s"}
     try:
         fast = rhumbline.spark.read_archive(spark, **options)

@@ -101,7 +101,7 @@ class Hdfs(Server):
 
     @property
     def rpc_address(self) -> str:
-        """host:port of the NameNode for Hadoop's own protocol."""
+        """The address (host:port) at which the NameNode speaks Hadoop's own protocol."""
         return f"127.0.0.1:{self._rpc_port}"
 
     def _write_configuration(self) -> None:
