@@ -38,7 +38,7 @@ FULL := $(VENV)/.full
 ARROW := $(VENV)/.arrow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability damages spark-many planted-bugs planted-bug region-losses proxy-balance big-cluster chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check wheels archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-console bench-peers soak-bookie guide-in-namespaces \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away cut-off-region game-day migrations sim sim-before sim-many explore scopes linearizability kafka damages spark-many planted-bugs planted-bug region-losses proxy-balance big-cluster chaos chaos-all compiled image bench mutants proxies-many soak shared-topic retention reference vectors clients docs docs-serve wheel-check wheels archive-damages rolling-upgrade rotate-certificates sbom hostile security-drills apache-systems bench-console bench-peers soak-bookie guide-in-namespaces \
 	packages proto lock clean
 
 help: ## list the targets
@@ -152,6 +152,10 @@ scopes: $(SELF) ## exhaust all scopes, plant bugs in copies of the code, and wri
 linearizability: OPERATIONS = 100000
 linearizability: $(SELF) ## have Porcupine judge simulated runs (Go): make linearizability OPERATIONS=100000
 	$(BIN)/python -m rhumbline.chaos.linearizability --operations $(OPERATIONS) --seed $(SEED)
+
+kafka: SECONDS = 120
+kafka: setup-test ## run Jepsen's workload for Kafka through proxies, under faults, and find anomalies: SECONDS=120
+	$(BIN)/python -m rhumbline.chaos.kafka --seconds $(SECONDS) --seed $(SEED)
 
 planted-bugs: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
 	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/planted-bugs.md

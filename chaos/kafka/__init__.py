@@ -1,0 +1,1 @@
+"""Jepsen's workload for systems like Kafka, with its checks, on real processes under faults."""
