@@ -1,6 +1,7 @@
 """Runs seeds of a plan until the checker finds a violation: ``-O -m ...hunt PLAN FIRST COUNT``.
 
-The plan ``everything`` divides the time over all plans, as ``make sim-many`` does.
+The plan ``everything`` divides the time over all plans, as ``make sim-many`` does. Times are CPU
+times, so that other load on the machine does not change them.
 
 It runs in its own process, in a copy of the package. With ``-O`` the assertions of the production
 code are disabled, so only the checker can find a bug. It prints a line of JSON after each seed, and
@@ -41,13 +42,13 @@ def is_find(name: str, counts: Sequence[str]) -> bool:
 def hunt(plan: str, first: int, count: int, counts: list[str]) -> None:
     """Print the result of each seed, and stop at the first one in which the bug is found."""
     signal.signal(signal.SIGPROF, _on_alarm)
-    started = time.monotonic()
+    started = time.process_time()
     times = seeds_by_time(plan, first=first)
     for done in range(1, count + 1):
         batch = times.take(0)
         assert batch is not None, "the seeds are endless"
         name, [seed] = batch
-        begun = time.monotonic()
+        begun = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SEED_S_MAX)
         try:
             found = [
@@ -58,8 +59,8 @@ def hunt(plan: str, first: int, count: int, counts: list[str]) -> None:
             found = [("ENDLESS", f"did not end within {SEED_S_MAX} CPU seconds")]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        times.finished(name, time.monotonic() - begun)
-        print(json.dumps({"seeds": done, "seconds": time.monotonic() - started}), flush=True)
+        times.finished(name, time.process_time() - begun)
+        print(json.dumps({"seeds": done, "seconds": time.process_time() - started}), flush=True)
         if found:
             print(json.dumps({"plan": name, "seed": seed, "found": found}), flush=True)
         if any(is_find(invariant, counts) for invariant, _ in found):
