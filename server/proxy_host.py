@@ -81,7 +81,11 @@ async def running_proxy(
         try:
             if status_port is not None:
                 status = StatusServer(
-                    statistics, server.unready_reason, service="proxy", protection=protection
+                    statistics,
+                    server.unready_reason,
+                    service="proxy",
+                    streams=server.append_latencies,
+                    protection=protection,
                 )
                 closing.push_async_callback(status.aclose)
                 at = status_host or host

@@ -1,7 +1,8 @@
 """A small HTTP server with the liveness, readiness and statistics of a service.
 
 ``/livez``: the event loop runs. ``/readyz``: the service is ready, or 503 with the reason.
-``/stat``: the statistics as JSON. ``/metrics``: the same values in the Prometheus text format. Only
+``/stat``: the statistics as JSON. ``/metrics``: the same values in the Prometheus text format.
+``/streams?name=NAMESPACE/STREAM&name=...``: the latencies of these streams at a write proxy. Only
 GET is served, one request per connection, with bounded size and time. With TLS, all but the first
 two need a client certificate.
 
@@ -11,9 +12,10 @@ limited time, and above a limited number the one that has waited longest is clos
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import parse_qs
 
 from ..core.runtime.primitives.transport_security import PASS, FirstStep, FirstVerdict
 from ..security.audit import AuditEvent, AuditResult
@@ -30,15 +32,18 @@ _BACKLOG = 1024
 _RESPONSE_BYTES_MAX = 8 << 20
 
 _METRICS = "/metrics"
+_STREAMS = "/streams"
 _OPEN_PATHS = frozenset({"/livez", "/readyz"})
 """Served to everyone: they say only whether the server is alive and ready."""
-_CLOSED_PATHS = frozenset({"/stat", _METRICS})
+_CLOSED_PATHS = frozenset({"/stat", _METRICS, _STREAMS})
 _ONLY_TLS = (
     b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
 )
 
 Response = tuple[HTTPStatus, Mapping[str, Any]]
+OfStreams = Callable[[Sequence[str]], Mapping[str, Any]]
+"""Returns what is known of streams, by ``namespace/stream``."""
 
 
 class StatusServer:
@@ -50,6 +55,7 @@ class StatusServer:
         unready_reason: Callable[[], str | None],
         *,
         service: str = "bookie",
+        streams: OfStreams | None = None,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
         protection: Protection = UNPROTECTED,
     ) -> None:
@@ -57,6 +63,7 @@ class StatusServer:
         """Number of connections that were closed to make room for others."""
         self._statistics = statistics
         self._not_ready = unready_reason
+        self._streams = streams
         self._registry = registry_of(service, self._metric_statistics)
         self._server: asyncio.Server | None = None
         self._request_seconds_max = request_seconds_max
@@ -116,6 +123,9 @@ class StatusServer:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
         if path == "/stat":
             return HTTPStatus.OK, self._statistics()
+        path, _, query = path.partition("?")
+        if path == _STREAMS and self._streams is not None:
+            return HTTPStatus.OK, self._streams(parse_qs(query).get("name", []))
         return HTTPStatus.NOT_FOUND, {"error": "the paths are /livez, /readyz, /stat and /metrics"}
 
     def metrics(self) -> bytes:
@@ -146,6 +156,7 @@ class StatusServer:
 
     def _audit_refusal(self, path: str, peer: object) -> None:
         address = ":".join(map(str, peer[:2])) if isinstance(peer, tuple) else ""
+        path = path.partition("?")[0]
         resource = f"path:{path}" if path in _CLOSED_PATHS else ""
         event = AuditEvent("status", AuditResult.REFUSED, peer=address, resource=resource)
         self._protection.audit.record(event._replace(error="no-certificate"))

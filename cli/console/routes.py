@@ -116,6 +116,7 @@ class ConsoleRoutes:
 
     async def _session(self, request: Request) -> Response:
         caller = await self._visitors.caller(request)
+        self._names.refresh()  # the first search need not wait for them
         return JSONResponse(
             {
                 "principal": str(caller.principal),

@@ -41,15 +41,13 @@ def connect_with(credentials: TlsCredentials | None) -> None:
     _Connecting.credentials = credentials
 
 
-async def read_status(address: tuple[str, int] | None) -> StatusDocument:
-    """Return the statistics that the server at ``address`` reports now."""
+async def read_status(address: tuple[str, int] | None, path: str = "/stat") -> StatusDocument:
+    """Return the statistics that the server at ``address`` reports now, or another document."""
     if address is None:
         return NO_STATUS
     try:
         credentials = _Connecting.credentials
-        found = await fetch_status(
-            *address, "/stat", timeout_ms=TIMEOUT_MS, credentials=credentials
-        )
+        found = await fetch_status(*address, path, timeout_ms=TIMEOUT_MS, credentials=credentials)
         return StatusDocument(found, None)
     except (OSError, TimeoutError, ValueError, UnavailableError) as error:
         host, port = address

@@ -267,7 +267,8 @@ def _alerts(now: ClusterSample) -> list[dict[str, Any]]:
 def _other_findings(now: ClusterSample) -> list[Finding]:
     found = []
     if now.tasks:
-        found.append(Finding("repair", FAULT, f"{now.tasks} ledgers wait for repair", _MISSING))
+        text = f"{show_count(now.tasks, 'ledger waits', 'ledgers wait')} for repair"
+        found.append(Finding("repair", FAULT, text, _MISSING))
     if now.auditor is None:
         found.append(Finding("repair", WARNING, "no repair process runs", _NO_AUDITOR))
     shown = {row["address"] for row in now.proxies}

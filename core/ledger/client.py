@@ -1,5 +1,6 @@
 """The ledger client: creates, opens, recovers and deletes ledgers."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from hmac import compare_digest
 from random import Random
@@ -100,11 +101,16 @@ class LedgerClient:
         """Returns counters and quantiles by name."""
         context = self._context
         traffic = context.pool.traffic()
+        adds = context.pool.recent_add_ms(asyncio.get_running_loop().time())
         return {
             "open_handles": len(context.handles),
             "adds": context.adds.summary(),
             "bookies": {
-                bookie: {"sent_bytes": sent, "received_bytes": received}
+                bookie: {
+                    "sent_bytes": sent,
+                    "received_bytes": received,
+                    **({"add_ms": round(adds[bookie], 3)} if bookie in adds else {}),
+                }
                 for bookie, (sent, received) in sorted(traffic.items())
             },
             "received": self._received_by_origin(traffic),

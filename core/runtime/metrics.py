@@ -1177,6 +1177,12 @@ CATALOGUE = (
         "Bytes received from the bookie.",
     ),
     Metric(
+        "client.ledgers.bookies.{bookie}.add_ms",
+        MetricType.GAUGE,
+        "s",
+        "Median time of some adds to the bookie in the last 10 s; absent if there were too few.",
+    ),
+    Metric(
         "client.ledgers.received.{origin}",
         MetricType.COUNTER,
         "By",

@@ -165,6 +165,11 @@ class ProxyServer:
             **(service.statistics() if service is not None else _NOT_STARTED),
         }
 
+    def append_latencies(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return how long recent appends took, by ``namespace/stream``; if served here."""
+        writes = None if self._service is None else self._service.writes
+        return {} if writes is None else writes.append_latencies(names)
+
     def unready_reason(self) -> str | None:
         """Return why the proxy should get no new clients; None if it is ready."""
         return "starting" if self._service is None else self._service.unready_reason()

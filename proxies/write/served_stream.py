@@ -26,6 +26,7 @@ from ...core.protocol.errors import (
     OwnershipLostError,
     RhumblineError,
 )
+from ...core.runtime.histogram import Histogram
 from ..homes.region_rates import RegionRates
 from .append_item import Appended, AppendItem, OnAppended
 from .duplicate_lookup import DuplicateLookup
@@ -34,6 +35,9 @@ from .sequence_index import SequenceIndex
 
 RECENT_SETS_MAX = 4096
 """Numbered sets whose results are kept, in addition to those in flight."""
+
+_ACKS_RECENT = 256
+_ACKS_STEPS = 4
 
 _StoredPosition = tuple[int, int, int, tuple[str, ...]]
 """lssn, entry id, slot and regions of an acknowledged set.
@@ -60,6 +64,8 @@ class ServedStream:
         self.record_count = 0
         self.set_count = 0
         self.byte_count = 0
+        self.acks = Histogram(steps=_ACKS_STEPS, decay=_ACKS_RECENT)
+        """How long recent sets took until they were acknowledged, within 9 %."""
         self._writer = writer
         self._limits = limits
         self._on_over = on_over
@@ -75,6 +81,7 @@ class ServedStream:
     def submit(self, item: AppendItem, on_result: OnAppended) -> None:
         """Append a record set. If it is refused, ``on_result`` is called immediately."""
         assert not self.is_over
+        began = self._loop.time()
         try:
             ticket = self._find_recent(item) or self._append(item)
             if isinstance(ticket, tuple):
@@ -94,7 +101,7 @@ class ServedStream:
                 self._end()
             on_result(error)
             return
-        ticket.on_done(partial(self._on_settled, ticket, item, on_result))
+        ticket.on_done(partial(self._on_settled, ticket, item, began, on_result))
 
     async def close(self) -> None:
         """Wait until everything is acknowledged and close the segment; call ``abort`` afterwards.
@@ -153,7 +160,9 @@ class ServedStream:
                 break
             del recent[oldest]
 
-    def _on_settled(self, ticket: AppendMany, item: AppendItem, on_result: OnAppended) -> None:
+    def _on_settled(
+        self, ticket: AppendMany, item: AppendItem, began: float, on_result: OnAppended
+    ) -> None:
         try:
             first, regions = ticket.placement()
         except (OwnershipLostError, ClosedError) as error:
@@ -167,6 +176,7 @@ class ServedStream:
             if item.is_numbered:
                 stored = (first.lssn, first.entry_id, first.slot, regions)
                 self._recent[item.producer, item.first_sequence] = stored
+            self.acks.add(self._loop.time() - began)
             on_result(Appended(first, item.count, regions))
 
     def _end(self) -> None:

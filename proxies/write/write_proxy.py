@@ -12,7 +12,7 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -157,6 +157,16 @@ class WriteProxy:
         """Return a stream if it is served now; else None."""
         found = self._streams.get(stream_key(namespace, stream))
         return None if found is None else found.in_service
+
+    def append_latencies(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return how long recent appends took, by ``namespace/stream``; if served here."""
+        found = {}
+        for name in names:
+            one = self.find_served(*name.partition("/")[::2])
+            if one is not None and one.served.acks.count:
+                p50, p99 = one.served.acks.quantiles_ms((0.5, 0.99))
+                found[name] = {"p50_ms": round(p50, 3), "p99_ms": round(p99, 3)}
+        return found
 
     # --- taking ---------------------------------------------------------------------------------
 

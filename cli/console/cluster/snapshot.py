@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.protocol.bookie_id import BookieId, Region
+from ...operate.server_checks import FAULT
 from ...output_schema import Schema, flag, integer, maybe, number, record, table, text, time_at
 from ...overview.bookies import BookieView
-from ...top.rates import rate_at
+from ...top.rates import number_at, rate_at
 from ...top.report import TOP, report
 from ...top.sample import ClusterSample
 
@@ -60,6 +61,11 @@ SNAPSHOT: Schema = record(
             number("Bytes per second, both directions."),
             "By `region>region`: traffic of proxies with bookies, by their regions.",
         ),
+        "add_times": table(
+            number("Milliseconds."),
+            "By `region>region`: the shortest median of recent adds of a proxy to a bookie, by "
+            "their regions.",
+        ),
         "streams": table(record(_row_of("streams")), "Examined streams by namespace/stream."),
         "repair": TOP["properties"]["repair"],
         "alerts": table(TOP["properties"]["alerts"]["items"], "What is wrong, by subject."),
@@ -87,6 +93,8 @@ def snapshot(
 ) -> dict[str, Any]:
     """Return the snapshot of a sample, with the rates since the one before."""
     found = report(before, now)
+    regions = {row["region"]: _region(row, facts) for row in found["regions"]}
+    alerts = [*found["alerts"], *_silent(regions, facts)]
     bookies = {one.bookie: one for one in now.bookies}
     return {
         "sampled_at": found["sampled_at"],
@@ -99,15 +107,16 @@ def snapshot(
             "quorum": facts.quorum,
             "region": facts.region,
         },
-        "regions": {row["region"]: _region(row, facts) for row in found["regions"]},
+        "regions": regions,
         "servers": {
             row["server"]: _server(row, bookies.get(row["server"]), facts)
             for row in found["servers"]
         },
         "traffic": traffic(before, now),
+        "add_times": add_times(now),
         "streams": {row["stream"]: row for row in found["streams"]},
         "repair": found["repair"],
-        "alerts": _by_subject(found["alerts"]),
+        "alerts": _by_subject(alerts),
     }
 
 
@@ -135,6 +144,35 @@ def traffic(before: ClusterSample | None, now: ClusterSample) -> dict[str, float
                 rate = rate_at(earlier, links[bookie], direction, seconds)
                 found[path] = round(found.get(path, 0.0) + (rate or 0.0), 1)
     return found
+
+
+def add_times(now: ClusterSample) -> dict[str, float]:
+    """Return how long adds of proxies to bookies take in ms, by ``region>region``."""
+    regions = {str(one.bookie): str(one.region or "unknown") for one in now.bookies}
+    found: dict[str, float] = {}
+    for server in now.servers:
+        for bookie, link in _links(now.statuses[server.status_address].statistics).items():
+            took_ms = number_at(link, "add_ms")
+            if took_ms is not None:
+                path = f"{server.region or 'unknown'}>{regions.get(bookie, 'unknown')}"
+                found[path] = min(took_ms, found.get(path, took_ms))
+    return found
+
+
+def _silent(regions: Mapping[str, Any], facts: ClusterFacts) -> list[dict[str, Any]]:
+    """Return an alert for each region with writable bookies that does not respond."""
+    here = "" if facts.region is None else f" in {facts.region}"
+    return [
+        {
+            "subject": f"region {name}",
+            "verdict": FAULT,
+            "detail": f"no bookie that was asked responds to the console{here}: the link is cut, "
+            "or the region is lost",
+            "runbook": "RhumblineBookieDown",
+        }
+        for name, row in regions.items()
+        if row["writable"] and row["round_trip_ms"] is None
+    ]
 
 
 def _links(statistics: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -107,7 +107,11 @@ export function bytes(value) {
 }
 
 export const ms = (value) =>
-  value === undefined || value === null ? UNKNOWN : `${value < 1 ? value.toFixed(2) : decimal.format(value)} ms`;
+  value === undefined || value === null ? UNKNOWN : value < 0.1 ? "< 0.1 ms" : `${value < 1 ? value.toFixed(2) : decimal.format(value)} ms`;
+
+/** How long recent appends to a stream took, as its proxy measures it. */
+export const appendTimes = (one) =>
+  one.append_p99_ms === undefined || one.append_p99_ms === null ? UNKNOWN : `${ms(one.append_p50_ms).replace(" ms", "")} / ${ms(one.append_p99_ms)}`;
 
 export const plural = (number, word, several = `${word}s`) => `${count(number)} ${number === 1 ? word : several}`;
 

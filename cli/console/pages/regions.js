@@ -1,6 +1,6 @@
 // Regions: a ring of the regions with their servers, round trips and traffic, and what is wrong.
 
-import { bookieName, bytes, count, fact, groupedAlerts, h, kindOf, ms, plural, rate, render, show, state, stateBadge, streamLink, svg, table, UNKNOWN, withCode } from "./dom.js";
+import { badge, bookieName, bytes, count, fact, groupedAlerts, h, kindOf, ms, plural, rate, render, show, state, stateBadge, streamLink, svg, table, UNKNOWN, withCode } from "./dom.js";
 
 const isNarrow = matchMedia("(max-width: 760px)");
 const SERVERS_DRAWN = 40;
@@ -42,15 +42,20 @@ function factsOf(found) {
   const alerts = Object.values(found.alerts);
   const faults = alerts.filter((one) => one.verdict === "fault").length;
   const waiting = found.repair.ledgers_waiting;
+  const silent = regions.filter(isSilent).map((one) => one.region);
+  const isMeasured = regions.some((one) => one.adds_per_second !== undefined);
   return [
     fact("Alerts", faults ? plural(faults, "fault") : alerts.length ? plural(alerts.length, "warning") : "none", faults && alerts.length > faults ? `and ${plural(alerts.length - faults, "warning")}` : null, faults ? "bad" : alerts.length ? "warn" : ""),
-    fact("Regions open", `${up} of ${regions.length}`, null, up < regions.length ? "bad" : ""),
+    fact("Regions open", `${up} of ${regions.length}`, silent.length ? `no response: ${silent.join(", ")}` : null, up < regions.length || silent.length ? "bad" : ""),
     fact("Bookies writable", `${count(writable)} of ${count(bookies)}`, null, writable < bookies ? "warn" : ""),
-    fact("Entries added", `${rate(sum("adds_per_second"))}/s`, `${bytes(sum("written_bytes_per_second"))}/s, all copies`),
+    fact("Entries added", isMeasured ? `${rate(sum("adds_per_second"))}/s` : UNKNOWN, isMeasured ? `${bytes(sum("written_bytes_per_second"))}/s, all copies` : "from the second sample on"),
     fact("Waiting for repair", plural(waiting, "ledger"), null, waiting ? "warn" : ""),
     fact("Quorum", found.cluster.quorum ?? UNKNOWN, found.cluster.quorum ? `new segments in ${found.cluster.namespace}` : `no namespace ${found.cluster.namespace}`),
   ];
 }
+
+// A region with bookies none of which responds to the console: it is cut off, or lost.
+const isSilent = (one) => one.writable > 0 && one.round_trip_ms === undefined;
 
 // The size of the map and of the ellipse on which the regions are; on a phone it is narrow and high.
 function layout(total) {
@@ -82,17 +87,25 @@ function link(found, a, b, at, own) {
   const traffic = (found.traffic[`${a}>${b}`] ?? 0) + (found.traffic[`${b}>${a}`] ?? 0);
   const isOwn = a === own || b === own;
   const far = found.regions[a === own ? b : a];
-  const isCut = isOwn && far.round_trip_ms === undefined;
+  const isCut = isOwn && isSilent(far);
   const width = traffic ? 1.5 + Math.min(7, Math.log10(1 + traffic / 1024) * 2) : 1.5;
   const [[x1, y1], [x2, y2]] = [at[a], at[b]];
+  const adds = [found.add_times[`${a}>${b}`], found.add_times[`${b}>${a}`]].filter((one) => one !== undefined);
   const words = [];
-  if (isOwn) words.push(isCut ? "no response" : ms(far.round_trip_ms));
+  if (isCut) words.push("no response");
+  else if (isOwn && far.round_trip_ms !== undefined) words.push(ms(far.round_trip_ms));
+  else if (adds.length) words.push(`adds ${ms(Math.min(...adds))}`);
   if (traffic) words.push(`${bytes(traffic)}/s`);
   const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
-  return svg("g", { class: `link ${isCut ? "cut" : ""}` },
+  return svg("g", { class: `link ${isCut ? "cut" : words.length ? "" : "unmeasured"}` },
     svg("line", { x1, y1, x2, y2, "stroke-width": width }),
-    words.length ? svg("text", { x, y: y - 8, "text-anchor": "middle" }, words.join(" · ")) : null);
+    words.length ? svg("text", { y: y - 8, "text-anchor": "middle" }, labelOf(words, x)) : null);
 }
+
+// On a phone the parts of a label are one below the other.
+const labelOf = (words, x) => (isNarrow.matches
+  ? words.map((word, index) => svg("tspan", { x, dy: index * 17 }, word))
+  : svg("tspan", { x }, words.join(" · ")));
 
 function region(found, name, [x, y], isChosen, choose) {
   const one = found.regions[name];
@@ -100,7 +113,7 @@ function region(found, name, [x, y], isChosen, choose) {
   const shown = servers.slice(0, SERVERS_DRAWN);
   const columns = Math.min(8, Math.max(3, shown.length));
   const rows = Math.max(1, Math.ceil(shown.length / columns));
-  const width = Math.max(196, columns * 22 + 24);
+  const width = Math.max(isNarrow.matches ? 212 : 196, columns * 22 + 24);
   const height = 82 + rows * 22;
   const press = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
@@ -109,11 +122,11 @@ function region(found, name, [x, y], isChosen, choose) {
   };
   const more = servers.length > shown.length ? `, ${servers.length - shown.length} more` : "";
   const down = one.bookies - one.writable;
-  const word = one.state === "open" && down ? `${one.writable}/${one.bookies} writable` : one.state;
-  const kind = one.state === "open" && down ? "warn" : kindOf(one.state);
+  const word = isSilent(one) ? "no response" : one.state === "open" && down ? `${one.writable}/${one.bookies} writable` : one.state;
+  const kind = isSilent(one) ? "bad" : one.state === "open" && down ? "warn" : kindOf(one.state);
   const work = one.adds_per_second === undefined ? "rates unknown" : `${rate(one.adds_per_second)} adds/s · ${bytes(one.written_bytes_per_second)}/s`;
   const open = `${one.open_ledgers === undefined ? "open ledgers unknown" : plural(one.open_ledgers, "open ledger")}${more}`;
-  const label = `${name}, ${one.state}, ${work}, ${open}, ${one.writable} of ${plural(one.bookies, "bookie")} writable`;
+  const label = `${name}, ${one.state}${isSilent(one) ? ", no response" : ""}, ${work}, ${open}, ${one.writable} of ${plural(one.bookies, "bookie")} writable`;
   // The button is the box behind the texts, so that the tooltips of the servers stay reachable.
   return svg("g", { class: `region ${kind} ${isChosen ? "chosen" : ""}`, "data-region": name, "data-state": one.state, transform: `translate(${x - width / 2} ${y - height / 2})`, onclick: () => choose(name) },
     svg("rect", { width, height, rx: 10, role: "button", tabindex: 0, "data-key": `region ${name}`, "aria-pressed": String(isChosen), "aria-label": label, onkeydown: press }),
@@ -139,12 +152,14 @@ function dot(id, server, x, y) {
 }
 
 function legend() {
+  const line = (kind) => svg("g", { class: `link ${kind}` }, svg("line", { x1: 1, y1: 10, x2: 19, y2: 10, "stroke-width": 2 }));
   const item = (kind, words, shape) => h("li", {}, svg("svg", { viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true" },
     shape ?? dot("", { kind: "bookie", mode: kind }, 10, 10)), words);
   return h("figcaption", {}, h("ul", { class: "legend" },
     item("writable", "writable"), item("read-only", "restricted"), item("down", "down"),
     item("", "being written (ring)", dot("", { kind: "bookie", mode: "writable", open_ledgers: 1 }, 10, 10)),
-    item("", "proxy or repair", dot("", { kind: "proxy", mode: "running" }, 10, 10))));
+    item("", "proxy or repair", dot("", { kind: "proxy", mode: "running" }, 10, 10)),
+    item("", "cut off", line("cut")), item("", "not measured", line("unmeasured"))));
 }
 
 function alertsOf(found) {
@@ -164,10 +179,11 @@ function busiestOf(found) {
 
 function tablesOf(found, chosen, choose) {
   const regions = Object.values(found.regions);
-  const servers = Object.values(found.servers).filter((one) => !chosen || one.region === chosen);
+  const attention = (one) => Math.max(1, urgency({ mode: one.mode }));
+  const servers = Object.values(found.servers).filter((one) => !chosen || one.region === chosen).sort((a, b) => attention(b) - attention(a));
   return [
     table("Regions", [
-      ["Region", (one) => one.region], ["State", (one) => stateBadge(one.state)],
+      ["Region", (one) => one.region], ["State", (one) => [stateBadge(one.state), isSilent(one) ? [" ", badge("no response", "bad")] : null]],
       ["Writable", (one) => `${one.writable} of ${one.bookies}`, true],
       ["Round trip", (one) => ms(one.round_trip_ms), true],
       ["Adds/s", (one) => rate(one.adds_per_second), true],
@@ -178,11 +194,11 @@ function tablesOf(found, chosen, choose) {
     ], regions, (one) => one.region),
     chosen ? h("p", {}, `Only the servers of ${chosen} are listed. `, h("button", { type: "button", "data-key": "all", onclick: () => choose(chosen) }, "Show all")) : null,
     table(chosen ? `Servers in ${chosen}` : "Servers", [
-      ["Server", (one) => bookieName(one.server)], ["Kind", (one) => one.kind], ["Region", (one) => one.region],
-      ["Rack", (one) => one.rack ?? UNKNOWN], ["State", (one) => stateBadge(one.mode)],
+      ["Server", (one) => bookieName(one.server)], ["State", (one) => stateBadge(one.mode)],
+      ["Kind", (one) => h("span", { class: "id" }, one.kind)], ["Region", (one) => one.region], ["Rack", (one) => one.rack ?? UNKNOWN],
       ["Work/s", (one) => rate(one.work_per_second), true], ["p99", (one) => ms(one.p99_ms), true],
       ["Open ledgers", (one) => (one.kind === "bookie" ? count(one.open_ledgers) : UNKNOWN), true],
-      ["Free", (one) => bytes(one.free_bytes), true], ["Load", (one) => one.load],
+      ["Free", (one) => bytes(one.free_bytes), true], ["Load", (one) => h("span", { class: "id" }, one.load)],
     ], servers, (one) => one.server),
   ];
 }

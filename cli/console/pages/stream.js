@@ -2,7 +2,7 @@
 
 import { offer } from "./actions.js";
 import { follow, get } from "./api.js";
-import { bookieName, bytes, count, fact, h, plural, rate, render, show, state, stateBadge, svg, table, UNKNOWN } from "./dom.js";
+import { appendTimes, bookieName, bytes, count, fact, h, ms, plural, rate, render, show, state, stateBadge, svg, table, UNKNOWN } from "./dom.js";
 import { poll } from "./poll.js";
 import { recordTrace } from "./trace.js";
 
@@ -55,14 +55,21 @@ const actionsOf = (name, reload) => h("div", { class: "bar" },
   offer("roll", `stream:${name.namespace}/${name.stream}`, "Roll…", reload),
   offer("repair", `stream:${name.namespace}/${name.stream}`, "Repair…", reload));
 
+// An address that is too long for its place continues on a new line at its port.
+function addressOf(address) {
+  const at = address.lastIndexOf(":");
+  return [address.slice(0, at), h("wbr", {}), address.slice(at)];
+}
+
 function factsOf(found) {
   const word = found.is_ended ? "ended by the application" : found.is_sealed ? "sealed by an operator" : "";
   return h("dl", { class: "facts" },
     fact("Records", count(found.records), word),
     fact("Records/s", rate(found.records_per_second)),
+    fact("Append p50 / p99", appendTimes(found), found.owner ? "as its proxy measures it" : "no proxy measures it"),
     fact("Completed", bytes(found.size_bytes), plural(found.segments.length + found.older.segments, "segment")),
     fact("Quorum", found.quorum, "of new segments"),
-    fact("Served by", found.owner ?? "no proxy"),
+    fact("Served by", found.owner ? addressOf(found.owner) : "no proxy"),
     fact("End", (found.end ?? UNKNOWN).split("@")[0], `starts at ${found.start.split("@")[0]}`));
 }
 
@@ -182,7 +189,7 @@ function liveTail(name, trace) {
     if (!lines.contains(document.activeElement)) reach(lines.lastElementChild);
     if (isAtEnd) box.scrollTop = box.scrollHeight;
     if (found.error) note(`The tail ended: ${found.error}.`);
-    else note(`${plural(passed, "record")} passed since this page was opened${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`, false);
+    else note(`${plural(passed, "record")} passed since this page was opened${found.records.length ? `; the last one arrived ${ms(Math.max(0, arrivedMs - found.records.at(-1).created_ms))} after its append` : ""}${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`, false);
     if (found.error) following.abort();
   }
   function stop() {

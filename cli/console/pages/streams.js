@@ -1,7 +1,7 @@
 // Streams: search and pages, both answered by the server, with rates since the last reading.
 
 import { get } from "./api.js";
-import { count, h, plural, rate, render, show, state, streamLink, table, UNKNOWN } from "./dom.js";
+import { appendTimes, count, h, plural, rate, render, show, state, streamLink, table, UNKNOWN } from "./dom.js";
 import { poll } from "./poll.js";
 
 const ROWS = 25;
@@ -40,9 +40,10 @@ export function streamsPage(main, parameters, frame) {
       table("Streams by name", [
         ["Stream", (one) => streamLink(`${one.namespace}/${one.stream}`)],
         ["Records/s", (one) => rate(one.records_per_second), true],
-        ["Records", (one) => count(one.records), true],
+        ["Append p50 / p99", appendTimes, true],
         ["Lag (records)", (one) => count(one.lag_records), true],
-        ["End", (one) => one.end ?? UNKNOWN], ["Served by", (one) => one.owner ?? UNKNOWN],
+        ["Served by", (one) => one.owner ?? "no proxy"],
+        ["Records", (one) => count(one.records), true], ["End", (one) => one.end ?? UNKNOWN],
       ], found.streams, (one) => `${one.namespace}/${one.stream}`),
       h("nav", { class: "bar", "aria-label": "Pages of the list" },
         h("button", { type: "button", "data-key": "previous", disabled: offset === 0, onclick: go(Math.max(0, offset - ROWS)) }, "Previous"),

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ....client.connect import Client
-from ....core.log.namespace import LIST_LIMIT
 from ....core.protocol.errors import RhumblineError
 from ....core.runtime.tasks import Tasks
 
@@ -16,6 +15,8 @@ _READ_SHARE = 10
 """Reading all names takes at most a tenth of the time."""
 _SLICE = 1_000
 """Names that are searched before other requests have their turn."""
+_PAGE = 50_000
+"""Names that are read at once: a page costs a round trip, and in ZooKeeper all names."""
 
 
 class StreamName(NamedTuple):
@@ -87,24 +88,31 @@ class StreamNames:
     ) -> NamePage:
         """Return the names that contain ``wanted``, in any case, and that ``permits`` accepts.
 
-        Only the first search waits for a reading; others use the last one, and begin another one
-        if it is old. Raises MetadataUnavailableError.
+        A search uses the last reading, and begins another one if it is old. It waits only while
+        there is none. Raises MetadataUnavailableError.
         """
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-        async with self._turn:
-            if self._index is None:
-                await self._read()
-        age_s = asyncio.get_running_loop().time() - self._read_at
-        if age_s > max(_AGE_S_MIN, _READ_SHARE * self._took_s) and not len(self._tasks):
-            self._tasks.spawn(self._read_again(), "read the names of streams")
+        if self._index is None:
+            async with self._turn:
+                if self._index is None:  # nobody else read them meanwhile
+                    await self._read()
+        self.refresh()
         assert self._index is not None
         return await self._index.find(wanted, offset, limit, permits)
 
+    def refresh(self) -> None:
+        """Begin to read the names if they are old or not known, and do not wait for them."""
+        age_s = asyncio.get_running_loop().time() - self._read_at
+        is_old = self._index is None or age_s > max(_AGE_S_MIN, _READ_SHARE * self._took_s)
+        if is_old and not len(self._tasks):
+            self._tasks.spawn(self._read_again(), "read the names of streams")
+
     async def _read_again(self) -> None:
         try:
-            await self._read()
+            async with self._turn:
+                await self._read()
         except RhumblineError as error:
             self._failure = error  # for the next search
 
@@ -122,9 +130,9 @@ class StreamNames:
                 namespace = client.namespace_of(await client.namespaces.find(name), name)
                 after: str | None = None
                 while len(found) < STREAMS_MAX:
-                    page = await namespace.streams(after=after)
+                    page = await namespace.streams(after=after, limit=_PAGE)
                     found += (StreamName(name, stream) for stream in page)
-                    if len(page) < LIST_LIMIT:
+                    if len(page) < _PAGE:
                         break
                     after = page[-1]
             except RhumblineError:

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from ....client.connect import Client
 from ....client.store_client import StoreClient
@@ -11,6 +12,8 @@ from ....core.log.namespace import Namespace
 from ....core.protocol.errors import NoSuchLedgerError, RhumblineError
 from ....core.protocol.segments import Segment
 from ....proxies.write.claims import Claims
+from ....server.server_directory import list_servers
+from ...overview.status_documents import parse_address, read_status
 from ...overview.streams import read_lags, read_live_end
 from ...streams.segment import COMPLETED, segment_row
 from ...top.rates import rate
@@ -58,7 +61,34 @@ class StreamView:
                 self._rows.popitem(last=False)
             return found
 
-        return list(await asyncio.gather(*map(row, names)))
+        rows = list(await asyncio.gather(*map(row, names)))
+        await self._add_latencies([one for one in rows if "append_p99_ms" not in one])
+        return rows
+
+    async def _add_latencies(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Add to rows of streams how long appends take, as their proxies measure it."""
+        by_owner: dict[str, list[dict[str, Any]]] = {}
+        for one in rows:
+            one["append_p50_ms"] = one["append_p99_ms"] = None
+            if one["owner"] is not None:
+                by_owner.setdefault(one["owner"], []).append(one)
+        if not by_owner:
+            return
+        servers = await list_servers(self._client.store)
+        addresses = {one.address: one.status_address for one in servers}
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(owner: str, served: Sequence[dict[str, Any]]) -> None:
+            names = [f"{one['namespace']}/{one['stream']}" for one in served]
+            address = parse_address(addresses.get(owner, ""))
+            async with slots:
+                known = await read_status(address, f"/streams?{urlencode({'name': names}, True)}")
+            for one, name in zip(served, names, strict=True):
+                found = known.statistics.get(name) or {}
+                one["append_p50_ms"] = found.get("p50_ms")
+                one["append_p99_ms"] = found.get("p99_ms")
+
+        await asyncio.gather(*(ask(*one) for one in by_owner.items()))
 
     async def open(self, name: StreamName) -> Namespace:
         """Return the namespace of a stream. Raises MetadataUnavailableError."""
@@ -75,18 +105,19 @@ class StreamView:
         end = await read_live_end(namespace, known)
         claim = await Claims(namespace.store).owner(name.namespace, name.stream)
         records = end.total_records(known)
+        owner = None if claim is None else claim.address
+        served = {"namespace": name.namespace, "stream": name.stream, "owner": owner}
+        await self._add_latencies([served])
         shown = known.segments[-_SEGMENTS_SHOWN:]
         older = known.segments[: -len(shown)] if shown else ()
         return {
-            "namespace": name.namespace,
-            "stream": name.stream,
+            **served,
             "start": str(known.start),
             "end": None if end.position is None else str(end.position),
             "records": records,
             "records_per_second": self._rate(name, records),
             "size_bytes": sum(one.length_bytes for one in known.segments if one.is_completed),
             "quorum": str(known.policy.quorum),
-            "owner": None if claim is None else claim.address,
             "is_ended": known.is_ended,
             "is_sealed": known.is_sealed,
             "metadata_age_ms": known.metadata_age_ms,

@@ -146,6 +146,13 @@ class BookiePool:
                 found[bookie] = sent + traffic.sent_bytes, received + traffic.received_bytes
         return found
 
+    def recent_add_ms(self, now: float) -> dict[BookieId, float]:
+        """Returns the median time of recent adds by bookie, where adds are known."""
+        recent = {
+            bookie: link.traffic.latency.recent_ms(now) for bookie, link in self._fast.items()
+        }
+        return {bookie: took_ms for bookie, took_ms in recent.items() if took_ms is not None}
+
     async def aclose(self) -> None:
         """Ends all connections. Safe to repeat."""
         await self._tasks.aclose()

@@ -15,16 +15,19 @@ from rhumbline.access.grant_store import change_grants
 from rhumbline.cli.console.cluster.snapshot import SNAPSHOT
 from rhumbline.cli.console.serving import running_console
 from rhumbline.cli.servers.local_cluster import LocalCluster
-from rhumbline.client.connect import Client
+from rhumbline.client.connect import Client, connect
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.proxies.config import ProxyConfig
 from rhumbline.security.audit import AuditEvent
 from rhumbline.security.grants import make_grant
 from rhumbline.security.principal import Role
 from rhumbline.security.settings import SecuritySettings
 from rhumbline.security.token_claims import static_token_line
+from rhumbline.server.proxy_host import running_proxy
+from rhumbline.server.server_directory import ServerRecord, registered_server
 from rhumbline.tests.support.security.certificates import settings_for
 from rhumbline.tests.support.security.secured_cluster import NAMESPACE, STREAM, secured
 from rhumbline.tls.credentials import TlsCredentials
@@ -74,6 +77,38 @@ async def events(browser: httpx.AsyncClient, path: str) -> AsyncIterator[tuple[s
                 kind = value
             elif name == "data":
                 yield kind, json.loads(value)
+
+
+async def test_the_latency_of_streams_is_that_which_their_proxies_measure(tmp_path: Path) -> None:
+    async with (
+        three_regions(tmp_path) as (_, client, url),
+        running_proxy(
+            client, ProxyConfig(), roles=("write",), host="127.0.0.1", port=0, status_port=0
+        ) as proxy,
+        registered_server(
+            client.store,
+            client.runtime,
+            ServerRecord("write-proxy", proxy.address, proxy.status_address, "bonn"),
+        ),
+        connect(f"grpc://{proxy.address}", namespace="shop") as application,
+        httpx.AsyncClient(base_url=url, timeout=20) as browser,
+    ):
+        await client.namespace().create_stream("idle")
+        async with application.writer("orders") as writer:
+            for n in range(6):
+                await writer.append(b"order %d" % n)
+                await asyncio.sleep(0.11)  # at most one add in 0.1 s is timed
+            idle, orders = (await browser.get("/api/streams")).json()["streams"]
+            place = {"namespace": "shop", "stream": "orders"}
+            stream = (await browser.get("/api/stream", params=place)).json()
+            async for _, shown in events(browser, "/api/events"):
+                if shown.get("add_times"):
+                    break
+        assert orders["owner"] == stream["owner"] == proxy.address
+        for one in (orders, stream):
+            assert 0 < one["append_p50_ms"] <= one["append_p99_ms"]
+        assert idle["owner"] is None and idle["append_p99_ms"] is None
+        assert set(shown["add_times"]) <= {f"bonn>{region}" for region in REGIONS}
 
 
 async def test_documents_events_and_tails_show_a_cluster(tmp_path: Path) -> None:

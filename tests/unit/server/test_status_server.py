@@ -3,7 +3,7 @@
 import asyncio
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 
@@ -43,6 +43,21 @@ def test_service_that_is_not_ready_reports_the_reason() -> None:
     assert server.respond("GET", "/readyz")[0] is HTTPStatus.SERVICE_UNAVAILABLE
     assert server.respond("POST", "/livez")[0] is HTTPStatus.METHOD_NOT_ALLOWED
     assert server.respond("GET", "/x")[0] is HTTPStatus.NOT_FOUND
+
+
+def test_streams_are_asked_for_by_name() -> None:
+    asked: list[list[str]] = []
+
+    def of_streams(names: Sequence[str]) -> Mapping[str, object]:
+        asked.append(list(names))
+        return {"shop/a b": {"p99_ms": 3.0}}
+
+    server = StatusServer(dict, lambda: None, streams=of_streams)
+    found = server.respond("GET", "/streams?name=shop%2Fa+b&name=shop%2Fc")
+    assert found == (HTTPStatus.OK, {"shop/a b": {"p99_ms": 3.0}})
+    assert server.respond("GET", "/streams")[0] is HTTPStatus.OK
+    assert asked == [["shop/a b", "shop/c"], []]
+    assert StatusServer(dict, lambda: None).respond("GET", "/streams")[0] is HTTPStatus.NOT_FOUND
 
 
 @pytest.mark.parametrize("request_", [b"\r\n\r\n", b"x" * 20_000, b"\xff\x00\r\n\r\n", b""])

@@ -52,6 +52,26 @@ async def test_sets_of_many_producers_share_entries_and_keep_their_records(log: 
         assert found[first._replace(slot=first.slot + 1)] == b"+%d" % n
 
 
+async def test_the_times_of_recent_appends_are_told_for_streams_that_are_served(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    for name in ("s", "idle"):
+        await log.namespace.create_stream(name, StreamPolicy(flush=FlushPolicy(period_ms=10)))
+    await world.start("one:1")
+    writes = world.proxies["one:1"].writes
+    assert writes is not None
+    names = ["test/s", "test/idle", "other/s", "test"]
+    assert writes.append_latencies(names) == {}
+    for n in range(20):
+        await world.append_ok("one:1", an_item("s", b"%d" % n))
+    found = writes.append_latencies(names)
+    assert set(found) == {"test/s"}
+    assert 9 <= found["test/s"]["p50_ms"] <= found["test/s"]["p99_ms"], "the flush period"
+    await world.stop()
+    assert writes.append_latencies(names) == {}
+
+
 async def test_stream_has_one_owner_and_other_proxies_redirect_to_it(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")

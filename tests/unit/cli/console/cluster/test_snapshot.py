@@ -1,9 +1,17 @@
 """A snapshot follows its schema, shows what ``top`` shows, and says when it is old."""
 
+from dataclasses import replace
 from typing import Any
 
 from rhumbline.cli.console.cluster.merge_patch import merge_patch, without_nulls
-from rhumbline.cli.console.cluster.snapshot import SNAPSHOT, ClusterFacts, snapshot, stale, traffic
+from rhumbline.cli.console.cluster.snapshot import (
+    SNAPSHOT,
+    ClusterFacts,
+    add_times,
+    snapshot,
+    stale,
+    traffic,
+)
 from rhumbline.cli.output_schema import faults
 from rhumbline.cli.overview.status_documents import StatusDocument
 from rhumbline.cli.top.report import report
@@ -42,6 +50,16 @@ def test_alerts_on_one_subject_are_joined() -> None:
     )
 
 
+def test_a_region_that_does_not_respond_is_an_alert_with_its_runbook() -> None:
+    now = sample(0.0, 1, 1)
+    assert "region eu" not in snapshot(None, now, FACTS)["alerts"]
+    found = snapshot(None, now, replace(FACTS, region="asia", round_trips_ms={}))
+    alert = found["alerts"]["region eu"]
+    assert alert["verdict"] == "fault" and alert["runbook"] == "RhumblineBookieDown"
+    assert "responds to the console in asia" in alert["detail"]
+    assert list(faults(found, SNAPSHOT)) == []
+
+
 def test_a_bookie_that_fails_is_a_small_patch() -> None:
     before, now = sample(0.0, 100, 10), sample(1.0, 100, 10)
     old = without_nulls(snapshot(before, now, FACTS))
@@ -58,7 +76,9 @@ def test_old_data_says_so() -> None:
 
 
 def with_links(time_s: float, count: int) -> Any:  # noqa: ANN401 - a sample
-    links = {"a@00000001": {"sent_bytes": count, "received_bytes": count}}
+    links: dict[str, Any] = {"a@00000001": {"sent_bytes": count, "received_bytes": count}}
+    links["b@00000002"] = {"add_ms": 41.0}
+    links["a@00000001"]["add_ms"] = 40.0
     status = StatusDocument({"client": {"ledgers": {"bookies": links}}}, None)
     known = sample(time_s, 1, 1)
     return sample(time_s, 1, 1, statuses={**known.statuses, "p:2": status})
@@ -69,3 +89,9 @@ def test_traffic_is_that_of_proxies_by_their_regions() -> None:
     assert list(found.values()) == [1000.0]
     assert next(iter(found)).startswith("eu>")
     assert traffic(None, with_links(2.0, 1000)) == {}
+
+
+def test_times_of_adds_are_the_shortest_of_proxies_by_their_regions() -> None:
+    assert add_times(sample(0.0, 1, 1)) == {}
+    found = add_times(with_links(0.0, 1))
+    assert min(found.values()) == 40.0

@@ -99,6 +99,20 @@ async def test_traffic_is_summed_over_both_links_of_a_bookie() -> None:
     await pool.aclose()
 
 
+async def test_the_median_of_recent_adds_is_told_where_adds_were_timed() -> None:
+    world = World("ab")
+    pool = pool_of(world)
+    timed, idle = (bookie.bookie for bookie in world.bookies)
+    pool.link(idle)
+    latency = pool.link(timed).traffic.latency
+    for number, took_s in enumerate((0.03, 0.01, 0.02)):
+        latency.begin(b"key", float(number))
+        latency.end(number + took_s)
+    assert pool.recent_add_ms(3.0) == pytest.approx({timed: 20.0})
+    assert pool.recent_add_ms(60.0) == {}
+    await pool.aclose()
+
+
 async def test_closed_pool_fails_all_requests_and_connects_no_more() -> None:
     world = World("a")
     apache = add_apache(world)
