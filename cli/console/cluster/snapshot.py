@@ -94,7 +94,7 @@ def snapshot(
     """Return the snapshot of a sample, with the rates since the one before."""
     found = report(before, now)
     regions = {row["region"]: _region(row, facts) for row in found["regions"]}
-    alerts = [*found["alerts"], *_silent(regions, facts)]
+    alerts = [*_silent(regions, facts), *found["alerts"]]
     bookies = {one.bookie: one for one in now.bookies}
     return {
         "sampled_at": found["sampled_at"],

@@ -90,10 +90,10 @@ function alternativesOf(found) {
   const hasEffect = found.alternatives.some((one) => one.writes_resume !== null);
   const columns = [
     ["E/WQ/AQ/R", (one) => [one.quorum, one.is_current ? " (in use)" : ""]],
-    ["Regions whose loss it survives", (one) => count(one.regions_survived), true],
-    ["Bytes between regions per byte written", (one) => one.wan_bytes_per_byte, true],
+    ["Regions it can lose", (one) => count(one.regions_survived), true],
+    ["Bytes between regions per byte", (one) => one.wan_bytes_per_byte, true],
   ];
-  if (hasEffect) columns.push(["All data readable after the loss", (one) => word(one.reads)], ["Writes resume after the loss", (one) => word(one.writes_resume)], ["Reason", (one) => one.obstacle ?? ""]);
+  if (hasEffect) columns.push(["All data readable", (one) => word(one.reads)], ["Writes resume", (one) => word(one.writes_resume)], ["Reason", (one) => h("span", { class: "wide" }, one.obstacle ?? "")]);
   return [table("Alternatives: quorums on the bookies that are live now", columns, found.alternatives),
     h("p", { class: "note" }, "Computed as ", h("code", {}, "rhumbline plan"), " does. The quorum of new segments is set with ", h("code", {}, "rhumbline namespace set-policy"), ".")];
 }

@@ -66,7 +66,7 @@ function factsOf(found) {
   return h("dl", { class: "facts" },
     fact("Records", count(found.records), word),
     fact("Records/s", rate(found.records_per_second)),
-    fact("Append p50 / p99", appendTimes(found), found.owner ? "as its proxy measures it" : "no proxy measures it"),
+    fact("Append p50 / p99", appendTimes(found), found.owner ? "at its proxy" : null),
     fact("Completed", bytes(found.size_bytes), plural(found.segments.length + found.older.segments, "segment")),
     fact("Quorum", found.quorum, "of new segments"),
     fact("Served by", found.owner ? addressOf(found.owner) : "no proxy"),

@@ -5,6 +5,7 @@ With RHUMBLINE_SCREENSHOTS, the pictures of the guide are written into that fold
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from rhumbline.cli.servers.local_cluster import LocalCluster
-from rhumbline.client.connect import Client
-from rhumbline.tests.integration.console.test_console_over_http import three_regions
+from rhumbline.client.connect import Client, connect
+from rhumbline.tests.integration.console.test_console_over_http import three_regions, write_proxy
 from rhumbline.tests.support.processes.web_browser import serious_faults, web_browser
 from rhumbline.tests.support.servers.installs import NotInstalledError
 
@@ -89,9 +90,9 @@ async def see_everything(tmp_path: Path) -> None:
         page = await open_page(browser, url)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda one: None if one.url.startswith(url) else faults.append(one.url))
-        async with written(client):
+        async with written(cluster, client):
             found = await see_regions(page, cluster)
-        found += await see_streams(page)
+            found += await see_streams(page)
         found += await see_a_stream(page, client)
         found += await see_durability(page)
         found += await see_operations(page, cluster)
@@ -102,13 +103,18 @@ async def see_everything(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def written(client: Client) -> AsyncIterator[None]:
-    """Write to a stream until the block ends."""
+async def written(cluster: LocalCluster, client: Client) -> AsyncIterator[None]:
+    """Write to a stream through a proxy in oslo until the block ends."""
     await client.namespace().create_stream("payments")
     is_over = False
 
     async def write() -> None:
-        async with client.writer("payments") as writer:
+        async with (
+            cluster.client("oslo", namespace="shop") as near,
+            write_proxy(near) as proxy,
+            connect(f"grpc://{proxy.address}", namespace="shop") as application,
+            application.writer("payments") as writer,
+        ):
             while not is_over:
                 await writer.append(b"paid")
                 await asyncio.sleep(0.02)
@@ -131,7 +137,10 @@ async def see_regions(page: Page, cluster: LocalCluster) -> list[str]:
     await expect(page.locator(f'[data-server="{name}"]')).to_have_attribute("data-mode", "down")
     await expect(page.locator(".alerts")).to_contain_text(name)
     written = page.locator(".region .server.written")
-    await expect(written.and_(page.locator('[data-mode="writable"]'))).to_have_count(3)
+    # The console surveys ledgers less often where that takes long.
+    live = written.and_(page.locator('[data-mode="writable"]'))
+    await expect(live).to_have_count(3, timeout=120_000)
+    await expect(page.locator(".link", has_text="adds")).to_have_count(1)  # from oslo to rome
     await picture(page, "regions")
     found = await serious_faults(page)
     await page.get_by_role("button", name="oslo, open").press("Enter")
@@ -147,10 +156,14 @@ async def see_streams(page: Page) -> list[str]:
     await page.get_by_role("link", name="Streams").press("Enter")
     await page.get_by_label("Search").fill("nothing")
     await expect(page.get_by_text("No match")).to_be_visible()
-    await page.get_by_label("Search").fill("ORD")
-    await expect(page.locator("tbody")).to_contain_text("50")
+    await page.get_by_label("Search").fill("shop/")
+    payments = page.locator("tbody tr", has_text="payments")
+    await expect(payments).to_contain_text(re.compile(r"/ [0-9.]+ ms"))  # of its appends
     await picture(page, "streams")
     found = await serious_faults(page)
+    await page.get_by_label("Search").fill("ORD")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator("tbody")).to_contain_text("50")
     await page.get_by_role("link", name="shop/orders").press("Enter")
     return found
 

@@ -66,6 +66,19 @@ async def three_regions(
             yield cluster, client, url
 
 
+@asynccontextmanager
+async def write_proxy(client: Client) -> AsyncIterator[ServerRecord]:
+    """Run a write proxy in the region of the client, as the command does."""
+    async with running_proxy(
+        client, ProxyConfig(), roles=("write",), host="127.0.0.1", port=0, status_port=0
+    ) as proxy:
+        found = ServerRecord(
+            "write-proxy", proxy.address, proxy.status_address, client.region or ""
+        )
+        async with registered_server(client.store, client.runtime, found):
+            yield found
+
+
 async def events(browser: httpx.AsyncClient, path: str) -> AsyncIterator[tuple[str, Any]]:
     """Yield the server-sent events of a response."""
     async with browser.stream("GET", path) as response:
@@ -82,14 +95,7 @@ async def events(browser: httpx.AsyncClient, path: str) -> AsyncIterator[tuple[s
 async def test_the_latency_of_streams_is_that_which_their_proxies_measure(tmp_path: Path) -> None:
     async with (
         three_regions(tmp_path) as (_, client, url),
-        running_proxy(
-            client, ProxyConfig(), roles=("write",), host="127.0.0.1", port=0, status_port=0
-        ) as proxy,
-        registered_server(
-            client.store,
-            client.runtime,
-            ServerRecord("write-proxy", proxy.address, proxy.status_address, "bonn"),
-        ),
+        write_proxy(client) as proxy,
         connect(f"grpc://{proxy.address}", namespace="shop") as application,
         httpx.AsyncClient(base_url=url, timeout=20) as browser,
     ):
