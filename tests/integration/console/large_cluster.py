@@ -1,7 +1,8 @@
 """A cluster of many bookies and streams in one process, as a program: FOLDER BOOKIES WRITTEN NAMES.
 
 ``WRITTEN`` streams have a segment; further streams without one are created until there are
-``NAMES``. A few streams are written to all the time. It prints `ready`, and runs until killed.
+``NAMES``. A few streams are written to all the time. It prints `ready`, and runs until killed. In a
+folder in which it ran before, it continues with what it made then.
 """
 
 import asyncio
@@ -42,14 +43,21 @@ async def serve(folder: Path, bookies: int, written: int, names: int) -> None:
         serves_status=True,
     )
     async with cluster, cluster.client(REGIONS[0], namespace=NAMESPACE) as client:
-        policy = StreamPolicy(Quorum(3, 3, 2, 2))
-        await create_namespace(client.store, client.runtime, NAMESPACE, policy)
-        for first in range(0, written, _AT_ONCE):
-            some = range(first, min(written, first + _AT_ONCE))
-            await asyncio.gather(*(_make(client, number) for number in some))
-        await _make_names(client, range(written, names))
+        made = folder / "made"
+        if not made.exists():
+            await _make_all(client, written, names)
+            made.touch()
         print("ready", flush=True)
         await asyncio.gather(*(_write(client, number) for number in range(min(_BUSY, written))))
+
+
+async def _make_all(client: Client, written: int, names: int) -> None:
+    policy = StreamPolicy(Quorum(3, 3, 2, 2))
+    await create_namespace(client.store, client.runtime, NAMESPACE, policy)
+    for first in range(0, written, _AT_ONCE):
+        some = range(first, min(written, first + _AT_ONCE))
+        await asyncio.gather(*(_make(client, number) for number in some))
+    await _make_names(client, range(written, names))
 
 
 async def _make(client: Client, number: int) -> None:

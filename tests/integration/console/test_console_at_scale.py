@@ -1,7 +1,8 @@
 """The console of a large cluster in Chromium: time to first paint, delay of updates, search, cost.
 
 The times are printed. `make bench-console` runs it with 102 bookies and 10,000 streams, and
-searches 100,000; CONSOLE_SIZE sets bookies, streams with segments, and names.
+searches 100,000; CONSOLE_SIZE sets bookies, streams with segments, and names. CONSOLE_CLUSTER is a
+folder in which the cluster is kept for the next run; without it, each run makes the cluster again.
 """
 
 import asyncio
@@ -124,12 +125,15 @@ async def _fed(folder: Path) -> AsyncIterator[tuple[ManagedProcess, str]]:
 @asynccontextmanager
 async def _processes(folder: Path) -> AsyncIterator[tuple[ManagedProcess, str]]:
     """Run the cluster and a console, each in a process."""
-    (folder / "cluster").mkdir()
-    uri = f"sqlite://{folder / 'cluster'}/metadata.db"
+    root = os.environ.get("CONSOLE_CLUSTER", "")
+    if not root:
+        root = str(folder / "cluster")
+        (folder / "cluster").mkdir()
+    uri = f"sqlite://{root}/metadata.db"
     sizes = map(str, (BOOKIES, WRITTEN, NAMES))
     cluster = ManagedProcess(
         "cluster",
-        python_command("tests.integration.console.large_cluster", str(folder / "cluster"), *sizes),
+        python_command("tests.integration.console.large_cluster", root, *sizes),
         folder / "cluster.log",
         cwd=folder,
         ready="ready",
