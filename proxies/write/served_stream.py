@@ -65,7 +65,7 @@ class ServedStream:
         self.set_count = 0
         self.byte_count = 0
         self.acks = Histogram(steps=_ACKS_STEPS, decay=_ACKS_RECENT)
-        """How long recent sets took until they were acknowledged, within 9 %."""
+        """Times of recent sets until they were acknowledged, within 9 %."""
         self._writer = writer
         self._limits = limits
         self._on_over = on_over

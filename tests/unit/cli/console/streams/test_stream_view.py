@@ -1,5 +1,6 @@
 """Rows of streams: the times of appends come from the proxies that serve the streams."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -20,7 +21,7 @@ class NoClient:
     store = None
 
 
-def rows_of(owners: list[str | None]) -> list[dict[str, Any]]:
+def rows_of(owners: Sequence[str | None]) -> list[dict[str, Any]]:
     """Return rows of streams with names as long as possible."""
     return [
         {"namespace": "n" * 200, "stream": f"{number:0200}", "owner": owner}
@@ -48,7 +49,7 @@ async def test_each_proxy_is_asked_for_its_streams_in_requests_that_it_accepts(
 
     monkeypatch.setattr(stream_view, "list_servers", servers)
     monkeypatch.setattr(stream_view, "read_status", read)
-    rows = rows_of(["p1:1"] * 30 + ["p2:1", None])
+    rows = rows_of([*["p1:1"] * 30, "p2:1", None])
     await view()._add_latencies(rows)
     assert sum(count for host, count in asked if host == "p1") == 30
     assert [count for host, count in asked if host == "p2"] == [1]
