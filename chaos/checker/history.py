@@ -17,6 +17,8 @@ from ...core.protocol.dlsn import Dlsn
 TOKEN = re.compile(rb"@\d{4}\.\d{6}@")
 """The unique part of a payload; it is also found in the raw bytes of disks and frames."""
 
+TOKEN_BYTES = 13
+
 
 class AppendOutcome(Enum):
     """The outcome of an append."""
@@ -311,6 +313,10 @@ class History:
     ) -> None:
         """Record a delivered record."""
         read.records.append(DeliveredRecord(self.now_ms(), dlsn, payload, txid, producer))
+
+    def sender_of(self, payload: bytes) -> RecordedAppend | None:
+        """Return the append whose token a payload begins with; None if there is none."""
+        return self.appends.get(payload[:TOKEN_BYTES])
 
     def appends_with_outcome(self, outcome: AppendOutcome) -> list[RecordedAppend]:
         """Return the appends with an outcome, in the order of their calls."""

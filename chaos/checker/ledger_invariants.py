@@ -6,7 +6,7 @@ from itertools import pairwise
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.protocol.recovery import AnswerKind, Evidence, Verdict
-from .history import TOKEN, AppendOutcome, RecordedAppend
+from .history import AppendOutcome, RecordedAppend
 from .run_record import CompareAndSet, Rules, RunRecord, invariant
 
 
@@ -162,8 +162,7 @@ def nothing_is_read_before_it_is_confirmed(record: RunRecord) -> Iterator[str]:
     """A record that a reader gets was sent before, and is not beyond the end of a closed ledger."""
     for read in record.history.reads:
         for delivered in read.records:
-            token = TOKEN.match(delivered.payload)
-            append = record.history.appends.get(token.group()) if token else None
+            append = record.history.sender_of(delivered.payload)
             if append is not None and delivered.at_ms < append.called_ms:
                 yield f"{read.reader} got {append} before it was called"
             ledger_id = record.ledger_of(delivered.dlsn.lssn)

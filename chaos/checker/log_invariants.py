@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
-from .history import TOKEN, AppendOutcome, RecordedAppend, RecordedRead
+from .history import AppendOutcome, RecordedAppend, RecordedRead
 from .run_record import RunRecord, invariant
 
 
 def _sent(record: RunRecord, payload: bytes) -> RecordedAppend | None:
-    token = TOKEN.match(payload)
-    append = record.history.appends.get(token.group()) if token else None
+    append = record.history.sender_of(payload)
     return append if append is not None and append.payload == payload else None
 
 

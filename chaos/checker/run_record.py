@@ -130,21 +130,31 @@ class EntryCopy(NamedTuple):
 class Rules:
     """The quorum and the write set of each entry according to one version of ledger metadata."""
 
-    __slots__ = ("_quorums", "metadata")
+    __slots__ = ("_quorums", "_write_sets", "metadata")
 
     def __init__(self, metadata: LedgerMetadata) -> None:
         self.metadata = metadata
         starts = [first for first, _ in metadata.r_ranges()]
         self._quorums = [(first, metadata.quorum_at(first)) for first in reversed(starts)]
+        self._write_sets: dict[tuple[tuple[str, ...], int, int], tuple[str, ...]] = {}
+        """The bookies by ensemble, write quorum, and entry id modulo E."""
 
     def quorum(self, entry_id: int) -> Quorum:
         """Return E, WQ, AQ and R of an entry."""
-        return next(quorum for first, quorum in self._quorums if first <= entry_id)
+        for first, quorum in self._quorums:
+            if first <= entry_id:
+                return quorum
+        raise AssertionError(f"ledger {self.metadata.ledger_id}: no quorum of entry {entry_id}")
 
     def write_set(self, entry_id: int) -> tuple[str, ...]:
         """Return the bookies that should store an entry."""
-        bookies = self.metadata.fragment_of(entry_id).bookies
-        return tuple(bookies[index] for index in self.quorum(entry_id).write_set(entry_id))
+        bookies, quorum = self.metadata.fragment_of(entry_id).bookies, self.quorum(entry_id)
+        key = bookies, quorum.write_quorum, entry_id % quorum.ensemble_size
+        found = self._write_sets.get(key)
+        if found is None:
+            found = tuple(bookies[index] for index in quorum.write_set(entry_id))
+            self._write_sets[key] = found
+        return found
 
 
 @dataclass(slots=True)

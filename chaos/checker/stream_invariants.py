@@ -20,11 +20,6 @@ from .ledger_invariants import satisfies_p
 from .run_record import RunRecord, SegmentVersion, StreamVersions, invariant
 
 
-def _sender(record: RunRecord, payload: bytes) -> RecordedAppend | None:
-    token = TOKEN.match(payload)
-    return record.history.appends.get(token.group()) if token else None
-
-
 @invariant("G6")
 def end_queries_miss_nothing_visible(record: RunRecord) -> Iterator[str]:
     """A query that asks a quorum for the end of the stream returns no less than what was visible
@@ -177,7 +172,7 @@ def record_sets_are_whole(record: RunRecord) -> Iterator[str]:
 def _sets_of(record: RunRecord, read: RecordedRead) -> dict[int, list[DeliveredRecord]]:
     found: dict[int, list[DeliveredRecord]] = {}
     for delivered in read.records:
-        sender = _sender(record, delivered.payload)
+        sender = record.history.sender_of(delivered.payload)
         if sender is not None and sender.group:
             found.setdefault(sender.group, []).append(delivered)
     return found

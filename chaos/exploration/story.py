@@ -1,6 +1,7 @@
 """The story of a schedule: one line for each event, as in the trace of a simulated run."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 from ...core.protocol.bookie_id import bookie_name
 from ...core.wire import bookkeeper_pb2 as pb
@@ -16,10 +17,10 @@ from .scope import LEDGER
 def story_of(explorer: Explorer, violation: FoundViolation) -> list[str]:
     """Return the lines of a violation's schedule, the violation last. Times are event numbers."""
     states = explorer.states
-    at = 0
-    trace = Trace(lambda: float(at))
+    clock = SimpleNamespace(now=0.0)
+    trace = Trace(clock)
     for number, event in violation.schedule:
-        at += 1
+        clock.now += 1
         name = bookie_name_of(states.names[number])
         if event.action:
             trace.note(name, event.action)

@@ -13,6 +13,7 @@ from ..checker.run_record import BookieObservations
 from .cluster import PORT, SimCluster
 from .world.transport import SimTransport
 
+_SIZE = struct.Struct(">I")
 _ADD_IDS = struct.Struct(">qq")
 _ADD_IDS_AT = 28
 _ANSWER = struct.Struct(">IBBHIqq")
@@ -48,24 +49,26 @@ class AnswerRecorder:
         is_answer = end.port == PORT
         if not is_answer and end.peer.port != PORT:
             return
-        data = self._held.pop(end, b"") + data
-        at = 0
-        while len(data) - at >= 8:
-            size = int.from_bytes(data[at : at + 4], "big")
-            if len(data) - at - 4 < size:
+        if self._held:
+            data = self._held.pop(end, b"") + data
+        at, length = 0, len(data)
+        while length - at >= 8:
+            (size,) = _SIZE.unpack_from(data, at)
+            next_at = at + 4 + size
+            if next_at > length:
                 break
             if data[at + 4] != _V2:
                 of_kind = self._v3_response if is_answer else self._v3_request
-                of_kind(end, data[at + 4 : at + 4 + size])
+                of_kind(end, data[at + 4 : next_at])
             elif data[at + 5] == _ADD:
                 if is_answer:
                     self._on_add_answer(end, data, at)
                 else:
-                    self._on_add(data[at : at + 4 + size])
+                    self._on_add(data[at:next_at])
             elif is_answer and data[at + 5] in _READS:
                 self._on_read_answer(end, data, at)
-            at += 4 + size
-        if at < len(data):
+            at = next_at
+        if at < length:
             self._held[end] = data[at:]
 
     def _on_add(self, frame: bytes) -> None:

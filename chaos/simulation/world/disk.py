@@ -15,8 +15,9 @@ import re
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 from ....core.protocol.errors import (
@@ -30,7 +31,6 @@ from .loop import SimLoop
 from .trace import Trace
 
 T = TypeVar("T")
-Work = Callable[[], None]
 Names = list[str]
 
 SECTOR_BYTES = 512
@@ -171,7 +171,7 @@ class DiskImage:
         self.on_durable: Callable[[bytes], None] | None = None
         """Receives every piece of data when it becomes durable."""
         self.context = Context()  # the device works independently of any process
-        self.under_way: dict[int, tuple[Work, Work | None]] = {}
+        self.under_way: dict[int, _Operation] = {}
         self.generation = 0
         self.lost_roots: dict[str, None] = {}
         """The roots of handles whose directories have failed for good (``lose_root``)."""
@@ -263,12 +263,12 @@ class DiskImage:
         """Complete each call in progress of a killed process wholly, partly or not at all."""
         self.generation += 1
         under_way, self.under_way = self.under_way, {}
-        for finish, torn in under_way.values():
+        for operation in under_way.values():
             draw = self.random.randrange(3)
             if draw == 0:
-                finish()
-            elif draw == 1 and torn is not None:
-                torn()
+                operation.finish()
+            elif draw == 1 and operation.torn is not None:
+                operation.torn()
 
     def lose_power(self) -> None:
         """Cut the power: keep a random subset of the unsynced bytes and names."""
@@ -414,44 +414,36 @@ class SimFile:
     async def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Write the buffers in order at ``offset``; not durable before a sync."""
         data = self._checked(offset, buffers)
-        await self._disk.do(
-            "write",
-            self._path,
-            len(data),
-            lambda: self._write(offset, data),
-            self._torn(offset, data),
-        )
+        work, torn = partial(self._write, offset, data), partial(self._tear, offset, data)
+        await self._disk.begin("write", self._path, len(data), work, torn)
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Write and sync in one operation: durable when it returns."""
         data = self._checked(offset, buffers)
-
-        def work() -> None:
-            self._write(offset, data)
-            self._sync(self._inode.mark)
-
-        await self._disk.do("sync", self._path, len(data), work, self._torn(offset, data))
+        work, torn = partial(self._write_through, offset, data), partial(self._tear, offset, data)
+        await self._disk.begin("sync", self._path, len(data), work, torn)
 
     async def sync(self) -> None:
         """Make everything that was written before the call durable."""
         self._check_open()
         mark = self._inode.mark
-        await self._disk.do("sync", self._path, 0, lambda: self._sync(mark))
+        await self._disk.begin("sync", self._path, 0, partial(self._sync, mark))
 
     async def read(self, offset: int, length: int) -> bytes:
         """Return ``length`` bytes from ``offset``; fewer only at the end of the file."""
         self._check_open()
-        return await self._disk.do("read", self._path, length, lambda: self._read(offset, length))
+        work = partial(self._read, offset, length)
+        return await self._disk.begin("read", self._path, length, work)
 
     async def size(self) -> int:
         """Return the length in bytes."""
         self._check_open()
-        return await self._disk.do("look", self._path, 0, lambda: len(self._inode.cached))
+        return await self._disk.begin("look", self._path, 0, lambda: len(self._inode.cached))
 
     async def truncate(self, length: int) -> None:
         """Cut the file, or extend it with zeros, to ``length``; durable after ``sync``."""
         self._check_open()
-        await self._disk.do("write", self._path, 0, lambda: self._inode.truncate(length))
+        await self._disk.begin("write", self._path, 0, partial(self._inode.truncate, length))
 
     async def close(self) -> None:
         """Close the file without a sync. Safe to repeat."""
@@ -477,10 +469,13 @@ class SimFile:
             raise DiskFullError(f"{self._path}: No space left on device")
         self._inode.write(offset, data)
 
-    def _torn(self, offset: int, data: bytes) -> Callable[[], None]:
-        """Return what performs a part of a write whose caller dies meanwhile."""
-        random = self._disk.image.random
-        return lambda: self._inode.write(offset, data[: random.randrange(len(data) + 1)])
+    def _write_through(self, offset: int, data: bytes) -> None:
+        self._write(offset, data)
+        self._sync(self._inode.mark)
+
+    def _tear(self, offset: int, data: bytes) -> None:
+        """Perform a part of a write whose caller died meanwhile."""
+        self._inode.write(offset, data[: self._disk.image.random.randrange(len(data) + 1)])
 
     def _sync(self, mark: int) -> None:
         image = self._disk.image
@@ -514,6 +509,51 @@ _BYTES_PER_MS = 200_000.0
 _SLOW_MS_MAX = 2_000  # maximum latency of a slow disk
 
 
+class _Operation:
+    """A call in progress: the device performs it after its latency."""
+
+    __slots__ = ("_answer", "_disk", "_generation", "_number", "_path", "_work", "torn")
+
+    def __init__(
+        self,
+        disk: "SimDisk",
+        number: int,
+        path: str,
+        work: Callable[[], Any],
+        torn: Callable[[], None] | None,
+        answer: "asyncio.Future[Any]",
+    ) -> None:
+        self._disk = disk
+        self._generation = disk.image.generation
+        self._number = number
+        self._path = path
+        self._work = work
+        self.torn = torn
+        """Performs a part of it, if the caller's process dies meanwhile."""
+        self._answer = answer
+
+    def due(self) -> None:
+        """Perform the call, unless the caller's process died or the disk was replaced."""
+        image = self._disk.image
+        if image.generation == self._generation and self._number in image.under_way:
+            self.finish()
+
+    def finish(self) -> None:
+        """Perform the call and answer it."""
+        disk, answer = self._disk, self._answer
+        disk.image.under_way.pop(self._number, None)
+        try:
+            if disk.has_lost_root():
+                raise DiskFailedError(f"{self._path}: Input/output error")
+            result = self._work()
+        except Exception as error:  # raised where the call is awaited
+            if not answer.done():
+                answer.set_exception(error)
+            return
+        if not answer.done():
+            answer.set_result(result)
+
+
 class SimDisk:
     """The handle of one process to a ``DiskImage``; implements ``core.runtime.disk.Disk``.
 
@@ -526,54 +566,40 @@ class SimDisk:
         self._generation = image.generation
         image.make_directory(root)
 
-    async def do(
+    def begin(
         self,
         kind: Kind,
         path: str,
         size: int,
         work: Callable[[], T],
         torn: Callable[[], None] | None = None,
-    ) -> T:
-        """Perform ``work`` after the device's latency; cancelling the caller does not stop it.
+    ) -> "asyncio.Future[T]":
+        """Perform ``work`` after the device's latency; cancelling the future does not stop it.
 
         ``torn`` performs a part of it instead if the caller's process dies meanwhile.
         """
         image = self.image
         if image.on_operation is not None:
             image.on_operation(kind, path)
-        answer: asyncio.Future[T] = image.loop.create_future()
-        image.operations += 1
-        number = image.operations
+        loop = image.loop
+        answer: asyncio.Future[T] = loop.create_future()
+        image.operations = number = image.operations + 1
         image.trace.beat(_BEAT_DISK, number, crc32(f"{image.name} {kind} {path} {size}".encode()))
         if image.generation != self._generation:
-            await answer  # the calling process is dead: never answered
-
-        def finish() -> None:
-            image.under_way.pop(number, None)
-            try:
-                if self._root in image.lost_roots:
-                    raise DiskFailedError(f"{path}: Input/output error")
-                result = work()
-            except Exception as error:  # raised where the call is awaited
-                if not answer.done():
-                    answer.set_exception(error)
-                return
-            if not answer.done():
-                answer.set_result(result)
-
+            return answer  # the calling process is dead: never answered
         least, spread = _COST_MS[kind]
         draw = image.random.random()
         cost_ms = least + spread * draw * draw + size / _BYTES_PER_MS
-        image.under_way[number] = (finish, torn)
-        generation = image.generation
+        image.under_way[number] = operation = _Operation(self, number, path, work, torn, answer)
+        slowness = image.health.slowness
+        if slowness != 1.0:
+            cost_ms = min(cost_ms * slowness, max(cost_ms, _SLOW_MS_MAX))
+        loop.call_later(cost_ms / 1000, operation.due, context=image.context)
+        return answer
 
-        def due() -> None:
-            if image.generation == generation and number in image.under_way:
-                finish()
-
-        lasts_ms = min(cost_ms * image.health.slowness, max(cost_ms, _SLOW_MS_MAX))
-        image.loop.call_later(lasts_ms / 1000, due, context=image.context)
-        return await answer
+    def has_lost_root(self) -> bool:
+        """Return whether the directory of this handle has failed for good."""
+        return self._root in self.image.lost_roots
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
         """Open a file for reading and writing.
@@ -581,7 +607,7 @@ class SimDisk:
         Raises FileNotFoundError; with ``create`` DiskFailedError if the file exists.
         """
         full = self._full(path)
-        return await self.do(
+        return await self.begin(
             "name", path, 0, lambda: self._open(path, full, create, allocate_bytes)
         )
 
@@ -605,7 +631,7 @@ class SimDisk:
 
     async def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted. Raises FileNotFoundError."""
-        return await self.do("look", path, 0, lambda: self._names_in(path, self._full(path)))
+        return await self.begin("look", path, 0, lambda: self._names_in(path, self._full(path)))
 
     def _names_in(self, path: str, full: str) -> Names:
         if full not in self.image.directories:
@@ -618,12 +644,12 @@ class SimDisk:
     async def make_directory(self, path: str) -> None:
         """Create a directory and its parents, unless they exist."""
         full = self._full(path)
-        await self.do("name", path, 0, lambda: self.image.make_directory(full))
+        await self.begin("name", path, 0, lambda: self.image.make_directory(full))
 
     async def rename(self, old: str, new: str) -> None:
         """Atomically rename a file, replacing ``new``. Raises FileNotFoundError."""
         source, target = self._full(old), self._full(new)
-        await self.do("name", new, 0, lambda: self._rename(source, target))
+        await self.begin("name", new, 0, lambda: self._rename(source, target))
 
     def _rename(self, source: str, target: str) -> None:
         inode = self.image.names.get(source)
@@ -635,7 +661,7 @@ class SimDisk:
     async def remove(self, path: str) -> None:
         """Remove a file. Raises FileNotFoundError."""
         full = self._full(path)
-        await self.do("name", path, 0, lambda: self._remove(path, full))
+        await self.begin("name", path, 0, lambda: self._remove(path, full))
 
     def _remove(self, path: str, full: str) -> None:
         if full not in self.image.names:
@@ -645,7 +671,7 @@ class SimDisk:
     async def file_identity(self, path: str) -> str:
         """Return the number of the file's inode. Raises FileNotFoundError."""
         full = self._full(path)
-        return await self.do("look", path, 0, lambda: self._file_identity(path, full))
+        return await self.begin("look", path, 0, lambda: self._file_identity(path, full))
 
     def _file_identity(self, path: str, full: str) -> str:
         inode = self.image.names.get(full)
@@ -656,18 +682,18 @@ class SimDisk:
     async def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals of names in ``path`` durable."""
         full = self._full(path)
-        await self.do("sync", path, 0, lambda: self.image.sync_directory(full))
+        await self.begin("sync", path, 0, lambda: self.image.sync_directory(full))
 
     async def free_bytes(self) -> int:
         """Return the space left for new data, in bytes."""
         image = self.image
-        return await self.do(
+        return await self.begin(
             "look", "", 0, lambda: max(0, image.capacity_bytes - image.used_bytes())
         )
 
     async def total_bytes(self) -> int:
         """Return the capacity of the device in bytes."""
-        return await self.do("look", "", 0, lambda: self.image.capacity_bytes)
+        return await self.begin("look", "", 0, lambda: self.image.capacity_bytes)
 
     def _full(self, path: str) -> str:
         parts = path.split("/")

@@ -14,8 +14,9 @@ import socket
 import traceback
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
@@ -54,17 +55,14 @@ class _Handle(asyncio.Handle):
     """An asyncio handle without the state that only debug mode needs."""
 
     __slots__ = ()
+    _source_traceback = None
+    _repr = None
 
-    def __init__(
-        self, callback: Callable[..., Any], args: Sequence[Any], loop: "SimLoop", context: Context
-    ) -> None:
+    def __init__(self, callback: Callable[..., Any], args: Sequence[Any], context: Context) -> None:
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._loop = loop
         self._context = context
-        self._source_traceback = None
-        self._repr = None
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -72,6 +70,8 @@ class _Handle(asyncio.Handle):
 
 class _Timer(asyncio.TimerHandle):
     __slots__ = ()
+    _source_traceback = None
+    _repr = None
 
     def __init__(
         self,
@@ -86,8 +86,6 @@ class _Timer(asyncio.TimerHandle):
         self._cancelled = False
         self._loop = loop
         self._context = context
-        self._source_traceback = None
-        self._repr = None
         self._when = when
         self._scheduled = True
 
@@ -114,7 +112,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._cancelled_timers = 0
         self._is_over = False
         self._executor_delay = 0.001
-        self.set_task_factory(cast(Any, _create_task))
+        # asyncio calls these for every future; functions in C are quicker than methods.
+        self.get_debug = bool  # type: ignore[method-assign]  # returns False
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
 
     # --- running --------------------------------------------------------------------------------
 
@@ -142,24 +142,23 @@ class SimLoop(asyncio.BaseEventLoop):
                 gc.enable()
 
     def _turn(self, main: "asyncio.Task[Any]", time_limit_s: float) -> None:
-        queue = self._queue
-        at_this_instant = 0
-        while not main.done() and self.failure is None:
+        queue, is_done, running = self._queue, main.done, ProcessState.RUNNING
+        handles_max = HANDLES_AT_ONE_INSTANT_MAX
+        while not is_done() and self.failure is None:
             if not queue:
                 self._advance(main, time_limit_s)
-                at_this_instant = 0
+                handles_max = self.handles_run + HANDLES_AT_ONE_INSTANT_MAX
                 continue
             handle = queue.popleft()
             if handle._cancelled:
                 continue
             context: Context = handle._context
             process = context.get(PROCESS)
-            if process is not None and process.state is not ProcessState.RUNNING:
+            if process is not None and process.state is not running:
                 if process.state is ProcessState.PAUSED:
                     process.held.append(handle)
                 continue
-            at_this_instant += 1
-            if at_this_instant > HANDLES_AT_ONE_INSTANT_MAX:
+            if self.handles_run == handles_max:
                 raise SimulationFailedError(
                     f"time does not advance at {self.now:.3f} s: {handle!r}"
                 )
@@ -173,13 +172,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _advance(self, main: "asyncio.Task[Any]", time_limit_s: float) -> None:
         timers = self._timers
-        if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(timers):
-            timers[:] = [item for item in timers if not item[2]._cancelled]
-            heapify(timers)
-            self._cancelled_timers = 0
-        while timers and timers[0][2]._cancelled:
-            heappop(timers)
-            self._cancelled_timers -= 1
+        if self._cancelled_timers:
+            self._drop_cancelled_timers()
         if not timers:
             raise SimulationFailedError(
                 f"nothing is left that could end the wait: {_describe_wait(main)}"
@@ -189,7 +183,8 @@ class SimLoop(asyncio.BaseEventLoop):
             raise SimulationFailedError(
                 f"not done in {time_limit_s} s of virtual time: {_describe_wait(main)}"
             )
-        self.now = max(self.now, now)
+        if now > self.now:
+            self.now = now
         queue = self._queue
         while timers and timers[0][0] <= now:
             timer = heappop(timers)[2]
@@ -198,6 +193,17 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._cancelled_timers -= 1
             else:
                 queue.append(timer)
+
+    def _drop_cancelled_timers(self) -> None:
+        """Remove those at the head, and all of them once they are the larger part."""
+        timers = self._timers
+        if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(timers):
+            timers[:] = [item for item in timers if not item[2]._cancelled]
+            heapify(timers)
+            self._cancelled_timers = 0
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+            self._cancelled_timers -= 1
 
     def fail(self, error: BaseException) -> None:
         """End the run with ``error``; only the first error counts."""
@@ -237,7 +243,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Schedule a callback in the caller's process, unless ``context`` belongs to another."""
-        handle = _Handle(callback, args, self, copy_context() if context is None else context)
+        handle = _Handle(callback, args, copy_context() if context is None else context)
         if not self._is_over:
             self._queue.append(handle)
         return handle
@@ -265,7 +271,24 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Schedule a callback after a delay in virtual seconds."""
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        when = self.now + delay
+        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        self._timer_count += 1
+        heappush(self._timers, (when, self._timer_count, timer))
+        return timer
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> "asyncio.Task[T]":
+        """Run a coroutine in the caller's process, unless ``context`` belongs to another."""
+        task = asyncio.Task(coro, loop=self, name=cast(str, name), context=context)
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        (process or self.world_process).adopt(task)
+        return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Fail the run: an unhandled exception in simulated code is a bug."""
@@ -324,18 +347,6 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> list[tuple[Any, ...]]:
         """Return the name itself as its address."""
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
-
-
-def _create_task(
-    loop: asyncio.AbstractEventLoop,
-    work: Coroutine[Any, Any, T],
-    context: Context | None = None,
-) -> "asyncio.Task[T]":
-    assert isinstance(loop, SimLoop)
-    task = asyncio.Task(work, loop=loop, context=context)
-    process = PROCESS.get() if context is None else context.get(PROCESS)
-    (process or loop.world_process).adopt(task)
-    return task
 
 
 def end_quietly(task: "asyncio.Task[Any]") -> None:

@@ -216,7 +216,7 @@ class SimWorld:
         self.topology = topology
         self.loop = SimLoop()
         self.context = self.loop.world_process.context
-        self.trace = Trace(self.loop.time, on_line=on_line)
+        self.trace = Trace(self.loop, on_line=on_line)
         self.log = SimulatedLog(self.trace)
         self.random = self.random_of("world")
         self.network = SimNetwork(self.loop, self.random_of("network"), self.trace)

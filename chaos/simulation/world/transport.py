@@ -153,14 +153,18 @@ class SimTransport(asyncio.Transport):
         """Send data. Does nothing after the connection was lost or closed, as in asyncio."""
         if self.is_closed or self._is_eof_sent or not data:
             return
-        self._unacked += len(data)
         data = data if type(data) is bytes else bytes(data)
-        if self._network.on_sent is not None:
-            self._network.on_sent(self, data)
+        self._unacked = unacked = self._unacked + len(data)
+        on_sent = self._network.on_sent
+        if on_sent is not None:
+            on_sent(self, data)
         self._send(data)
-        if self._unacked > WINDOW_BYTES + self._high and not self._is_write_paused:
+        if unacked > WINDOW_BYTES and self._has_filled_buffer():
             self._is_write_paused = True
             self.get_protocol().pause_writing()
+
+    def _has_filled_buffer(self) -> bool:
+        return self._unacked > WINDOW_BYTES + self._high and not self._is_write_paused
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send the pieces in order."""
@@ -198,20 +202,22 @@ class SimTransport(asyncio.Transport):
             self.held.append(data)
             network.watch_for_timeout(self)
             return
-        now = network.loop.now
+        loop, peer = network.loop, self.peer
+        now = loop.now
         if self._batch_at == now and self._batch:
             self._batch.append(data)
             return
         self._batch_at = now
-        self._batch = [data]
-        arrival = network.arrival(self.node, self.peer.node, len(data), now)
-        self.last_arrival = arrival = max(arrival, self.last_arrival)
-        peer = self.peer
+        self._batch = batch = [data]
+        arrival = network.arrival(self.node, peer.node, len(data), now)
+        if arrival < self.last_arrival:
+            arrival = self.last_arrival
+        self.last_arrival = arrival
         if peer.is_gone:
-            network.loop.call_at(arrival, peer.refuse, self._batch, context=network.context)
+            loop.call_at(arrival, peer.refuse, batch, context=network.context)
             return
-        self._in_flight.append(self._batch)
-        network.loop.call_at(arrival, peer.arrive, self._batch, context=peer.context)
+        self._in_flight.append(batch)
+        loop.call_at(arrival, peer.arrive, batch, context=peer.context)
 
     def block(self) -> None:
         """Stop delivering in this direction. Safe to repeat."""
@@ -245,10 +251,9 @@ class SimTransport(asyncio.Transport):
     def acknowledged(self, size: int) -> None:
         """Account for ``size`` bytes that the peer's protocol received."""
         self._unacked -= size
-        loop = self._network.loop
         if self._is_write_paused and self._unacked <= WINDOW_BYTES + self._low:
             self._is_write_paused = False
-            loop.call_soon(self._resume_writing, context=self.context)
+            self._network.loop.call_soon(self._resume_writing, context=self.context)
         if self.is_closed and not self.is_gone and self.get_write_buffer_size() == 0:
             self._lose_soon(None)
 
