@@ -140,7 +140,7 @@ sim-before: $(SELF) ## replay a seed on an older commit: make sim-before COMMIT=
 
 sim-many: PLAN = everything
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20 SHARES=races=3,damage=0
-	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES) $(if $(SHARES),--shares $(SHARES))
+	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES) $(if $(SHARES),--shares $(SHARES)) $(if $(PAGE),--page $(PAGE))
 
 explore: $(SELF) ## try every order of events in small scopes: make explore SCOPE=fence MINUTES=5
 	$(BIN)/python -m rhumbline.chaos.exploration $(SCOPE) --seconds $$(($(MINUTES) * 60)) $(if $(SAVE),--save $(SAVE))

@@ -51,15 +51,15 @@ def hunt(plan: str, first: int, count: int, counts: list[str]) -> None:
         begun = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SEED_S_MAX)
         try:
-            found = [
-                (violation.id, violation.text)
-                for violation in run_plan(PLANS[name](seed)).violations
-            ]
+            result = run_plan(PLANS[name](seed))
+            found = [(violation.id, violation.text) for violation in result.violations]
+            situations = result.situations
         except _EndlessError:
+            situations = ()
             found = [("ENDLESS", f"did not end within {SEED_S_MAX} CPU seconds")]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        times.finished(name, time.process_time() - begun)
+        times.finished(name, time.process_time() - begun, situations)
         print(json.dumps({"seeds": done, "seconds": time.process_time() - started}), flush=True)
         if found:
             print(json.dumps({"plan": name, "seed": seed, "found": found}), flush=True)

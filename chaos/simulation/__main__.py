@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 
 from ..checker.run_record import INVARIANTS
 from .faults.faults import KINDS
@@ -19,6 +20,7 @@ from .seed_runner import (
     measure_speed,
     run_many,
 )
+from .seeds_table import write_table
 from .shrink import only, replay_command, shrink
 
 
@@ -47,7 +49,11 @@ def main() -> int:
         type=_shares,
         default={},
         metavar="PLAN=SHARE,...",
-        help=f"shares of the time of {EVERYTHING}, e.g. races=3,damage=0 (default: about 1 each)",
+        help=f"shares of the time of {EVERYTHING}, e.g. races=3,damage=0 (default: about 1 each); "
+        "half of the time follows what the plans find",
+    )
+    parser.add_argument(
+        "--page", type=Path, help="replace the table of seeds per hour in this file (with --many)"
     )
     parser.add_argument("--jobs", type=int, default=0, help="number of processes (0: one per core)")
     parser.add_argument(
@@ -56,7 +62,10 @@ def main() -> int:
     options = parser.parse_args()
     if options.many is not None:
         shares = {**SHARES, **options.shares}
-        return _many(options.plan, options.seed, options.many, options.jobs, shares)
+        total = _many(options.plan, options.seed, options.many, options.jobs, shares)
+        if options.page is not None:
+            write_table(options.page, total)
+        return 1 if total.failed else 0
     if options.plan == EVERYTHING:
         parser.error(f"{EVERYTHING} has no seeds of its own; use it with --many")
     plan = _kept(PLANS[options.plan](options.seed), options.keep)
@@ -124,7 +133,7 @@ def _print_shrunk(name: str, seed: int, plan: RunPlan, result: RunResult) -> Non
     print(f"  {replay_command(name, seed, kept)}")
 
 
-def _many(plan: str, first: int, minutes: float, jobs: int, shares: dict[str, float]) -> int:
+def _many(plan: str, first: int, minutes: float, jobs: int, shares: dict[str, float]) -> SeedTotals:
     def on_run(run: SeedResult) -> None:
         for violation in run.violations[:1]:
             print(f"{run.plan} {run.seed}: {violation.splitlines()[0]}")
@@ -135,7 +144,7 @@ def _many(plan: str, first: int, minutes: float, jobs: int, shares: dict[str, fl
     total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run, shares=shares)
     _print_totals(total)
     _print_speed(measure_speed())
-    return 1 if total.failed else 0
+    return total
 
 
 def _print_totals(total: SeedTotals) -> None:
@@ -165,6 +174,7 @@ def _print_totals(total: SeedTotals) -> None:
     print("faults:", ", ".join(f"{name} {number}" for name, number in faults.most_common()))
     states = sorted(total.states.items())
     print("states:", ", ".join(f"{name} {number}" for name, number in states))
+    print(f"situations of state machines: {total.situations}")
     missing = [name for name in (*STATES, *KINDS) if not (total.states | faults)[name]]
     seen = sum(1 for name in STATES if total.states[name])
     print(f"seen: {seen} of {len(STATES)} states of recovery and change", end="")
@@ -174,12 +184,12 @@ def _print_totals(total: SeedTotals) -> None:
 
 def _print_plans(total: SeedTotals) -> None:
     spent_s = sum(plan.seconds for plan in total.plans.values()) or 1.0
-    print("plan         share  seeds failed  s/seed  simulated h     acks   faults")
+    print("plan         share  seeds failed  s/seed  simulated h     acks   faults situations")
     for name, plan in sorted(total.plans.items()):
         print(
             f"{name:<12} {plan.seconds / spent_s:4.0%} {plan.seeds:6} {plan.failed:6} "
             f"{plan.seconds / plan.seeds:7.2f} {plan.virtual_s / 3600:12.2f} "
-            f"{plan.acked:8} {plan.faults:8}"
+            f"{plan.acked:8} {plan.faults:8} {plan.new_situations:10}"
         )
 
 

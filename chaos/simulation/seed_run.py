@@ -38,6 +38,7 @@ from ..checker.run_record import (
 )
 from .answer_recorder import AnswerRecorder
 from .cluster import NAMESPACE, PORT, STREAM, Fault, SimCluster, SimClusterSettings, until
+from .coverage import TransitionCoverage
 from .entry_probe import read_entries
 from .faults.faults import schedule
 from .faults.triggered_faults import TriggeredFaults
@@ -126,6 +127,8 @@ class RunResult:
     """Coverage: how often each protocol state was seen."""
     overlaps: dict[str, int] = field(default_factory=dict)
     """For each kind of fault, the smallest number of appends in progress while one lasted."""
+    situations: tuple[int, ...] = ()
+    """The situations that the run reached; see ``TransitionCoverage``."""
     orphans: int = 0
     """Ledgers that were created for a segment which was never published; not a violation."""
     lines: list[str] = field(default_factory=list)
@@ -147,7 +150,8 @@ def run_plan(
     ``on_end`` is called with the run after it was checked.
     """
     result = RunResult(plan)
-    with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
+    coverage = TransitionCoverage()
+    with SimWorld(plan.seed, plan.topology, on_line=on_line) as world, coverage:
         run = (plan.run or SeedRun)(world, plan)
         if on_line is not None:
             Wiretap(world.network)
@@ -159,6 +163,7 @@ def run_plan(
         except Exception as error:  # raised by the production code under test
             result.violations = [Violation("CRASH", describe_failure(error))]
         run.fill_result(result)
+        result.situations = tuple(coverage.situations)
         on_end(run)
     return result
 

@@ -147,13 +147,15 @@ class SeedResult(NamedTuple):
     states: dict[str, int]
     overlaps: dict[str, int]
     seconds: float
-    """Running time, without the search for the faults that matter."""
+    """CPU time, without the search for the faults that matter."""
     replay: str = ""
     """For a failed seed: the command that replays it, with as few faults as suffice if it was
     shrunk."""
     schedule: tuple[str, ...] = ()
     """For a failed seed: the faults that remain in ``replay``."""
     orphans: int = 0
+    situations: tuple[int, ...] = ()
+    """See ``TransitionCoverage``."""
 
     @property
     def failure(self) -> str:
@@ -190,10 +192,12 @@ class PlanTotals:
     seeds: int = 0
     failed: int = 0
     seconds: float = 0.0
-    """Running time of the seeds, summed over all processes."""
+    """CPU time of the seeds, summed over all processes."""
     virtual_s: float = 0.0
     acked: int = 0
     faults: int = 0
+    new_situations: int = 0
+    """Situations that a seed of this plan reached first."""
 
 
 @dataclass(slots=True)
@@ -215,12 +219,14 @@ class SeedTotals:
     """Ledgers of segments that were never published; see ``RunResult``."""
     checks: int = 0
     """Evaluated invariants, summed over all seeds."""
+    situations: int = 0
+    """Different situations that the seeds reached."""
     overlaps: dict[str, list[int]] = field(default_factory=dict)
     """For each kind of fault and each seed, the fewest appends in progress while one lasted."""
     plans: dict[str, PlanTotals] = field(default_factory=dict)
 
-    def add(self, run: SeedResult) -> None:
-        """Add the result of one seed."""
+    def add(self, run: SeedResult, new_situations: int = 0) -> None:
+        """Add the result of one seed, and the number of situations that it reached first."""
         self.seeds += 1
         self.checks += len(INVARIANTS)
         if run.violations:
@@ -243,11 +249,13 @@ class SeedTotals:
         plan.virtual_s += run.virtual_s
         plan.acked += run.acked
         plan.faults += sum(run.faults.values())
+        plan.new_situations += new_situations
+        self.situations += new_situations
 
 
 def run_seed(plan: str, seed: int) -> SeedResult:
     """Run one seed of a plan."""
-    started = time.monotonic()
+    started = time.process_time()
     result = run_plan(PLANS[plan](seed))
     return SeedResult(
         plan,
@@ -262,9 +270,10 @@ def run_seed(plan: str, seed: int) -> SeedResult:
         result.faults,
         result.states,
         result.overlaps,
-        time.monotonic() - started,
+        time.process_time() - started,
         replay="" if result.is_good else replay_command(plan, seed),
         orphans=result.orphans,
+        situations=result.situations,
     )
 
 
@@ -280,9 +289,10 @@ def run_many(
 ) -> SeedTotals:
     """Run ``seeds``, or all from ``first`` on until ``minutes`` have passed.
 
-    ``EVERYTHING`` divides the time over plans by ``shares``, which default to ``SHARES``. Of the
-    seeds of a plan that violate the same invariant first, one is shrunk to the faults that matter.
-    ``jobs`` is the number of processes; 0 means one per core. No process is left behind.
+    ``EVERYTHING`` divides the time over plans by ``shares``, which default to ``SHARES``, and by
+    what they find (see ``time_shares``). Of the seeds of a plan that violate the same invariant
+    first, one is shrunk to the faults that matter. ``jobs`` is the number of processes; 0 means one
+    per core. No process is left behind.
     """
     started = time.monotonic()
     total = SeedTotals()
@@ -308,8 +318,7 @@ def run_many(
                 if run.schedule:  # it was counted before it was shrunk
                     on_run(run)
                     continue
-                total.add(run)
-                times.finished(run.plan, run.seconds)
+                total.add(run, times.finished(run.plan, run.seconds, run.situations))
                 failure = run.plan, run.failure
                 if run.failure and failure not in shrunk:
                     shrunk[failure] = None

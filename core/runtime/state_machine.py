@@ -26,7 +26,11 @@ STORY_MAX = 16
 STORY_LINE_CHARS_MAX = 400
 """Maximum length of a story in a log line."""
 
+Observer = Callable[[str, Enum, Enum], None]
+"""Receives the name of the table, the old state and the event of each transition."""
+
 _is_thorough = False
+_observer: Observer | None = None
 
 
 def check_thoroughly(is_on: bool) -> None:
@@ -36,6 +40,15 @@ def check_thoroughly(is_on: bool) -> None:
     """
     global _is_thorough
     _is_thorough = is_on
+
+
+def observe_transitions(observer: Observer | None) -> None:
+    """Call ``observer`` after each transition of any machine; None ends that.
+
+    The simulator measures with it what a run reached.
+    """
+    global _observer
+    _observer = observer
 
 
 def story_line(story: str) -> str:
@@ -120,6 +133,8 @@ class StateMachine(Generic[S, E]):
         now = 0.0 if self._now is None else self._now()
         self._story.append((now, old, event, new, detail))
         self.state = new
+        if _observer is not None:
+            _observer(self._table.name, old, event)
         self.check()
         return new
 

@@ -65,3 +65,51 @@ def test_every_seed_is_taken_once_and_then_none_is_left() -> None:
         for _ in batch.seeds:
             times.finished(batch.plan, SECONDS[batch.plan])
     assert sorted(taken) == sorted((plan, seed) for plan in SECONDS for seed in range(1, 8))
+
+
+def test_half_of_the_time_follows_what_plans_find() -> None:
+    times = TimeShares(dict.fromkeys(SECONDS, 1.0), endless())
+    numbers = count(1)
+    spent = dict.fromkeys(SECONDS, 0.0)
+    while sum(spent.values()) < 600:
+        batch = times.take(0)
+        assert batch is not None
+        plan = batch.plan
+        # "usual" finds 30 new situations each second, "slow" 10, and "quick" none.
+        found = {"usual": 30, "slow": 10, "quick": 0}[plan] * SECONDS[plan]
+        times.finished(plan, SECONDS[plan], [next(numbers) for _ in range(int(found))])
+        spent[plan] += SECONDS[plan]
+    parts = {plan: round(seconds / 600, 2) for plan, seconds in spent.items()}
+    assert abs(parts["quick"] - 1 / 6) < 0.02, "the fixed part alone"
+    assert abs(parts["slow"] - (1 / 6 + 1 / 8)) < 0.02
+    assert abs(parts["usual"] - (1 / 6 + 3 / 8)) < 0.02
+
+
+def test_a_plan_that_stops_finding_loses_its_time() -> None:
+    times = TimeShares({"quick": 1.0, "slow": 1.0}, endless())
+    numbers = count(1)
+
+    def run(plan: str, finds: int) -> None:
+        while (batch := times.take(0)) is not None and batch.plan != plan:
+            times.finished(batch.plan, 1.0, [next(numbers)])
+        times.finished(plan, 1.0, [next(numbers) for _ in range(finds)])
+
+    for _ in range(20):
+        run("quick", 10)
+    rich = times.weight("quick")
+    for _ in range(100):
+        run("quick", 0)
+    assert rich > 0.6
+    assert 0.25 <= times.weight("quick") < 0.27
+
+
+def test_shares_hold_while_nothing_is_found_and_weights_add_up() -> None:
+    times = TimeShares({"quick": 3.0, "slow": 1.0}, endless())
+    assert (times.weight("quick"), times.weight("slow")) == (0.75, 0.25)
+    run_for(times, 20)
+    assert (times.weight("quick"), times.weight("slow")) == (0.75, 0.25)
+    batch = times.take(0)
+    assert batch is not None
+    times.finished(batch.plan, 1.0, [1, 2, 3])
+    assert times.weight("quick") + times.weight("slow") == 1.0
+    assert times.situation_count == 3

@@ -13,6 +13,7 @@ from rhumbline.core.runtime.state_machine import (
     StateMachine,
     TransitionTable,
     check_thoroughly,
+    observe_transitions,
     story_line,
 )
 
@@ -89,6 +90,20 @@ def test_costly_check_runs_only_where_all_is_checked(thorough: None) -> None:
     check_thoroughly(False)
     machine.take(Act.PULL)
     assert seen == [Door.SHUT]
+
+
+def test_an_observer_receives_transitions_until_it_is_removed() -> None:
+    seen: list[tuple[str, Enum, Enum]] = []
+    machine = StateMachine(TABLE)
+    observe_transitions(lambda *step: seen.append(step))
+    try:
+        machine.take(Act.PUSH)
+        with pytest.raises(InvariantBrokenError):
+            machine.take(Act.PUSH)
+    finally:
+        observe_transitions(None)
+    machine.take(Act.PULL)
+    assert seen == [("door", Door.OPEN, Act.PUSH)]
 
 
 def test_table_without_a_way_to_a_state_is_refused() -> None:
