@@ -14,11 +14,12 @@ from . import (
     truncation_invariants,
     wire_invariants,
 )
-from .applications import group_invariants, schema_invariants
+from .applications import archive_invariants, group_invariants, schema_invariants
 from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
 from .upgrades import upgrade_invariants
 
 CHECKS = (
+    archive_invariants,
     condition_invariants,
     group_invariants,
     ledger_invariants,

@@ -15,6 +15,7 @@ from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
 from ...regions.ownerless.ownerless_ledgers import Takeover
+from .applications.archive_use import ArchiveUse
 from .applications.schema_use import SchemaUse
 from .applications.topic_use import TopicUse
 from .history import GrantUse, History, LateAdd, SubscriptionUse
@@ -247,6 +248,8 @@ class RunRecord:
     """The topic that applications write and read through proxies, if there is one."""
     schemas: SchemaUse | None = None
     """The schemas that programs added to the main stream, if they did."""
+    archives: ArchiveUse | None = None
+    """The archives of the main stream, if the run has a cold store."""
     grants: GrantUse | None = None
     """The use of permissions, if the proxies of the run check them."""
     upgrades: UpgradeUse | None = None

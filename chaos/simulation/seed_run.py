@@ -79,6 +79,7 @@ LIVENESS = {
     "V7": "a new writer takes the stream over and appends soon after the faults",
     "V9": "every bookie serves again soon after the faults",
     "G54": "every copy that a failed data directory held is restored soon after the faults",
+    "G56": "every completed segment is archived soon after the faults",
 }
 """Liveness invariants: verified while a run ends, within ``RESUME_S_MAX``, not from its record."""
 

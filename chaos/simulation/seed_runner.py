@@ -20,6 +20,7 @@ from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.grants import grants
 from .plans.metadata.rebuild import rebuild
+from .plans.operations.archives import archives
 from .plans.operations.upgrades import upgrades
 from .plans.ownerless import ownerless
 from .plans.policies import policies
@@ -54,6 +55,7 @@ def mixed(seed: int) -> RunPlan:
 # generators (for example f"{seed} first light") are part of a seed's identity and never change.
 PLANS: dict[str, Callable[[int], RunPlan]] = {
     "acknowledgements": acknowledgements,
+    "archives": archives,
     "basic": basic,
     "changes": changes,
     "conditions": conditions,
@@ -92,6 +94,7 @@ EVERYTHING = "everything"
 
 SHARES: dict[str, float] = {
     "acknowledgements": 0.5,
+    "archives": 0.5,
     "basic": 0.25,
     "changes": 1,
     "conditions": 1,

@@ -10,6 +10,7 @@ from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, 
 
 SEEDS = 6
 SEEN_MORE_THAN: dict[str, dict[str, float]] = {
+    "archives": {"segments archived": 4 * SEEDS, "parts deleted": 4 * SEEDS},
     "conditions": {"conditional appended": 2 * SEEDS, "conditional refused": 2 * SEEDS},
     "cut-off-readers": {"stale reads": 10 * SEEDS, "ends reported": SEEDS},
     "data-directories": {"fail-directory": SEEDS},

@@ -1,0 +1,1 @@
+"""Simulated runs in which the segments of a stream are archived in a cold store."""
