@@ -13,6 +13,9 @@ from .processes.process import FRAME, LOST, Message
 from .processes.store_port import PUT, VALUE
 from .scope import LEDGER
 
+_CLIENTS = ("writer", "recovery", "reader", "repair")
+"""The beginnings of the names of processes that get responses. All others get requests."""
+
 
 def story_of(explorer: Explorer, violation: FoundViolation) -> list[str]:
     """Return the lines of a violation's schedule, the violation last. Times are event numbers."""
@@ -26,7 +29,7 @@ def story_of(explorer: Explorer, violation: FoundViolation) -> list[str]:
             trace.note(name, event.action)
         else:
             source = bookie_name_of(states.names[event.source])
-            is_answer = name.startswith(("writer", "recovery", "reader"))
+            is_answer = name.startswith(_CLIENTS)
             text = describe(states.message(event.message), is_answer=is_answer)
             trace.note(name, f"gets from {source}: {text}")
     trace.note("checker", f"VIOLATED {violation.text}")

@@ -153,4 +153,12 @@ FENCES: tuple[Scope, ...] = (
         other_r=2,
         faults=(("b2", DESTROYED),),
     ),
+    Scope(
+        "fence-single",
+        "a writer of single copies replaces its bookie while a recovery fences it",
+        "aa",
+        Quorum(1, 1, 1, 1),
+        entries=2,
+        faults=(("b0", DESTROYED),),
+    ),
 )

@@ -33,6 +33,14 @@ RECOVERIES: tuple[Scope, ...] = (
         faults=(("b2", DESTROYED),),
     ),
     Scope(
+        "recover-near",
+        "a recovery copies the tail; two of three bookies lie in one region",
+        "aab",
+        R2_OF_THREE,
+        entries=0,
+        copies=(1, 1, 0),
+    ),
+    Scope(
         "recover-cut",
         "a recovery loses its connections to both bookies, and begins again",
         "ab",

@@ -34,6 +34,15 @@ WRITES: tuple[Scope, ...] = (
         faults=(("b1", DESTROYED), ("b2", DESTROYED)),
     ),
     Scope(
+        "write-stripes",
+        "a writer adds three entries, each of which has two of three bookies; one is destroyed",
+        "abcc",
+        Quorum(3, 2, 2, 2),
+        entries=3,
+        recoveries=0,
+        faults=(("b2", DESTROYED),),
+    ),
+    Scope(
         "write-refusal",
         "a bookie refuses an add and confirms another; the outcome of its replacement is unknown",
         "abb",

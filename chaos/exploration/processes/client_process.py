@@ -244,7 +244,11 @@ def error_in(evidence: Evidence, regions: dict[str, str]) -> str | None:
     if evidence.verdict in (Verdict.INCOMPLETE, Verdict.RECOVER):
         return None
     if evidence.entry_id is None:
-        known = {a.index for a in evidence.answers if a.kind is not AnswerKind.UNKNOWN}
+        fenced = [a for a in evidence.answers if a.kind is not AnswerKind.UNKNOWN]
+        confirmed = max([evidence.fragment.first_entry_id - 1, *(a.lac for a in fenced)])
+        if evidence.lac != confirmed:
+            return f"it starts behind {evidence.lac}, although {confirmed} is confirmed"
+        known = {a.index for a in fenced}
         starts = range(evidence.quorums[0].ensemble_size)
     else:
         known = {a.index for a in evidence.answers if a.kind is AnswerKind.NEVER}

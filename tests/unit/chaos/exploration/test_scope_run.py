@@ -16,6 +16,12 @@ def test_an_acknowledgement_without_p_is_found_and_told() -> None:
     assert "VIOLATED R1" in found.line()
 
 
+def test_responses_to_repair_are_told_as_well() -> None:
+    found = run_with_bug(load("repair-without-last"), "repair", 60)
+    assert found.invariant == "R1"
+    assert any("repair-1" in line and "recovery add of entry 0: OK" in line for line in found.story)
+
+
 def test_each_bug_names_a_scope_that_exists() -> None:
     known = {scope.name for scope in SCOPES}
     scopes = [bug.scope for bug in map(load, names()) if bug.scope]
