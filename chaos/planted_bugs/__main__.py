@@ -34,7 +34,10 @@ def main() -> int:
     outcomes = hunt_all(options.names or [*names(), NONE], budget)
     if options.page is not None:
         old = options.page.read_text() if options.page.exists() else ""
-        options.page.write_text(page(outcomes, budget, old))
+        scopes, simulator = (
+            options.page.with_name(name).read_text() for name in ("scopes.md", "simulator.md")
+        )
+        options.page.write_text(page(outcomes, budget, old, scopes=scopes, simulator=simulator))
     right = [outcome for outcome in outcomes if outcome.is_found == (outcome.name != NONE)]
     print(f"{len(right)} of {len(outcomes)} results are as expected")
     return 0 if len(right) == len(outcomes) else 1

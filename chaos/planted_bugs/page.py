@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ..simulation.seed_runner import EVERYTHING
 from .patch import names
 from .runner import NONE, Budget, HuntResult
+from .time_to_find import HEADING, section
 
 _HEAD = """\
 # Planted bugs
@@ -38,8 +39,19 @@ python -m rhumbline.chaos.planted_bugs end-of-one-bookie --plan everything --see
 """
 
 
-def page(outcomes: Sequence[HuntResult], budget: Budget, old: str = "") -> str:
-    """Return the whole page. Bugs that were not hunted keep their rows of the ``old`` page."""
+def page(
+    outcomes: Sequence[HuntResult],
+    budget: Budget,
+    old: str = "",
+    *,
+    scopes: str = "",
+    simulator: str = "",
+) -> str:
+    """Return the whole page. Bugs that were not hunted keep their rows of the ``old`` page.
+
+    ``scopes`` and ``simulator`` are the pages from which the times to find the bugs follow.
+    """
+    old = old.partition(HEADING)[0]
     head, _, tail = old.partition(_DEFAULT_RUN)
     rows, default_rows = _rows_of(head), _rows_of(tail)
     for outcome in outcomes:
@@ -60,7 +72,9 @@ def page(outcomes: Sequence[HuntResult], budget: Budget, old: str = "") -> str:
         lines += ["", _DEFAULT_RUN]
         lines += ["| bug | found by | in | seeds until found | seconds |", "|---|---|---|---|---|"]
         lines += [default_rows[name] for name in order if name in default_rows]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    times = section(text, scopes, simulator)
+    return f"{text}\n{times}" if times else text
 
 
 def _rows_of(text: str) -> dict[str, str]:

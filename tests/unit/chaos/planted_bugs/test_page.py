@@ -25,3 +25,11 @@ def test_hunts_in_the_default_run_have_a_table_of_their_own() -> None:
     assert "| b2 | L14 | seed 9 of `changes` | 120 | 61 |" in whole
     assert "| b2 | another title | `races` | **not found** | none in 300 |  |" in whole
     assert page([], Budget(), whole) == whole
+
+
+def test_times_to_find_follow_from_the_other_pages() -> None:
+    simulator = "| `races` | 3,600 | 50 | 4.0% | 12 |\n"
+    whole = page([FOUND], Budget(), simulator=simulator)
+    assert whole.count("## Time to find") == 1
+    assert "| b1 | seed 7 of `races` | " in whole
+    assert page([], Budget(), whole, simulator=simulator) == whole
