@@ -150,6 +150,7 @@ function liveTail(name, trace) {
   let position = null;
   let passed = 0;
   let skipped = 0;
+  let tookMs = null;
   let timer = null;
 
   function run() {
@@ -184,12 +185,13 @@ function liveTail(name, trace) {
     skipped += found.skipped;
     const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
     const arrivedMs = Date.now();
+    if (found.records.length) tookMs = Math.max(0, arrivedMs - found.records.at(-1).created_ms);
     lines.append(...found.records.map((one) => line(one, () => trace(one.dlsn, arrivedMs))));
     while (lines.childElementCount > LINES_MAX) lines.firstElementChild.remove();
     if (!lines.contains(document.activeElement)) reach(lines.lastElementChild);
     if (isAtEnd) box.scrollTop = box.scrollHeight;
     if (found.error) note(`The tail ended: ${found.error}.`);
-    else note(`${plural(passed, "record")} passed since this page was opened${found.records.length ? `; the last one arrived ${ms(Math.max(0, arrivedMs - found.records.at(-1).created_ms))} after its append` : ""}${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`, false);
+    else note(`${plural(passed, "record")} passed since this page was opened${tookMs === null ? "" : `; the last one arrived ${ms(tookMs)} after its append`}${skipped ? `; ${count(skipped)} arrived too fast to be shown` : ""}.`, false);
     if (found.error) following.abort();
   }
   function stop() {

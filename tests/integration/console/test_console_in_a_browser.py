@@ -159,6 +159,8 @@ async def see_streams(page: Page) -> list[str]:
     await page.get_by_label("Search").fill("shop/")
     payments = page.locator("tbody tr", has_text="payments")
     await expect(payments).to_contain_text(re.compile(r"/ [0-9.]+ ms"))  # of its appends
+    rate = payments.locator("td").first
+    await expect(rate).to_have_text(re.compile(r"[0-9]"))  # known from the second reading on
     await picture(page, "streams")
     found = await serious_faults(page)
     await page.get_by_label("Search").fill("ORD")
@@ -184,6 +186,7 @@ async def see_a_stream(page: Page, client: Client) -> list[str]:
         await page.get_by_label("Filter").fill("")
         await expect(page.locator("#lines li:visible")).to_have_count(2)
         await expect(page.locator(".segment")).to_have_count(2)
+        await expect(page.locator("#tail-status")).to_contain_text("after its append")
         await picture(page, "stream")
         await page.get_by_role("button", name="Trace 2:1:0").click()
         await expect(page.locator(".step")).to_have_count(5)
