@@ -152,7 +152,7 @@ function dot(id, server, x, y) {
 }
 
 function legend() {
-  const line = (kind) => svg("g", { class: `link ${kind}` }, svg("line", { x1: 1, y1: 10, x2: 19, y2: 10, "stroke-width": 2 }));
+  const line = (kind) => svg("g", { class: `example ${kind}` }, svg("line", { x1: 1, y1: 10, x2: 19, y2: 10, "stroke-width": 2 }));
   const item = (kind, words, shape) => h("li", {}, svg("svg", { viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true" },
     shape ?? dot("", { kind: "bookie", mode: kind }, 10, 10)), words);
   return h("figcaption", {}, h("ul", { class: "legend" },

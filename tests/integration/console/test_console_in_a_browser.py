@@ -103,14 +103,16 @@ async def see_everything(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def written(cluster: LocalCluster, client: Client) -> AsyncIterator[None]:
-    """Write to a stream through a proxy in oslo until the block ends."""
+async def written(
+    cluster: LocalCluster, client: Client, region: str = "oslo"
+) -> AsyncIterator[None]:
+    """Write to a stream through a proxy in a region until the block ends."""
     await client.namespace().create_stream("payments")
     is_over = False
 
     async def write() -> None:
         async with (
-            cluster.client("oslo", namespace="shop") as near,
+            cluster.client(region, namespace="shop") as near,
             write_proxy(near) as proxy,
             connect(f"grpc://{proxy.address}", namespace="shop") as application,
             application.writer("payments") as writer,

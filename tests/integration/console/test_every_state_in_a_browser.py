@@ -58,7 +58,7 @@ LOOKS = {"light": (False, False), "dark": (True, False), "phone": (False, True)}
 async def test_every_page_is_legible_in_every_state(tmp_path: Path) -> None:
     try:
         async with web_browser(tmp_path) as browser, _cluster(tmp_path) as (cluster, client, url):
-            async with written(cluster, client):
+            async with written(cluster, client, "rome"):
                 await _fill(client)
                 found = await _look(browser, url, "healthy")
                 await _lose(cluster, client)
