@@ -48,7 +48,7 @@ function factsOf(found) {
     fact("Alerts", faults ? plural(faults, "fault") : alerts.length ? plural(alerts.length, "warning") : "none", faults && alerts.length > faults ? `and ${plural(alerts.length - faults, "warning")}` : null, faults ? "bad" : alerts.length ? "warn" : ""),
     fact("Regions open", `${up} of ${regions.length}`, silent.length ? `no response: ${silent.join(", ")}` : null, up < regions.length || silent.length ? "bad" : ""),
     fact("Bookies writable", `${count(writable)} of ${count(bookies)}`, null, writable < bookies ? "warn" : ""),
-    fact("Entries added", isMeasured ? `${rate(sum("adds_per_second"))}/s` : UNKNOWN, isMeasured ? `${bytes(sum("written_bytes_per_second"))}/s, all copies` : "from the second sample on"),
+    fact("Entries added", isMeasured ? `${rate(sum("adds_per_second"))}/s` : UNKNOWN, isMeasured ? `${bytes(sum("written_bytes_per_second"))}/s, all copies` : "not known"),
     fact("Waiting for repair", plural(waiting, "ledger"), null, waiting ? "warn" : ""),
     fact("Quorum", found.cluster.quorum ?? UNKNOWN, found.cluster.quorum ? `new segments in ${found.cluster.namespace}` : `no namespace ${found.cluster.namespace}`),
   ];
