@@ -11,7 +11,6 @@ import click
 
 from ...cli.output import format_table
 from ...client.system_runtime import run
-from ...core.protocol.errors import InvalidArgumentError
 from ..bookies.many_ledgers import LAYOUTS, measure_many_ledgers
 from ..bookies.one_bookie import (
     COMPACTING,
@@ -29,11 +28,12 @@ from ..proxies import run_proxy_workload
 from ..proxy_failover import measure_failover
 from ..proxy_work import FAILOVER, PROXY, ProxyWorkload
 from ..telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
+from .bench_beside import beside
 from .bench_connections import connections
 from .bench_durability import durability
 from .bench_fairness import fairness
 from .bench_metadata import metadata
-from .bench_options import Command, number, output_options, whole_number
+from .bench_options import Command, chosen, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw, reports, say
 from .bench_placement import placement
 from .bench_pruned import pruned
@@ -202,12 +202,7 @@ def bookie(
     measured by --only ledgers --ledgers 1000000 --entries 100000000, which needs 4 GB.
     """
     load = BookieLoad(seconds, entries, size)
-    names = BOOKIE_PARTS if only is None else tuple(name.strip() for name in only.split(","))
-    for name in names:
-        if name not in BOOKIE_PARTS:
-            raise InvalidArgumentError(
-                f"unknown part {name}; the parts are: {', '.join(BOOKIE_PARTS)}"
-            )
+    names = chosen(BOOKIE_PARTS, "part", only)
     for _ in range(repetitions):
         for settings, rows in _bookie_runs(names, load, ledgers):
             _measure([rows], json_file, directory, _Shape(1, settings), _shown_of_bookie)
@@ -308,15 +303,7 @@ def scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
 
 
 def _chosen(workloads: Sequence[Named], only: str | None) -> Sequence[Named]:
-    if only is None:
-        return workloads
-    names = [name.strip() for name in only.split(",")]
-    known = dict.fromkeys(workload.name for workload in workloads)
-    for name in names:
-        if name not in known:
-            raise InvalidArgumentError(
-                f"unknown workload {name}; the workloads are: {', '.join(known)}"
-            )
+    names = chosen(dict.fromkeys(workload.name for workload in workloads), "workload", only)
     return [workload for workload in workloads if workload.name in names]
 
 
@@ -454,6 +441,7 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
 
 
 for _command in (
-    *REGION_BENCHMARKS, placement, metadata, durability, takeover, connections, fairness, pruned,
+    *REGION_BENCHMARKS, beside, placement, metadata, durability, takeover, connections, fairness,
+    pruned,
 ):  # fmt: skip
     bench.add_command(_command)

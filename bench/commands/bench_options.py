@@ -1,11 +1,12 @@
 """Options that several benchmarks have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ...core.protocol.errors import InvalidArgumentError
 from .bench_output import reports
 
 Command = Callable[..., Any]
@@ -31,6 +32,20 @@ def _ranged(
     return click.option(
         name, type=kind, default=default, show_default=default is not None, help=help_text
     )
+
+
+def chosen(known: Collection[str], kind: str, only: str | None) -> list[str]:
+    """Return the names in ``only``, which are separated by commas; all known ones if it is None.
+
+    Raises InvalidArgumentError if one is not known.
+    """
+    names = list(known) if only is None else [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"unknown {kind} {name}; the {kind}s are: {', '.join(known)}"
+            )
+    return names
 
 
 def output_options(command: Command) -> Command:

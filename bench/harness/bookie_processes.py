@@ -53,9 +53,7 @@ class BookieProcesses:
         self.metadata = f"sqlite://{root.resolve()}/metadata.db"
         self.directories = [root / f"b{number}" for number in range(count)]
         self.sealed_logs_kept = int((settings or {}).get("sealed_logs_kept", "4"))
-        self._settings = {
-            f"RHUMBLINE_BOOKIE__{name.upper()}": value for name, value in (settings or {}).items()
-        }
+        self._settings = _environment(settings or {})
         if tls is not None:
             self._settings.update(tls.server_environment)
         self._processes: dict[Path, BookieProcess] = {}
@@ -113,6 +111,13 @@ class BookieProcesses:
         """Return the id of the process that serves ``directory``."""
         return self._processes[directory].pid
 
+    def restart(self, settings: Mapping[str, str]) -> None:
+        """Stop all processes in an orderly way, and start them with further settings."""
+        for directory in self.directories:
+            self.end(directory, signal.SIGTERM)
+        self._settings.update(_environment(settings))
+        self.start(*self.directories)
+
     def end(self, directory: Path, number: signal.Signals) -> None:
         """End a process by a signal and wait until it has exited."""
         self._processes.pop(directory).stop(_SECONDS_MAX, number=number)
@@ -157,6 +162,11 @@ class BookieProcesses:
         for process in self._processes.values():
             process.stop()
         self._processes.clear()
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables of settings in the section [bookie]."""
+    return {f"RHUMBLINE_BOOKIE__{name.upper()}": value for name, value in settings.items()}
 
 
 def written_bytes(pid: int) -> int:

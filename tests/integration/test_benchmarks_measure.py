@@ -120,3 +120,33 @@ def test_returning_consumers_cross_the_wide_area_about_once(tmp_path: Path) -> N
         assert row["other_region_bytes"] == pytest.approx(row["wan_MB"] * 1e6, rel=0.2)
         assert row["fetched_bytes"] == pytest.approx(row["wan_MB"] * 1e6, rel=0.2)
         assert row["delivered_bytes"] >= row["delivered_MB"] * 1e6 * 0.99
+
+
+@pytest.mark.long
+def test_foreground_is_measured_beside_readers_compaction_and_faults(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", "beside", "--work", "W3-1000", "--readers", "2", "--mib", "32",
+        "--seconds", "0.5", "--repetitions", "1", "--json", str(figures),
+        "--directory", str(tmp_path), timeout_s=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    found = [json.loads(line) for line in figures.read_text().splitlines()]
+    assert [(row["w"], row["beside"]) for row in found] == [
+        ("readers", "2-warm"), ("readers", "2-cold"),
+        ("W3-1000", "quiet"), ("W3-1000", "2-warm"), ("W3-1000", "2-cold"),
+        ("fill", "quiet"), ("W3-1000", "quiet"), ("W3-1000", "sorting"),
+        ("W3-1000", "quiet"), ("W3-1000", "slow"), ("W3-1000", "hung"), ("W3-1000", "killed"),
+    ]  # fmt: skip
+    for row in found:
+        if row["w"] == "W3-1000":
+            assert 0 < row["p50_ms"] <= row["p999_ms"]
+            assert 0 < row["del"]["p50_ms"] <= row["del"]["p999_ms"]
+        if row["beside"] in ("2-warm", "2-cold"):
+            assert row["readers_MB_s"] > 0
+
+
+def test_unknown_part_is_refused_with_the_known_parts() -> None:
+    done = rhumbline("bench", "beside", "--only", "idle")
+    assert done.returncode == 2
+    assert "unknown part idle; the parts are: readers, sorting, faults" in done.stderr.decode()
