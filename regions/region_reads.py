@@ -59,8 +59,8 @@ class ReadSettings:
     )
     poll_silence_ms: int = setting(
         1_000,
-        "Wait before a long poll is also sent to another replica. Long polls are silent by "
-        "design, so no measured latency applies.",
+        "Longest wait before a long poll is also sent to another replica. The wait is shorter if "
+        "new entries usually arrive more often.",
         low=0,
     )
     tries_max: int = setting(

@@ -29,6 +29,7 @@ from ..context import LedgerContext
 from .lac_read import read_lac
 from .long_poll import LongPoll
 from .metadata_refresh import MetadataRefresh
+from .news_rhythm import NewsRhythm
 from .range_reader import RangeReader
 
 
@@ -41,6 +42,7 @@ class LedgerReader:
         self.last_add_confirmed = -1
         self.digest = EntryDigest(metadata.digest_type, metadata.password)
         self.context = context
+        self.rhythm = NewsRhythm()
         self._version = version
         self._ranges = RangeReader(context, metadata.ledger_id, self.digest)
         self._views: dict[Fragment, QuorumView] = {}

@@ -1,7 +1,8 @@
 """Waits for a higher LAC of one ledger with long polls, which bookies answer when it arrives.
 
-The poll is sent to the first replica in the read order. If there is no response for a while, it is
-also sent to the next one. A bookie that is cut off from the writer thus causes a bounded delay.
+The poll is sent to the first replica in the read order. If there is no response for longer than the
+ledger's rhythm suggests, and at the latest after a fixed time, it is also sent to the next one. A
+bookie that hangs or is cut off from the writer thus causes a bounded delay.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from ...wire.entry import Entry, EntryDigest
 from ..connection.v3_responses import entry_in, error_in
 from ..context import LedgerContext
 from ..read_policy import ReadKind, ReplicaChoice
+from .news_rhythm import NewsRhythm
 from .speculative_request import ReplicaSequence
 
 POLL_MS = 10_000
@@ -41,6 +43,7 @@ class PollingReader(Protocol):
     digest: EntryDigest
     metadata: LedgerMetadata
     context: LedgerContext
+    rhythm: NewsRhythm
 
     def learn_lac(self, lac: int) -> None:
         """Raises the known LAC."""
@@ -112,6 +115,13 @@ class LongPoll(ReplicaSequence):
         if not self._ended.done():
             self._ended.set_result(None)
 
+    def _silence_ms(self, choice: ReplicaChoice) -> float:
+        at_most_ms = super()._silence_ms(choice)
+        usual_ms = self._reader.rhythm.silence_ms
+        if usual_ms is None:
+            return at_most_ms
+        return min(at_most_ms, float(usual_ms * 2 ** max(0, self._sent_count - 1)))
+
     def _send(self, choice: ReplicaChoice) -> bool:
         reader = self._reader
         connection = reader.context.pool.message_link(choice.bookie).connect()
@@ -157,6 +167,8 @@ class LongPoll(ReplicaSequence):
                 self._reader.keep(entry)
             except CorruptionError:
                 pass  # the LAC is valid nevertheless; the entry is read from another replica
+        if not self._ended.done():
+            self._reader.rhythm.note(self._loop.time())
         self._reader.learn_lac(body.max_lac)
         return True
 

@@ -51,6 +51,10 @@ class ReplicaSequence:
         """Sends the request; returns False if it cannot be sent."""
         raise NotImplementedError
 
+    def _silence_ms(self, choice: ReplicaChoice) -> float:
+        """Returns the silence after which the next replica gets the request; 0: never."""
+        return self._policy.silence_ms(self._kind, choice, self._sent_count)
+
     def _on_unreachable(self, choice: ReplicaChoice) -> None:
         """Called when the request could not be sent to a replica."""
         self._policy.on_failure(choice)
@@ -74,7 +78,7 @@ class ReplicaSequence:
     def _start_timer(self, choice: ReplicaChoice) -> None:
         if not self._order or self._timer is not None:
             return
-        silence_ms = self._policy.silence_ms(self._kind, choice, self._sent_count)
+        silence_ms = self._silence_ms(choice)
         if silence_ms > 0:
             self._timer = self._loop.call_later(silence_ms / 1000, self._on_timer, choice)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rhumbline.core.ledger.read.long_poll import LongPoll
+from rhumbline.core.ledger.read.news_rhythm import NewsRhythm
 from rhumbline.core.ledger.read_policy import ReadKind, ReplicaChoice
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import BookieUnavailableError, RhumblineError
@@ -78,6 +79,7 @@ class Reader:
         )
         self.view = QuorumView(quorum or Quorum(3, 3, 2, 1), REGIONS)
         self.failed = [BOOKIES[index] for index in failed]
+        self.rhythm = NewsRhythm()
         self.kept: list[Entry] = []
         self.lacs: list[int] = []
         self.hints = 0
@@ -380,3 +382,30 @@ async def test_pauses_between_polls_grow_only_while_the_lac_stays(progress: int)
         assert (reader._poll.backoff is first.backoff) is (progress == 0)
         await reader.aclose()
         await writer.close()
+
+
+async def test_poll_of_a_ledger_with_quick_news_is_sent_on_after_20_ms() -> None:
+    reader = Reader(4)
+    for number in range(20):
+        reader.rhythm.note(number * 0.001)
+    reader.start()
+    await asyncio.sleep(0.2)
+    assert [at for _, at in reader.received] == [0, 0.02, 0.06]
+
+
+async def test_poll_of_a_ledger_with_rare_news_is_sent_on_after_the_time_of_the_policy() -> None:
+    reader = Reader(4)
+    for number in range(20):
+        reader.rhythm.note(number * 3.0)
+    reader.start()
+    await asyncio.sleep(1.5)
+    assert [at for _, at in reader.received] == [0, 1]
+
+
+async def test_news_are_noted_once_for_each_poll() -> None:
+    reader = Reader(4)
+    for lac in range(5, 15):
+        reader.start()
+        await asyncio.sleep(0.05)
+        reader.respond(reader.polled[-1], lac, entry(lac))
+    assert reader.rhythm.silence_ms == pytest.approx(100, rel=0.3)

@@ -1,0 +1,49 @@
+"""The usual time between two news of a ledger, by which the silence of a long poll is judged.
+
+A bookie that hangs cannot be told from a ledger without new entries, except by the rhythm of the
+ledger: if news came every millisecond, 20 ms of silence are suspicious.
+"""
+
+_FLOOR_MS = 20.0
+_GAPS_MIN = 8
+"""Gaps before the rhythm counts."""
+_MEAN_WEIGHT = 1 / 8
+_DEVIATION_WEIGHT = 1 / 4
+_DEVIATIONS = 4
+_DOUBT = 2.0
+
+
+class NewsRhythm:
+    """Smoothed mean and mean deviation of the gaps, as TCP keeps them of round trips (RFC 6298).
+
+    Times are those of the event loop, in seconds.
+    """
+
+    __slots__ = ("_count", "_deviation_ms", "_mean_ms", "_noted_s")
+
+    def __init__(self) -> None:
+        self._noted_s: float | None = None
+        self._count = 0
+        self._mean_ms = 0.0
+        self._deviation_ms = 0.0
+
+    def note(self, now_s: float) -> None:
+        """Records that news arrived."""
+        if self._noted_s is not None:
+            gap_ms = (now_s - self._noted_s) * 1000
+            if self._count == 0:
+                self._mean_ms, self._deviation_ms = gap_ms, gap_ms / 2
+            else:
+                error_ms = abs(gap_ms - self._mean_ms)
+                self._deviation_ms += _DEVIATION_WEIGHT * (error_ms - self._deviation_ms)
+                self._mean_ms += _MEAN_WEIGHT * (gap_ms - self._mean_ms)
+            self._count += 1
+        self._noted_s = now_s
+
+    @property
+    def silence_ms(self) -> float | None:
+        """The silence that is longer than usual, None if too little is known."""
+        if self._count < _GAPS_MIN:
+            return None
+        usual_ms = self._mean_ms + _DEVIATIONS * self._deviation_ms
+        return max(_FLOOR_MS, _DOUBT * usual_ms)
