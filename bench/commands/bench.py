@@ -36,6 +36,7 @@ from .bench_metadata import metadata
 from .bench_options import Command, chosen, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw, reports, say
 from .bench_placement import placement
+from .bench_profile import profile
 from .bench_pruned import pruned
 from .bench_regions import REGION_BENCHMARKS
 from .bench_takeover import takeover
@@ -442,6 +443,6 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
 
 for _command in (
     *REGION_BENCHMARKS, beside, placement, metadata, durability, takeover, connections, fairness,
-    pruned,
+    profile, pruned,
 ):  # fmt: skip
     bench.add_command(_command)

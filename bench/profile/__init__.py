@@ -1,0 +1,1 @@
+"""Profiles of a workload: flame graphs, system calls and context switches per record."""
