@@ -5,7 +5,7 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +56,7 @@ async def run_workload(
     servers: BookieProcesses,
     timing: Timing,
     telemetry: Telemetry = TELEMETRY_OFF,
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """Run a workload and yield a row of results per window.
 
     Raises the first error of an append, because a benchmark with errors is invalid.
