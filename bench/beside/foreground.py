@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What runs beside a window: ``enter`` begins and ends it, and adds its results to the row."""
+    """A name for what runs beside a window; ``enter`` begins and ends it, and adds its results."""
 
     name: str
     enter: Callable[[Row], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
