@@ -16,9 +16,10 @@ from ..harness.workload import BenchWorkload
 from .foreground import QUIET, Mode, Row, measure_beside
 from .stored_entries import store_entries
 
-KEEPING = {"sealed_logs_kept": "100000"}
+_LOG_BYTES = {"log_file_bytes": str(32 << 20)}  # 1 GiB is as many logs as 8 GiB by default
+KEEPING = {**_LOG_BYTES, "sealed_logs_kept": "100000"}
 """Settings of bookies that compact nothing."""
-SORTING = {"sealed_logs_kept": "0", "maintenance_ms": "500ms"}
+SORTING = {**_LOG_BYTES, "sealed_logs_kept": "0", "maintenance_ms": "500ms"}
 """Settings of bookies that compact all sealed logs."""
 
 _LEDGERS = 64
