@@ -53,7 +53,7 @@ from .maintenance.surplus_copies import SurplusCopies
 from .registration import BookieRegistrations, registration_of
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
-from .server.idle_connections import close_idle_connections
+from .server.open_connections import OpenConnections, close_idle_connections
 from .server.partial_frames import PartialFrames
 from .server.plain_requests import judge_plain_requests
 from .space_limits import limits_on_disk
@@ -124,7 +124,7 @@ class Bookie:
         )
         self._regional = regional
         self._is_read_only_by_command = False
-        self._connections: dict[ClientConnection, None] = {}
+        self._connections = OpenConnections(config.connection_count_max)
         self._closed_reasons: Counter[str] = Counter()
         self._partial_frames = PartialFrames(
             config.partial_frame_bytes_max, config.partial_frame_ms_max

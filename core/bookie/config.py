@@ -117,7 +117,10 @@ class BookieConfig:
     )
 
     connection_count_max: int = setting(
-        10_000, "Maximum number of client connections. Further ones are closed immediately.", low=0
+        10_000,
+        "Maximum number of client connections. At this number, a new one takes the place of an "
+        "idle one of the address with the most connections, or else is closed immediately.",
+        low=0,
     )
 
     connection_idle_ms: int = setting(

@@ -12,6 +12,7 @@ from ....core.bookie.log.log_format import OFFSET_BITS
 from ....core.bookie.log.write_log import WriteLog
 from ....core.bookie.server.connection import ClientConnection
 from ....core.bookie.server.entry_service import EntryService
+from ....core.bookie.server.open_connections import OpenConnections
 from ....core.bookie.server.partial_frames import PartialFrames
 from ....core.bookie.storage import Storage
 from ....core.metadata.ledger_store import LedgerStore
@@ -181,7 +182,9 @@ class SteppedBookie(ExploredProcess):
         found = self._connections.get((client, number))
         if found is None:
             partial = PartialFrames(1 << 20, 60_000)
-            found = ClientConnection(self.service, self._tasks, {}, Counter(), partial)
+            found = ClientConnection(
+                self.service, self._tasks, OpenConnections(1), Counter(), partial
+            )
             found.connection_made(_BookieTransport(self, client, number))
             self._connections[client, number] = found
         return found

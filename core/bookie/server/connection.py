@@ -28,6 +28,7 @@ from ..permissions.frame_guard import CLOSED_BY_CHANGE, FrameGuard
 from . import requests_v2, requests_v3
 from .entry_service import EntryService
 from .long_poll import ParkedPoll
+from .open_connections import OpenConnections
 from .operation_meter import ADD
 from .partial_frames import PartialFrames
 from .read_queue import ReadQueue
@@ -49,14 +50,14 @@ class ClientConnection:
         self,
         service: EntryService,
         tasks: Tasks,
-        registry: "dict[ClientConnection, None]",
+        open_connections: OpenConnections,
         closed_reasons: Counter[str],
         partial_frames: PartialFrames,
     ) -> None:
         self.service = service
         self.polls: dict[ParkedPoll, None] = {}
         self._tasks = tasks
-        self._registry = registry
+        self._open_connections = open_connections
         self._closed_reasons = closed_reasons
         self._splitter = FrameSplitter()
         self._partial_frames = partial_frames
@@ -66,6 +67,7 @@ class ClientConnection:
         self._is_serving = False
         self._is_flush_planned = False
         self._inflight_bytes = 0
+        self.host = ""
         self.idle_rounds = 0
         self.is_paused = False
         self._is_write_blocked = False
@@ -77,11 +79,12 @@ class ClientConnection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._registry) >= self.service.config.connection_count_max:
+        peer = self.extra_info("peername")
+        self.host = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._open_connections.add(self):
             self.service.on_refused(self, "connect", None, "too-many-connections")
             self.close("too-many-connections")
             return
-        self._registry[self] = None
         self._transport.set_write_buffer_limits(self.service.config.connection_write_bytes_max)
         self._guard = self.service.clients.guard_of(self)
 
@@ -296,7 +299,7 @@ class ClientConnection:
         self._release()
 
     def _release(self) -> None:
-        self._registry.pop(self, None)
+        self._open_connections.remove(self)
         if self._guard is not None:
             self._guard.close()
         self._partial_frames.release(self)

@@ -74,7 +74,8 @@ async def test_slow_disk_pauses_reading_of_the_socket() -> None:
 class FakeTransport:
     """A transport that records what is done to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
+        self.host = host
         self.written: list[bytes] = []
         self.parts: list[list[bytes]] = []
         self.done: list[str] = []
@@ -99,7 +100,7 @@ class FakeTransport:
         self.done.append("abort")
 
     def get_extra_info(self, name: str) -> tuple[str, int] | None:
-        return ("192.0.2.1", 4_000) if name == "peername" else None
+        return (self.host, 4_000) if name == "peername" else None
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.limit = high
@@ -118,8 +119,8 @@ class FakeTransport:
 class Peer:
     """A connection of a bookie over a fake transport."""
 
-    def __init__(self, bookie: Bookie) -> None:
-        self.transport = FakeTransport()
+    def __init__(self, bookie: Bookie, host: str = "192.0.2.1") -> None:
+        self.transport = FakeTransport(host)
         self.connection = bookie._accept()
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
 
@@ -156,6 +157,19 @@ async def test_connections_above_the_maximum_are_closed_at_once() -> None:
         third.connection.abort()
         assert third.transport.done == ["abort"]
         assert third.connection.eof_received() is False
+
+
+async def test_an_address_that_holds_connections_does_not_lock_others_out() -> None:
+    async with one_bookie(BookieConfig(connection_count_max=4)) as (_, bookie, wire):
+        held = [Peer(bookie) for _ in range(4)]
+        assert [peer.transport.done for peer in held] == [[], [], [], ["close"]]
+        assert await wire.add(entry(1, 0)) == Code.OK
+        newcomer = Peer(bookie, "192.0.2.2")
+        assert newcomer.transport.done == []
+        assert [peer.transport.done for peer in held[:3]] == [["close"], [], []]
+        newcomer.send(add(1))
+        assert await newcomer.codes(1) == [Code.OK]
+        assert bookie.statistics()["closed"] == {"too-many-connections": 1, "made-room": 1}
 
 
 async def test_responses_of_one_chunk_leave_together() -> None:

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from rhumbline.core.bookie.server.connection import ClientConnection
 from rhumbline.core.bookie.server.requests_v3 import _Add, _is_entry_of
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.wire import bookkeeper_pb2 as pb
@@ -50,6 +51,7 @@ async def test_waiting_add_holds_its_entry_once() -> None:
         for is_recovery in (False, True):
             request = v3.add_request(5, 1, 0, KEY, entry(1, 0), is_recovery=is_recovery)
             (connection,) = bookie._connections
+            assert isinstance(connection, ClientConnection)
             add = _Add(connection, request)
             assert (add.ledger_id, add.master_key, add.entry) == (1, KEY, entry(1, 0))
             assert add.is_recovery == is_recovery
