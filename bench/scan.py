@@ -15,13 +15,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from ..coldstore.archive.manifest import Manifest
 from ..coldstore.archive.part_scan import read_row_groups
 from ..coldstore.stores.local import LocalColdStore
 from ..spark.read.archive_frame import read_archive
-from ..spark.read.batch import FilteringBatchReader
+from ..spark.read.batch import RhumblineBatchReader
 from ..spark.read.columns import stored_columns
 from ..spark.read.options import parse_options
 from ..spark.read.splits import ArchiveSplit, PackedSplit
@@ -73,7 +72,7 @@ def measure_scans(
         VERIFIED: lambda: read_archive(
             spark, archive=root.as_uri(), namespace=NAMESPACE, subscribe=STREAM, columns=COLUMNS
         ),
-        SOURCE: lambda: _frame(spark, root),
+        SOURCE: lambda: spark.read.format("rhumbline").options(**_options(root)).load(),
     }
     for number in range(-_WARMUP_ROUNDS, rounds):
         for name, frame in readers.items():
@@ -91,7 +90,7 @@ def measure_scans(
 def measure_filters(
     spark: SparkSession, root: Path, manifests: list[Manifest]
 ) -> Iterator[QueryCost]:
-    """Measure how much a txid filter, a position filter and a full scan read.
+    """Measure how much a range of txids, one of positions and a full scan read.
 
     To count the bytes at the cold store, the planning and reading of each query is repeated in this
     process. Raises AssertionError if Spark and this process differ.
@@ -99,39 +98,31 @@ def measure_filters(
     middle = manifests[len(manifests) // 2]
     first_txid = middle.first_txid + middle.record_count // 2
     end_txid = first_txid + _FEW_RECORDS
-    few_entries: list[Filter] = [EqualTo(("lssn",), middle.lssn), LessThan(("entry_id",), 4)]
-    few_txids: list[Filter] = [
-        GreaterThanOrEqual(("txid",), first_txid),
-        LessThan(("txid",), end_txid),
-    ]
-    queries: list[tuple[str, list[Filter]]] = [
-        ("true", []),
-        (f"txid >= {first_txid} and txid < {end_txid}", few_txids),
-        (f"lssn = {middle.lssn} and entry_id < 4", few_entries),
-    ]
-    for text, filters in queries:
-        columns = "lssn,entry_id,txid,payload"
+    queries = (
+        "",
+        f"txid >= {first_txid} and txid < {end_txid}",
+        f"lssn = {middle.lssn} and entry_id < 4",
+    )
+    for where in queries:
+        options = _options(root, "lssn,entry_id,txid,payload", where)
         start_s = time.monotonic()
-        found = _frame(spark, root, columns).where(text).agg(f.count("payload")).first()
+        frame = spark.read.format("rhumbline").options(**options).load()
+        found = frame.agg(f.count("payload")).first()
         elapsed_s = time.monotonic() - start_s
         assert found is not None
-        files, row_groups, rows, size = asyncio.run(_query_cost(root, columns, filters))
+        files, row_groups, rows, size = asyncio.run(_query_cost(root, options))
         assert found[0] <= rows
-        yield QueryCost(text, found[0], files, row_groups, size, elapsed_s)
+        yield QueryCost(where or "everything", found[0], files, row_groups, size, elapsed_s)
 
 
-def _frame(spark: SparkSession, root: Path, columns: str = COLUMNS) -> DataFrame:
-    return spark.read.format("rhumbline").options(**_options(root, columns)).load()
-
-
-def _options(root: Path, columns: str) -> dict[str, str]:
-    return {
+def _options(root: Path, columns: str = COLUMNS, where: str = "") -> dict[str, str]:
+    given = {
         "archive": root.as_uri(),
         "namespace": NAMESPACE,
         "subscribe": STREAM,
         "columns": columns,
-        "pushFilters": "true",  # each DataFrame here is used once
     }
+    return given | ({"where": where} if where else {})
 
 
 # --- bytes read -----------------------------------------------------------------------------------
@@ -146,11 +137,10 @@ class _CountedColdStore(LocalColdStore):
         return data
 
 
-async def _query_cost(root: Path, columns: str, filters: list[Filter]) -> tuple[int, int, int, int]:
+async def _query_cost(root: Path, given: dict[str, str]) -> tuple[int, int, int, int]:
     """Return the numbers of files, row groups, rows and bytes that a query reads."""
-    options = parse_options(_options(root, columns), is_streaming=False)
-    reader = FilteringBatchReader(options)
-    list(reader.pushFilters(filters))
+    options = parse_options(given, is_streaming=False)
+    reader = RhumblineBatchReader(options)
     planned: list[Any] = await asyncio.to_thread(reader.partitions)
     splits: list[Any] = []
     for one in planned:

@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 from .hadoop_settings import s3_environment
 from .source import RhumblineSource
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 FAST_PYTHON = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.buffer.size": str(1 << 20),
@@ -35,7 +33,7 @@ _LOCAL = {
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format ``rhumbline`` and enable filter pushdown to Python data sources.
+    """Register the format ``rhumbline``.
 
     Python workers get the S3 settings that Hadoop has at this moment (``fs.s3a.access.key``,
     ``secret.key``, ``endpoint`` and ``endpoint.region``).
@@ -43,7 +41,6 @@ def register(spark: SparkSession) -> None:
     Read with ``spark.read.format("rhumbline").option(...).load()``. ``spark.read.options`` and
     ``spark.write.write_options`` of this package describe the options. Safe to repeat.
     """
-    spark.conf.set(_PUSHDOWN, "true")
     spark.sparkContext.environment.update(s3_environment(spark))
     spark.dataSource.register(RhumblineSource)
 

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..core.protocol.errors import ConfigurationError
-from .read.batch import FilteringBatchReader, RhumblineBatchReader
+from .read.batch import RhumblineBatchReader
 from .read.columns import spark_schema
 from .read.options import parse_options
 from .read.streaming import RhumblineStreamReader
@@ -41,12 +41,7 @@ class RhumblineSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
-        options = parse_options(self.options, is_streaming=False)
-        return (
-            FilteringBatchReader(options)
-            if options.pushes_filters
-            else RhumblineBatchReader(options)
-        )
+        return RhumblineBatchReader(parse_options(self.options, is_streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from pyiceberg import expressions as iceberg
 from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import ArrowScan
-from pyspark.sql import datasource as spark
 
 from ...client.system_runtime import SystemClock
 from ...coldstore.archive.schema import SCHEMA
@@ -29,7 +28,7 @@ from ...coldstore.iceberg.catalog_uri import CATALOG_NAME, catalog_properties
 from ...coldstore.iceberg.iceberg_tables import IcebergTables
 from ...coldstore.iceberg.registrar import TableRegistrar
 from ...coldstore.stores.local import LocalColdStore
-from ...spark.read.batch import FilteringBatchReader
+from ...spark.read.batch import RhumblineBatchReader
 from ...spark.read.options import parse_options
 from ...spark.read.splits import ArchiveSplit, PackedSplit
 from ..scan_archive import FIRST_TXID, NAMESPACE, SET_RECORDS, STREAM, ArchiveShape
@@ -45,12 +44,11 @@ class Condition(NamedTuple):
     sign: str
     value: int | bytes | datetime
 
-    def for_source(self) -> spark.Filter:
-        """Return the condition as Spark passes it to a data source."""
-        kinds: dict[str, Callable[[tuple[str], Any], spark.Filter]] = {
-            ">=": spark.GreaterThanOrEqual, "<": spark.LessThan, "=": spark.EqualTo,
-        }  # fmt: skip
-        return kinds[self.sign]((self.column,), self.value)
+    @property
+    def for_source(self) -> str:
+        """The condition as the option ``where`` of the data source has it."""
+        value = f"'{self.value.isoformat()}'" if isinstance(self.value, datetime) else self.value
+        return f"{self.column} {self.sign} {value!s}"
 
     def for_iceberg(self) -> iceberg.BooleanExpression:
         """Return the condition as an expression of Iceberg."""
@@ -201,10 +199,11 @@ def _plan_source(root: Path, conditions: Sequence[Condition]) -> _Plan:
         "namespace": NAMESPACE,
         "subscribe": STREAM,
         "columns": ",".join(COLUMNS),
-        "pushFilters": "true",
     }
-    reader = FilteringBatchReader(parse_options(given, is_streaming=False))
-    list(reader.pushFilters([one.for_source() for one in conditions]))
+    # `where` has no keys
+    if known := [one.for_source for one in conditions if not isinstance(one.value, bytes)]:
+        given["where"] = " and ".join(known)
+    reader = RhumblineBatchReader(parse_options(given, is_streaming=False))
     tasks = reader.partitions()
     keys: set[str] = set()
     for task in tasks:

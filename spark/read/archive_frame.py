@@ -19,7 +19,6 @@ from ..hadoop_stores import HadoopStore
 from .columns import ALL_COLUMNS, spark_schema, stored_columns
 from .data_loss import data_loss_error, log_data_loss
 from .file_checks import check_files
-from .filters import Ranges
 from .options import Options, parse_options
 from .planner import Planner
 from .splits import ArchiveSplit
@@ -92,13 +91,13 @@ def planned_files(
     Without ``open_cold``, the archive is opened with the settings of this process. Manifests, tips
     and relocations are verified; the files are not read. Raises the errors of the data source.
     """
-    planner, ranges = Planner(options, open_cold), Ranges()
+    planner = Planner(options, open_cold)
     found: dict[str, list[ArchiveSplit]] = defaultdict(list)
     try:
         planner.begin()
         for stream in planner.streams():
             start, stop = planner.start(stream), planner.stop(stream)
-            for split in planner.splits(stream, start, stop, ranges):
+            for split in planner.splits(stream, start, stop):
                 assert isinstance(split, ArchiveSplit), "no cluster can be set"
                 found[split.key].append(split)
     finally:

@@ -34,7 +34,7 @@ SPARK_TYPES = {
     "headers": "map<string, binary>",
     "event_time": "timestamp",
 }
-_ARROW_TYPES = {
+ARROW_TYPES = {
     "stream": pa.string(),
     "lssn": pa.int64(),
     "entry_id": pa.int64(),
@@ -73,7 +73,7 @@ def stored_columns(columns: Sequence[str]) -> list[str]:
 def as_archived(rows: "pa.RecordBatch") -> "pa.RecordBatch":
     """Return rows that were read from a ledger with the columns and types of the archive."""
     arrays = [
-        pc.cast(pc.cast(column, pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[_TIMES[name]])
+        pc.cast(pc.cast(column, pa.timestamp("ms", tz="UTC")), ARROW_TYPES[_TIMES[name]])
         if name in _TIMES
         else column
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
@@ -86,7 +86,7 @@ def arrow_batches(
     stored: "pa.Table", stream: str, columns: Sequence[str]
 ) -> Iterator["pa.RecordBatch"]:
     """Convert rows with columns of the archive to rows with ``columns``."""
-    schema = pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])
+    schema = pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])
     for batch in stored.to_batches(max_chunksize=BATCH_ROWS_MAX):
         arrays = [_column(batch, name, stream) for name in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

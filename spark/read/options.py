@@ -9,6 +9,7 @@ from ...core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..secure_files import SecureFiles, take_secure_files
 from .bounds import EARLIEST, LATEST, Bound, bound_parsers, names_bound
 from .columns import ALL_COLUMNS
+from .conditions import Conditions, parse_conditions
 
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 """Default of ``maxTriggerDelay``, the same as in Spark's Kafka source."""
@@ -79,10 +80,10 @@ class Options:
 
     With ``false``, the query continues with the records that still exist.
     """
-    pushes_filters: bool
-    """``pushFilters``: skip files and row groups that cannot pass the filters (default ``false``).
+    where: Conditions
+    """``where``: conditions on positions, txids and times that the rows of a batch query meet.
 
-    Set it only for a DataFrame that is used with a single filter; see ``FilteringBatchReader``.
+    Files and row groups without such rows are not read.
     """
     columns: tuple[str, ...]
     """``columns``: columns of the result in this order, separated by commas; all by default.
@@ -122,7 +123,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         min_partitions=found.take_count("minPartitions"),
         max_partition_records=found.take_count("maxRecordsPerPartition"),
         fails_on_data_loss=found.take_flag("failOnDataLoss", "true"),
-        pushes_filters=found.take_flag("pushFilters", "false"),
+        where=found.take_conditions(is_streaming=is_streaming),
         columns=tuple(name.strip() for name in columns.split(",")),
         files=take_secure_files(found.take, found.faults),
     )
@@ -166,6 +167,18 @@ class _Given:
         except InvalidArgumentError as error:
             self.faults.append(f"{name}: {error}")
             return default_ms
+
+    def take_conditions(self, *, is_streaming: bool) -> Conditions:
+        """Take ``where``. A streaming query plans by positions alone, so it has none."""
+        text = self.take("where")
+        try:
+            found = Conditions() if text is None else parse_conditions(text)
+        except ValueError as error:
+            self.faults.append(f"where: {error}")
+            return Conditions()
+        if text is not None and is_streaming:
+            self.faults.append("where: use the filters of Spark in a streaming query")
+        return found
 
     def take_end(self, *, is_streaming: bool) -> Bound:
         """Take the end of a batch query; a streaming query has none."""

@@ -26,9 +26,9 @@ from ...core.protocol.errors import (
     TruncatedError,
 )
 from .bounds import EARLIEST, LATEST, AtTimestamp
+from .conditions import HIGHEST, Ranges
 from .data_loss import data_loss_error, log_data_loss, position_now
 from .division import Split
-from .filters import HIGHEST, Ranges
 from .hot_view import HotStream, HotView, new_client
 from .options import Options
 from .splits import ArchiveSplit, HotSplit

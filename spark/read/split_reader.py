@@ -46,11 +46,11 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
     assert options.archive is not None
     with asyncio.Runner() as runner:
         cold = open_cold_store(options.archive)
-        columns = stored_columns(options.columns)
+        columns = stored_columns((*options.columns, *options.where.columns))
         tables = read_row_groups(cold, split.key, split.lssn, split.part, split.selection, columns)
         try:
             while (table := runner.run(_next_of(tables))) is not None:
-                yield from arrow_batches(table, split.stream, options.columns)
+                yield from arrow_batches(options.where.select(table), split.stream, options.columns)
         except NoSuchObjectError as error:
             if options.fails_on_data_loss:
                 raise data_loss_error(split.stream, *split.bounds) from error
@@ -72,7 +72,7 @@ def _hot(options: Options, split: HotSplit) -> Iterator["pa.RecordBatch"]:
         tables = _hot_tables(options, split)
         try:
             while (table := runner.run(_next_of(tables))) is not None:
-                yield from arrow_batches(table, split.stream, options.columns)
+                yield from arrow_batches(options.where.select(table), split.stream, options.columns)
         finally:
             runner.run(tables.aclose())
 
@@ -96,6 +96,7 @@ async def _hot_batches(
     client: "LogClient", options: Options, split: HotSplit
 ) -> AsyncGenerator["pa.RecordBatch", None]:
     position = split.start
+    needed = {*options.columns, *options.where.columns}
     while position < split.end:
         try:
             async with client.reader(split.stream, position) as reader:
@@ -104,7 +105,7 @@ async def _hot_batches(
                         return
                     rows = batch.to_arrow(
                         with_positions=True,
-                        with_attributes=not ATTRIBUTES.isdisjoint(options.columns),
+                        with_attributes=not ATTRIBUTES.isdisjoint(needed),
                     )
                     if (batch.lssn, batch.entry_id) == (split.end.lssn, split.end.entry_id):
                         rows = rows.slice(0, split.end.slot - batch.first_dlsn.slot)

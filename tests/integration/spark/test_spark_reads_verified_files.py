@@ -151,7 +151,7 @@ def test_random_damages_never_change_a_result(
 
 
 def test_options_for_other_readers_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    for name in ("metadata", "minPartitions", "pushFilters", "nonsense"):
+    for name in ("metadata", "minPartitions", "where", "nonsense"):
         with pytest.raises(ConfigurationError, match=f"{name}: not an option"):
             read_archive(spark, archive=tmp_path.as_uri(), subscribe="s", **{name: "1"})
     with pytest.raises(ConfigurationError, match="archive, metadata: set at least one"):

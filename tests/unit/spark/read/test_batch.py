@@ -1,7 +1,6 @@
 """Batch queries return every record once, use half-open ranges, and skip filtered data."""
 
 import json
-import operator
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,15 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rhumbline.coldstore.archive import segment_archiver as archive_module
@@ -33,7 +23,7 @@ from rhumbline.core.protocol.errors import (
     InvalidArgumentError,
     NoSuchStreamError,
 )
-from rhumbline.spark.read.batch import FilteringBatchReader, RhumblineBatchReader
+from rhumbline.spark.read.batch import RhumblineBatchReader
 from rhumbline.spark.read.options import Options, parse_options
 from rhumbline.spark.read.splits import ArchiveSplit, HotSplit
 from rhumbline.spark.read.streaming import RhumblineStreamReader
@@ -95,43 +85,25 @@ def test_adjacent_ranges_return_every_record_once(tmp_path: Path) -> None:
         )
 
 
-FILTERS: list[list[Filter]] = [
-    [EqualTo(("txid",), 17)],
-    [GreaterThanOrEqual(("txid",), 30), LessThan(("txid",), 34)],
-    [GreaterThan(("txid",), 100), LessThanOrEqual(("txid",), 101)],
-    [EqualTo(("lssn",), 2), LessThan(("entry_id",), 2)],
-    [In(("lssn",), (2, 3)), EqualTo(("entry_id",), 1)],
-    [EqualTo(("dlsn",), "3:1:0")],
-    [EqualTo(("stream",), "other")],
-    [GreaterThan(("created",), datetime(1970, 1, 2, tzinfo=UTC))],
-    [LessThanOrEqual(("event_time",), datetime(2026, 1, 1, tzinfo=UTC))],
-    [EqualTo(("payload",), b"x")],
-]
+CONDITIONS: dict[str, Callable[[Dlsn, int], bool]] = {
+    "txid = 17": lambda at, txid: txid == 17,
+    "txid >= 30 and txid < 34": lambda at, txid: 30 <= txid < 34,
+    "txid > 100 AND txid<=101": lambda at, txid: txid == 101,
+    "lssn = 2 and entry_id < 2": lambda at, txid: at.lssn == 2 and at.entry_id < 2,
+    "lssn in (2, 3) and entry_id = 1": lambda at, txid: at.lssn in (2, 3) and at.entry_id == 1,
+    "lssn in (3, 4) and slot = 0": lambda at, txid: at.lssn in (3, 4) and at.slot == 0,
+    "dlsn = '3:1:0'": lambda at, txid: at == Dlsn(3, 1, 0),
+    "stream = 'other'": lambda at, txid: False,
+    "stream in ('s', 't') and lssn = 4": lambda at, txid: at.lssn == 4,
+    "created > '1970-01-02'": lambda at, txid: False,
+    "created = '1970-01-01T01:16:40+01:00' and txid = 3": lambda at, txid: txid == 3,
+    "event_time <= '2026-01-01T00:00Z'": lambda at, txid: False,  # the records have none
+}
 
 
-def passes(row: tuple[str, int, bytes], pushed: Filter) -> bool:
-    where = position(row[0])
-    name, value = pushed.attribute[0], pushed.value  # type: ignore[attr-defined]
-    found: Any = {
-        "txid": row[1], "lssn": where.lssn, "entry_id": where.entry_id, "dlsn": row[0],
-        "stream": "s", "payload": row[2],
-        "created": datetime(1970, 1, 1, 0, 16, 40, tzinfo=UTC),
-        "event_time": datetime(9999, 1, 1, tzinfo=UTC),  # the records have none
-    }[name]  # fmt: skip
-    holds: dict[type[Filter], Callable[[Any, Any], bool]] = {
-        EqualTo: operator.eq,
-        In: lambda a, b: a in b,
-        GreaterThan: operator.gt,
-        GreaterThanOrEqual: operator.ge,
-        LessThan: operator.lt,
-        LessThanOrEqual: operator.le,
-    }
-    return holds[type(pushed)](found, value)
-
-
-@pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_filters_lose_no_rows_and_skip_data(
-    filters: list[Filter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_conditions_select_rows_and_skip_data(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = archive_on_disk(tmp_path)
     bytes_read = 0
@@ -146,19 +118,21 @@ def test_filters_lose_no_rows_and_skip_data(
         return data
 
     monkeypatch.setattr(LocalColdStore, "get", counted)
-    reader = FilteringBatchReader(options(tmp_path))
-    assert read_all(reader) == rows
+    assert read_all(RhumblineBatchReader(options(tmp_path))) == rows
     all_bytes, bytes_read = bytes_read, 0
-    assert list(reader.pushFilters(filters)) == filters, "Spark must apply all filters"
-    found = read_all(reader)
-    wanted = [row for row in rows if all(passes(row, pushed) for pushed in filters)]
-    assert [row for row in found if all(passes(row, pushed) for pushed in filters)] == wanted
-    column = filters[0].attribute[0]  # type: ignore[attr-defined]
-    if column in ("created", "event_time"):
-        assert len(found) < len(rows) / 3  # footers are read: only they say which times there are
-    elif column != "payload":
-        assert bytes_read < all_bytes / 4
-        assert len(found) < len(rows) / 3
+    found = read_all(RhumblineBatchReader(options(tmp_path, where=where)))
+    assert found == [row for row in rows if CONDITIONS[where](position(row[0]), row[1])]
+    # only footers tell that no record has an event time
+    assert bytes_read < (all_bytes if "event_time" in where else all_bytes / 2)
+
+
+def test_conditions_can_be_on_columns_that_are_not_read(tmp_path: Path) -> None:
+    rows = archive_on_disk(tmp_path)
+    reader = RhumblineBatchReader(options(tmp_path, columns="payload", where="txid in (7, 8)"))
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert {tuple(batch.schema.names) for batch in batches} == {("payload",)}
+    payloads = [value for batch in batches for value in batch.column(0).to_pylist()]
+    assert payloads == [row[2] for row in rows if row[1] in (7, 8)]
 
 
 @pytest.mark.parametrize("archived", [4, 6])
@@ -177,17 +151,17 @@ def test_a_range_of_times_is_planned_from_the_segments_that_hold_it(archived: in
         if archived < 6:
             given["metadata"] = "sqlite:///here"
         for low, end in combinations(range(created[0], created[-1] + 501, 500), 2):
-            reader = FilteringBatchReader(parse_options(given, is_streaming=False))
-            times = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (low, end)]
-            kinds = (GreaterThanOrEqual, LessThan)
-            pushed = [kind(("created",), time) for kind, time in zip(kinds, times, strict=True)]
-            assert list(reader.pushFilters(pushed)) == pushed
+            times = [datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in (low, end)]
+            where = f"created >= '{times[0]}' and created < '{times[1]}'"
+            reader = RhumblineBatchReader(
+                parse_options({**given, "where": where}, is_streaming=False)
+            )
             tasks: list[Any] = reader.partitions()
             batches = [batch for task in tasks for batch in reader.read(task)]
             found = {position(row[0])[:] for row in rows_of(batches)}
             truth = [dlsn for dlsn, _ in world.truth["s"]]
             wanted = {dlsn[:] for dlsn, ms in zip(truth, created, strict=True) if low <= ms < end}
-            assert wanted <= found
+            assert found == wanted
             # the end of a range is not searched in ledgers
             from_ledgers = {5, 6} if archived < 6 and end > created[5 * archived - 1] else set()
             late = {lssn for lssn in from_ledgers if created[5 * lssn - 1] >= low}
@@ -203,10 +177,9 @@ def test_a_missing_file_fails_the_read_and_not_the_plan_of_a_range_of_times(
     archive_on_disk(tmp_path)
     for path in tmp_path.glob("test/s/[0-9a-f]*/segment-*"):
         path.unlink()
-    early = LessThan(("created",), datetime(1970, 1, 1, tzinfo=UTC))
-    strict = FilteringBatchReader(options(tmp_path))
-    lenient = FilteringBatchReader(options(tmp_path, failOnDataLoss="false"))
-    assert list(strict.pushFilters([early])) == list(lenient.pushFilters([early])) == [early]
+    early = "created < '1970-01-01T00:00:00Z'"
+    strict = RhumblineBatchReader(options(tmp_path, where=early))
+    lenient = RhumblineBatchReader(options(tmp_path, where=early, failOnDataLoss="false"))
     with pytest.raises(GapError, match="no longer exist"):
         read_all(strict)
     assert not caplog.messages

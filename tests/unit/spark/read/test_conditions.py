@@ -1,0 +1,86 @@
+"""The option ``where`` is understood as SQL understands it, or refused in words."""
+
+import pytest
+
+from rhumbline.core.protocol.errors import ConfigurationError
+from rhumbline.spark.read.conditions import HIGHEST, Condition, Ranges, parse_conditions
+from rhumbline.spark.read.options import parse_options
+
+
+def test_conditions_are_parsed() -> None:
+    found = parse_conditions(" LSSN = 2 and txid>=-5 AND created<'1970-01-01 00:00:01' ")
+    assert found.of_rows == (
+        Condition("lssn", "=", (2,)),
+        Condition("txid", ">=", (-5,)),
+        Condition("created", "<", (1_000_000,)),
+    )
+    assert found.streams is None
+    assert found.columns == {"lssn", "txid", "created"}
+
+
+def test_a_position_stands_for_three_columns() -> None:
+    found = parse_conditions("dlsn = '3:1:2'").of_rows
+    assert found == tuple(
+        Condition(name, "=", (value,))
+        for name, value in (("lssn", 3), ("entry_id", 1), ("slot", 2))
+    )
+
+
+def test_text_in_quotes_is_no_condition() -> None:
+    found = parse_conditions("stream in ('a and b', 'c') and stream in ('c','d')")
+    assert found.streams == {"c"}
+    assert found.of_rows == ()
+    assert found.includes_stream("c")
+    assert not found.includes_stream("d")
+
+
+def test_ranges_hold_every_row_that_meets_the_conditions() -> None:
+    ranges = Ranges.of(parse_conditions("txid > 5 and txid <= 9 and lssn in (7, 3) and lssn < 7"))
+    assert (ranges.low["txid"], ranges.high["txid"]) == (6, 9)
+    assert (ranges.low["lssn"], ranges.high["lssn"]) == (3, 6)
+    assert ranges.high["created"] == HIGHEST
+    assert ranges.may_match("lssn", 6, 20)
+    assert not ranges.may_match("lssn", 7, 20)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("", "joined by `and`"),
+        ("lssn = 2 or lssn = 3", "joined by `and`"),
+        ("lssn = 2 and", "joined by `and`"),
+        ("lssn = 2and txid = 3", "joined by `and`"),
+        ("lssn != 2", "joined by `and`"),
+        ("lssn in 2", "joined by `and`"),
+        ("lssn = (2, 3)", "joined by `and`"),
+        ("length(payload) > 2", "one of stream, dlsn, lssn"),
+        ("payload = 'x'", "one of stream, dlsn, lssn"),
+        ("lssn = '2'", "lssn: '2' is not a whole number"),
+        ("txid = 99999999999999999999", "joined by `and`"),
+        ("created > 5", "created: 5 is not text in single quotes"),
+        ("created > 'soon'", "created: 'soon' is not a time, such as '2026"),
+        ("stream = 4", "stream: 4 is not text"),
+        ("stream > 'a'", "stream can only be compared by = or in"),
+        ("dlsn in ('1:0:0')", "dlsn can only be compared by ="),
+        ("dlsn = 'first'", "dlsn: .*first"),
+    ],
+)
+def test_faults_are_explained(where: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_conditions(where)
+    given = {"archive": "file:///cold", "subscribe": "s", "where": where}
+    with pytest.raises(ConfigurationError, match=f"where: .*{words}"):
+        parse_options(given, is_streaming=False)
+
+
+def test_a_streaming_query_has_no_conditions() -> None:
+    given = {"archive": "file:///cold", "subscribe": "s", "where": "lssn = 1"}
+    with pytest.raises(ConfigurationError, match="where: use the filters of Spark"):
+        parse_options(given, is_streaming=True)
+
+
+def test_filters_of_spark_are_not_accepted() -> None:
+    """With pushFilters, a union of two filters of one DataFrame missed rows."""
+    given = {"archive": "file:///cold", "subscribe": "s", "pushFilters": "true"}
+    with pytest.raises(ConfigurationError, match="pushfilters: unknown option"):
+        parse_options(given, is_streaming=False)
