@@ -1,4 +1,4 @@
-"""Creates and changes the Iceberg tables of archived streams. Only this module imports pyiceberg.
+"""Creates and changes the Iceberg tables of archived streams.
 
 Each change is one commit, which replaces the table's metadata in the catalogue by compare-and-set.
 The properties that say which segments the table has change in the same commit, so a crash leaves a
@@ -53,6 +53,7 @@ from ..archive.archive_folder import ArchiveFolder, last_lssn_of_file
 from ..archive.manifest import Manifest
 from ..archive.schema import BOUNDED, COLUMNS, SORT_ORDER
 from ..stores.blocking_calls import BlockingCalls
+from .avro_decoder import decode_within_bounds
 from .catalog_uri import CATALOG_NAME, catalog_properties, cold_location, storage_properties
 from .compare_table import ExpectedTable, table_differences
 from .part_footers import PartFooter
@@ -113,6 +114,7 @@ class IcebergTables:
 
     def __init__(self, uri: str, cold_uri: str, *, timeout_ms: int = 60_000) -> None:
         """Raises ConfigurationError for a bad URI; does not contact the catalogue."""
+        decode_within_bounds()
         self._properties = {**storage_properties(cold_uri), **catalog_properties(uri)}
         self._location = cold_location(cold_uri)
         self._calls = BlockingCalls("Iceberg catalogue", threads=1, timeout_ms=timeout_ms)
