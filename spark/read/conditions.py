@@ -28,6 +28,8 @@ _LOWEST = -(2**63)
 _NUMBERS = ("lssn", "entry_id", "slot", "txid")
 _TIMES = ("created", "event_time")
 _COLUMNS = ("stream", "dlsn", *_NUMBERS, *_TIMES)
+_RANGED = ("lssn", "entry_id", "txid", *_TIMES)
+"""Columns that have bounds in manifests or footers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CONSTANT = r"(?:-?[0-9]{1,18}|'[^']*')"
@@ -60,8 +62,8 @@ class Condition(NamedTuple):
     sign: str
     values: tuple[int | str, ...]
 
-    def of_rows(self) -> "pc.Expression":
-        """Return the condition for rows that have the columns of the archive."""
+    def expression(self) -> "pc.Expression":
+        """Return the condition as pyarrow applies it to rows with the columns of the archive."""
         kind = ARROW_TYPES[self.column]
         if self.sign == "in":
             return pc.field(self.column).isin(pa.array(self.values, kind))
@@ -89,7 +91,7 @@ class Conditions:
         """Return the rows that meet all conditions."""
         if not self.of_rows:
             return rows
-        return rows.filter(reduce(operator.and_, [one.of_rows() for one in self.of_rows]))
+        return rows.filter(reduce(operator.and_, [one.expression() for one in self.of_rows]))
 
 
 def parse_conditions(text: str) -> Conditions:
@@ -161,9 +163,6 @@ def _text(column: str, constant: str) -> str:
 
 def _microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-_RANGED = ("lssn", "entry_id", "txid", *_TIMES)
 
 
 @dataclass(slots=True)
