@@ -5,7 +5,7 @@ return memory of this process, or ends the process with SIGSEGV.
 """
 
 from pyiceberg.avro import file
-from pyiceberg.avro.decoder import StreamingBinaryDecoder
+from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder
 
 
 class BoundedDecoder(StreamingBinaryDecoder):
@@ -18,4 +18,8 @@ class BoundedDecoder(StreamingBinaryDecoder):
 
 def decode_within_bounds() -> None:
     """Let pyiceberg use this decoder in this process. Safe to repeat."""
-    file.new_decoder = BoundedDecoder
+    file.new_decoder = _new_decoder
+
+
+def _new_decoder(b: bytes) -> BinaryDecoder:
+    return BoundedDecoder(b)

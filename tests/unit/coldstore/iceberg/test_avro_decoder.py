@@ -4,10 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from pyiceberg.avro import file
 
 from rhumbline.coldstore.archive.catalog import scan_manifests
-from rhumbline.coldstore.iceberg.avro_decoder import BoundedDecoder, decode_within_bounds
+from rhumbline.coldstore.iceberg.avro_decoder import BoundedDecoder
 from rhumbline.coldstore.iceberg.check_tables import check_tables
 from rhumbline.tests.unit.coldstore.iceberg.table_world import TableWorld
 from rhumbline.tests.unit.spark.spark_world import archive_on_disk
@@ -30,12 +29,6 @@ def test_nothing_is_skipped_backwards() -> None:
     decoder = BoundedDecoder(b"\x01abc")
     with pytest.raises(ValueError, match="-1 bytes"):
         decoder.skip_bytes()
-
-
-def test_pyiceberg_uses_this_decoder() -> None:
-    decode_within_bounds()
-    assert file.new_decoder(b"\x06abc").read_utf8() == "abc"
-    assert isinstance(file.new_decoder(b""), BoundedDecoder)
 
 
 def _lengthen_block(path: Path) -> None:

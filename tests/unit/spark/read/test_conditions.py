@@ -15,7 +15,7 @@ def test_conditions_are_parsed() -> None:
         Condition("created", "<", (1_000_000,)),
     )
     assert found.streams is None
-    assert found.columns == {"lssn", "txid", "created"}
+    assert found.columns == frozenset(("lssn", "txid", "created"))
 
 
 def test_a_position_stands_for_three_columns() -> None:
@@ -28,7 +28,7 @@ def test_a_position_stands_for_three_columns() -> None:
 
 def test_text_in_quotes_is_no_condition() -> None:
     found = parse_conditions("stream in ('a and b', 'c') and stream in ('c','d')")
-    assert found.streams == {"c"}
+    assert found.streams == frozenset("c")
     assert found.of_rows == ()
     assert found.includes_stream("c")
     assert not found.includes_stream("d")
