@@ -18,7 +18,7 @@ class BoundedDecoder(StreamingBinaryDecoder):
 
 def decode_within_bounds() -> None:
     """Let pyiceberg use this decoder in this process. Safe to repeat."""
-    file.new_decoder = _new_decoder
+    vars(file)["new_decoder"] = _new_decoder
 
 
 def _new_decoder(b: bytes) -> BinaryDecoder:

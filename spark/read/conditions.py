@@ -52,7 +52,7 @@ _COMPARE: dict[str, Callable[[Any, Any], "pc.Expression"]] = {
 }
 
 
-class Condition(NamedTuple):
+class RowCondition(NamedTuple):
     """A comparison of a column with a value, or by ``in`` with one or more values.
 
     Times are in microseconds since 1970.
@@ -76,7 +76,7 @@ class Conditions:
 
     streams: frozenset[str] | None = None
     """The streams that are read; None stands for all."""
-    of_rows: tuple[Condition, ...] = ()
+    of_rows: tuple[RowCondition, ...] = ()
 
     @property
     def columns(self) -> frozenset[str]:
@@ -97,7 +97,7 @@ class Conditions:
 def parse_conditions(text: str) -> Conditions:
     """Parse the option ``where``. Raises ValueError."""
     streams: frozenset[str] | None = None
-    of_rows: list[Condition] = []
+    of_rows: list[RowCondition] = []
     for condition in _parse(text):
         if condition.column == "stream":
             names = frozenset(map(str, condition.values))
@@ -107,7 +107,7 @@ def parse_conditions(text: str) -> Conditions:
     return Conditions(streams, tuple(of_rows))
 
 
-def _parse(text: str) -> Iterator[Condition]:
+def _parse(text: str) -> Iterator[RowCondition]:
     at, more = 0, True
     while more:
         found = _CONDITION.match(text, at)
@@ -124,18 +124,18 @@ def _parse(text: str) -> Iterator[Condition]:
         if column == "dlsn":
             yield from _position(_text(column, constants[0]))
         else:
-            yield Condition(column, sign, tuple(_value(column, one) for one in constants))
+            yield RowCondition(column, sign, tuple(_value(column, one) for one in constants))
         at, more = found.end(), found[0].lower().endswith("and")
 
 
-def _position(text: str) -> Iterator[Condition]:
+def _position(text: str) -> Iterator[RowCondition]:
     """Yield the conditions of the columns that ``dlsn`` consists of."""
     try:
         position = Dlsn.parse(text)
     except InvalidArgumentError as error:
         raise ValueError(f"dlsn: {error}") from error
     for column in ("lssn", "entry_id", "slot"):
-        yield Condition(column, "=", (getattr(position, column),))
+        yield RowCondition(column, "=", (getattr(position, column),))
 
 
 def _value(column: str, constant: str) -> int | str:

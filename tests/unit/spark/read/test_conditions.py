@@ -3,16 +3,16 @@
 import pytest
 
 from rhumbline.core.protocol.errors import ConfigurationError
-from rhumbline.spark.read.conditions import HIGHEST, Condition, Ranges, parse_conditions
+from rhumbline.spark.read.conditions import HIGHEST, Ranges, RowCondition, parse_conditions
 from rhumbline.spark.read.options import parse_options
 
 
 def test_conditions_are_parsed() -> None:
     found = parse_conditions(" LSSN = 2 and txid>=-5 AND created<'1970-01-01 00:00:01' ")
     assert found.of_rows == (
-        Condition("lssn", "=", (2,)),
-        Condition("txid", ">=", (-5,)),
-        Condition("created", "<", (1_000_000,)),
+        RowCondition("lssn", "=", (2,)),
+        RowCondition("txid", ">=", (-5,)),
+        RowCondition("created", "<", (1_000_000,)),
     )
     assert found.streams is None
     assert found.columns == frozenset(("lssn", "txid", "created"))
@@ -21,7 +21,7 @@ def test_conditions_are_parsed() -> None:
 def test_a_position_stands_for_three_columns() -> None:
     found = parse_conditions("dlsn = '3:1:2'").of_rows
     assert found == tuple(
-        Condition(name, "=", (value,))
+        RowCondition(name, "=", (value,))
         for name, value in (("lssn", 3), ("entry_id", 1), ("slot", 2))
     )
 
