@@ -2,6 +2,7 @@
 
 import platform
 import re
+import ssl
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -16,13 +17,14 @@ _EXTRAS_OF_DEVELOPERS = ('extra == "test"', 'extra == "docs"')
 
 
 def version_lines(*, is_verbose: bool) -> Iterator[str]:
-    """Yield the version; if ``is_verbose``, also the form, Python, the platform and packages."""
+    """Yield the version; if ``is_verbose``, also what the program consists of and runs on."""
     yield f"rhumbline, version {installed_version()}"
     if not is_verbose:
         return
     yield f"form       {_FORMS[installed_form()]}"
     yield f"python     {platform.python_implementation()} {platform.python_version()}"
     yield f"           {sys.executable}"
+    yield f"tls        {ssl.OPENSSL_VERSION}"
     yield f"platform   {platform.platform()}"
     label = "packages"
     for name, found in _packages().items():

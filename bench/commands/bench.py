@@ -40,7 +40,7 @@ from .bench_profile import profile
 from .bench_pruned import pruned
 from .bench_regions import REGION_BENCHMARKS
 from .bench_takeover import takeover
-from .bench_tls import BOTH, OFF, comparison, measured, running_clusters, tls_option
+from .bench_tls import COMPARED, OFF, comparison, measured, running_clusters, tls_option
 
 _WARM_SECONDS = 2.0
 
@@ -350,8 +350,8 @@ def _measure(
     say()
     say(format_table([(shown or _shown)(row) for row in found]))
     say()
-    if tls == BOTH:
-        say(format_table(comparison(found)))
+    if tls in COMPARED:
+        say(format_table(comparison(tls, found)))
         say()
 
 

@@ -1,8 +1,11 @@
-"""The option ``--tls`` of benchmarks: with TLS, or plain and with TLS in turn."""
+"""The option ``--tls`` of benchmarks: with TLS, or two kinds of clusters in turn and compared."""
 
+import asyncio
+import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +16,28 @@ from ..harness.lab_tls import LabTls, make_lab_tls
 from .bench_options import Command
 from .bench_output import Rows
 
-OFF, ON, BOTH = "off", "on", "both"
-_SUFFIX = "-tls"
+OFF, ON, BOTH, CHECKS = "off", "on", "both", "checks"
+COMPARED = (BOTH, CHECKS)
+"""The values that measure two clusters, and compare them."""
+
+_PLAIN, _TLS, _CHECKED = "plain", "TLS", "checked"
+_CLUSTERS = {OFF: (_PLAIN,), ON: (_TLS,), BOTH: (_PLAIN, _TLS), CHECKS: (_TLS, _CHECKED)}
+_SUFFIXES = {_PLAIN: "", _TLS: "-tls", _CHECKED: "-checked"}
+
+_IDLE_CPU_S = 0.02
+"""CPU time in ``_LOOK_S`` up to which the bookies of all clusters count as idle."""
+_LOOK_S = 0.5
+_SETTLE_S_MAX = 30.0
 
 
 def tls_option(command: Command) -> Command:
     """Add ``--tls``, passed on as ``tls``."""
     return click.option(
-        "--tls", type=click.Choice((OFF, ON, BOTH)), is_flag=False, flag_value=ON, default=OFF,
+        "--tls", type=click.Choice(tuple(_CLUSTERS)), is_flag=False, flag_value=ON, default=OFF,
         show_default=True,
         help="Encrypt all connections, with certificates made for the run. both: run each part "
-        "plain and with TLS in turn, on clusters of their own, and compare. Without a value: on.",
+        "plain and with TLS in turn, on clusters of their own, and compare. checks: compare TLS "
+        "alone with TLS and permission checks at bookies and proxies. Without a value: on.",
     )(command)  # fmt: skip
 
 
@@ -31,66 +45,92 @@ def tls_option(command: Command) -> Command:
 def running_clusters(
     root: Path, tls: str, *, count: int, settings: Mapping[str, str]
 ) -> Iterator[Sequence[BookieProcesses]]:
-    """Run the clusters of a benchmark below ``root``: one, or a plain one and one with TLS."""
-    kinds: list[LabTls | None] = []
-    if tls != ON:
-        kinds.append(None)
-    if tls != OFF:
-        kinds.append(make_lab_tls(root / "certificates"))
+    """Run the clusters of a benchmark below ``root``: one, or the two that ``tls`` compares."""
     with ExitStack() as closing:
         clusters = []
-        for number, kind in enumerate(kinds):
-            below = root / f"cluster-{number}"
+        certificates = None if tls == OFF else make_lab_tls(root / "certificates")
+        for kind in _CLUSTERS[tls]:
+            below = root / f"cluster-{kind}"
             below.mkdir()
-            processes = BookieProcesses(below, count=count, settings=settings, tls=kind)
+            processes = BookieProcesses(
+                below, count=count, settings=settings, tls=_settings_of(kind, certificates)
+            )
             clusters.append(closing.enter_context(processes))
         yield clusters
+
+
+def _settings_of(kind: str, certificates: LabTls | None) -> LabTls | None:
+    if certificates is None or kind == _PLAIN:
+        return None
+    return replace(certificates, has_checks=kind == _CHECKED)
+
+
+def _kind_of(cluster: BookieProcesses) -> str:
+    if cluster.tls is None:
+        return _PLAIN
+    return _CHECKED if cluster.tls.has_checks else _TLS
 
 
 async def measured(
     parts: Sequence[Callable[[BookieProcesses], Rows]], clusters: Sequence[BookieProcesses]
 ) -> Rows:
-    """Run each part on each cluster; a row says which of them have TLS."""
+    """Run each part on each cluster; a row says what protects its cluster.
+
+    A part begins when the bookies are idle: the compaction and the writes to disk that an earlier
+    part caused on one cluster would slow down the other one.
+    """
     for part in parts:
         for cluster in clusters:
+            await _settle(clusters)
+            kind = _kind_of(cluster)
             async for row in part(cluster):
-                if cluster.tls is None:
+                if kind == _PLAIN:
                     yield row
                 else:
-                    yield {**row, "peer": f"{row['peer']}{_SUFFIX}", "tls": True}
+                    yield {**row, "peer": f"{row['peer']}{_SUFFIXES[kind]}", "protection": kind}
 
 
-def comparison(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each work that was measured plain and with TLS: medians, and their ratio."""
-    found: dict[tuple[str, str], dict[bool, list[Mapping[str, Any]]]] = {}
+async def _settle(clusters: Sequence[BookieProcesses]) -> None:
+    if len(clusters) < 2:
+        return
+    for _ in range(round(_SETTLE_S_MAX / _LOOK_S)):
+        os.sync()
+        before = sum(cluster.usage().server_cpu_s for cluster in clusters)
+        await asyncio.sleep(_LOOK_S)
+        if sum(cluster.usage().server_cpu_s for cluster in clusters) - before <= _IDLE_CPU_S:
+            return
+
+
+def comparison(tls: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each work that both kinds of clusters of ``tls`` did: medians and ratio."""
+    found: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
-        key = row["w"], row["peer"].removesuffix(_SUFFIX)
-        found.setdefault(key, {}).setdefault(bool(row.get("tls")), []).append(row)
+        kind = row.get("protection", _PLAIN)
+        key = row["w"], row["peer"].removesuffix(_SUFFIXES[kind])
+        found.setdefault(key, {}).setdefault(kind, []).append(row)
+    before, after = _CLUSTERS[tls]
     return [
-        _compared(work, peer, both[False], both[True])
-        for (work, peer), both in found.items()
-        if len(both) == 2
+        _compared(work, peer, {kind: kinds[kind] for kind in (before, after)})
+        for (work, peer), kinds in found.items()
+        if len(kinds) == 2
     ]
 
 
 def _compared(
-    work: str, peer: str, plain: Sequence[Mapping[str, Any]], tls: Sequence[Mapping[str, Any]]
+    work: str, peer: str, kinds: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, Any]:
-    rates = [statistics.median(_rate(row) for row in rows) for rows in (plain, tls)]
-    compared: dict[str, Any] = {
-        "work": work,
-        "peer": peer,
-        "size": plain[0]["size"],
-        "records/s plain": round(rates[0]),
-        "records/s TLS": round(rates[1]),
-        "%": round(100 * rates[1] / max(rates[0], 1)),
-    }
-    medians = [[_p50_ms(row) for row in rows] for rows in (plain, tls)]
-    if None not in (*medians[0], *medians[1]):
-        p50s = [statistics.median(rows) for rows in medians]
-        compared["p50 ms plain"] = round(p50s[0], 3)
-        compared["p50 ms TLS"] = round(p50s[1], 3)
-        compared["ms more"] = round(p50s[1] - p50s[0], 3)
+    rates = {kind: statistics.median(_rate(row) for row in rows) for kind, rows in kinds.items()}
+    before, after = rates.values()
+    compared: dict[str, Any] = {"work": work, "peer": peer}
+    compared["size"] = next(iter(kinds.values()))[0]["size"]
+    compared |= {f"records/s {kind}": round(rate) for kind, rate in rates.items()}
+    compared["%"] = round(100 * after / max(before, 1))
+    medians = {kind: [_p50_ms(row) for row in rows] for kind, rows in kinds.items()}
+    if all(None not in found for found in medians.values()):
+        p50s = {kind: statistics.median(found) for kind, found in medians.items()}
+        compared |= {f"p50 ms {kind}": round(p50, 3) for kind, p50 in p50s.items()}
+        first, second = p50s.values()
+        compared["ms more"] = round(second - first, 3)
     return compared
 
 

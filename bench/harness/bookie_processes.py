@@ -142,6 +142,8 @@ class BookieProcesses:
 
     def _format(self) -> None:
         self._run("cluster", "init")
+        if self.tls is not None and self.tls.has_checks:
+            self._run("access", "grant", "*", "all", "cluster")
         for directory in self.directories:
             arguments = ("bookie", "format", str(directory), "--name", directory.name)
             self._run(*arguments, region=self.region_of(directory))

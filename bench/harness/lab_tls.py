@@ -1,4 +1,4 @@
-"""Certificates for benchmarks, from an authority of their own."""
+"""Certificates for benchmarks, from an authority of their own, and permission checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,10 @@ from ...tls.credentials import TlsCredentials
 
 _PREFIX = "RHUMBLINE_TLS__"
 _DAYS = 2
+_CHECKS = {
+    "RHUMBLINE_SECURITY__ACCESS_CONTROL": "true",
+    "RHUMBLINE_SECURITY__BOOKIE_CLIENTS": "granted",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,16 @@ class LabTls:
 
     servers: TlsSettings
     clients: TlsSettings
+    has_checks: bool = False
+    """True if bookies and proxies serve clients only what grants allow them."""
 
     @property
     def server_environment(self) -> Mapping[str, str]:
         """The settings of a server process, as environment variables."""
         settings = self.servers
+        checks = _CHECKS if self.has_checks else {}
         return {
+            **checks,
             f"{_PREFIX}CERTIFICATE": settings.certificate,
             f"{_PREFIX}KEY": settings.key,
             f"{_PREFIX}CA": settings.ca,

@@ -1,6 +1,7 @@
 """Tests of `rhumbline --version`, and of the command without arguments."""
 
 import re
+import ssl
 
 from click.testing import CliRunner
 
@@ -19,11 +20,12 @@ def test_version_is_one_line() -> None:
     assert printed("--version") == f"rhumbline, version {installed_version()}\n"
 
 
-def test_verbose_version_tells_the_form_and_the_packages() -> None:
+def test_verbose_version_tells_the_form_the_tls_library_and_the_packages() -> None:
     lines = printed("--version", "--verbose").splitlines()
     assert lines[0] == f"rhumbline, version {installed_version()}"
     assert lines[1].startswith(f"form       {installed_form()}")
-    packages = [line[11:].split() for line in lines[5:]]
+    assert lines[4] == f"tls        {ssl.OPENSSL_VERSION}"
+    packages = [line[11:].split() for line in lines[6:]]
     assert all(re.fullmatch(r"\d[\w.]*", version) for _, version in packages)
     names = [name for name, _ in packages]
     assert names == sorted(names)
