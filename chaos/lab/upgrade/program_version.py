@@ -29,6 +29,14 @@ except ImportError:
 print(backend.build_wheel(sys.argv[1]))
 """
 _BUILD_S_MAX = 300
+_NEWEST_LEVEL = """
+try:
+    from rhumbline.core.metadata.feature_levels import KNOWN_LEVELS as known
+except ImportError:
+    print(1)
+else:
+    print(known.newest)
+"""
 
 
 class ProgramVersion:
@@ -54,6 +62,10 @@ class ProgramVersion:
     def script(self, code: str, *arguments: str) -> list[str]:
         """Return the command that runs Python code with this version."""
         return [str(self.python), "-I", "-c", code, *arguments]
+
+    def newest_level(self) -> int:
+        """Return the newest feature level that the version knows; 1 if it has no levels."""
+        return int(_run(self.script(_NEWEST_LEVEL), self._folder))
 
     def install(self) -> None:
         """Build the wheel and install it. Raises ConfigurationError."""

@@ -38,6 +38,8 @@ class UpgradeResult:
     """The outcome of a rolling upgrade and downgrade."""
 
     audits: dict[str, StreamAudit] = field(default_factory=dict)
+    has_new_level: bool = True
+    """True if the old version does not know the newest level of the new one."""
     steps: list[tuple[str, float]] = field(default_factory=list)
     """Each step with its seconds."""
     level_commands: list[tuple[str, int, str]] = field(default_factory=list)
@@ -51,15 +53,17 @@ class UpgradeResult:
             for name, audit in self.audits.items()
             if audit.lost or audit.doubled or not audit.is_ordered or not audit.acknowledged
         ]
-        refused = [(when, code) for when, code, _ in self.level_commands[:-1] if code == 0]
-        found += [f"the level was raised {when}" for when, _ in refused]
+        early = self.level_commands[:-1] if self.has_new_level else []
+        found += [f"the level was raised {when}" for when, code, _ in early if code == 0]
         if not self.level_commands or self.level_commands[-1][1]:
             found.append("the level was not raised in the end")
         return found
 
     def lines(self) -> list[str]:
         """Return the outcome for people."""
+        known = "does not know" if self.has_new_level else "knows"
         return [
+            f"the old version {known} the newest feature level of the new one",
             *(f"{step:<42} {seconds:6.1f} s" for step, seconds in self.steps),
             *(
                 f"cluster features --raise, {when}: exit code {code}: {text}"
@@ -83,7 +87,8 @@ class RollingUpgrade:
         self._folder, self._old, self._new = folder, old, new
         self._pause_s = pause_s
         self._steps = StepLog()
-        self._result = UpgradeResult()
+        is_new = old.newest_level() < KNOWN_LEVELS.newest
+        self._result = UpgradeResult(has_new_level=is_new)
 
     def run(self) -> UpgradeResult:
         """Run all steps and audit the streams. Raises UnavailableError if a process fails."""
