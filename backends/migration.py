@@ -275,7 +275,7 @@ class Migration:
         self._passes += 1
         for _ in range(_ATTEMPTS):
             source = persistent(await scan(self._source.store))
-            _floor_ledger_ids(source)
+            floor_ledger_ids(source)
             self._source_nodes = source
             if self._target_nodes is None:
                 self._target_nodes = await scan(self._target.store)
@@ -399,7 +399,7 @@ def batches(changes: Sequence[Operation]) -> list[list[Operation]]:
 def check_equal(source: Mapping[str, NodeCopy], target: Mapping[str, NodeCopy]) -> None:
     """Raise MigrationError unless the target equals the source and continues its numbering."""
     expected = persistent(source)
-    _floor_ledger_ids(expected)
+    floor_ledger_ids(expected)
     for path in expected.keys() | target.keys():
         if path not in expected or path not in target or expected[path].data != target[path].data:
             raise MigrationError(f"the copy differs from the source at {path}")
@@ -420,7 +420,7 @@ def highest_ledger_id(nodes: Mapping[str, NodeCopy]) -> int:
     return max((int("".join(match.groups())) for match in found if match), default=-1)
 
 
-def _floor_ledger_ids(nodes: dict[str, NodeCopy]) -> None:
+def floor_ledger_ids(nodes: dict[str, NodeCopy]) -> None:
     """Raise the next ledger id above the existing ledgers, in case a restore had lowered it."""
     highest = highest_ledger_id(nodes)
     if next_ledger_id(nodes) <= highest:

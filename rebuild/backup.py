@@ -41,10 +41,16 @@ class Backup:
     """Numbers of the next sequential children, by parent."""
 
     @property
+    def own_record(self) -> RegionalStoreRecord | None:
+        """The record of a regional store, None if it is the global one. Raises CorruptionError."""
+        own = self.nodes.get(Paths().own_store)
+        return None if own is None else RegionalStoreRecord.decode(own)
+
+    @property
     def store_number(self) -> int:
         """The number of the store: which ledger ids it issues. Raises CorruptionError."""
-        own = self.nodes.get(Paths().own_store)
-        return GLOBAL_STORE if own is None else RegionalStoreRecord.decode(own).number
+        own = self.own_record
+        return GLOBAL_STORE if own is None else own.number
 
     def encode(self) -> bytes:
         """Return the bytes of the backup's file. Raises LimitExceededError."""

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..backends.migration import NodeCopy, batches, check_equal, differences, persistent, scan
+from ..backends.migration import (
+    NodeCopy,
+    batches,
+    check_equal,
+    differences,
+    floor_ledger_ids,
+    persistent,
+    scan,
+)
 from ..backends.migration import set_fence as swap
 from ..backends.migration_fence import FenceState, MovableStore
 from ..core.protocol.errors import ForeignDataError
@@ -56,6 +64,7 @@ async def fill_store(
         raise ForeignDataError(f"{store.uri} is not empty: it holds {len(present) - 1} nodes")
     wanted = _with_parents(nodes, sequences)
     wanted["/"] = present["/"]
+    floor_ledger_ids(wanted)  # a regional store may hold moved ledgers of the global one
     changes = differences(wanted, present)
     done = 0
     for batch in batches(changes):

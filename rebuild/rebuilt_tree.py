@@ -1,7 +1,8 @@
 """Computes the nodes of a metadata store from inventories and, if there is one, a backup.
 
 This is a pure function. Bookies are the truth about ledgers, and the backup is the truth about what
-bookies do not know: policies, grants, subscriptions, schemas (rules BAK-2 to BAK-7).
+bookies do not know: policies, grants, subscriptions, schemas (rules BAK-2 to BAK-7). Without a
+backup, the cluster's other metadata stores tell what belongs to this one (rule BAK-10).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +17,7 @@ from ..core.log.metadata.paths import StreamPaths, namespace_path
 from ..core.log.metadata.stream_metadata import StreamHead, StreamRecord
 from ..core.metadata.cluster_layout import LAYOUT, SHORT_LEDGER_IDS_END, Paths
 from ..core.metadata.holds.garbage_hold import GarbageHold
-from ..core.metadata.ledger_ids import GLOBAL_STORE, store_number_of
+from ..core.metadata.ledger_ids import GLOBAL_STORE, id_range_of
 from ..core.metadata.ledger_store import high_bits_of, high_name
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.errors import InvalidArgumentError, NoSuchNamespaceError, WrongClusterError
@@ -41,12 +42,13 @@ from .found_streams import (
 )
 from .inventory import BookieInventory
 from .ledger_ends import FoundLedger, Holder, find_ledger, newest_metadata
+from .store_ownership import StoreOwnership, issued_record
 
 ID_MARGIN = 1_000
 """Number of ledger ids above the highest known one that are not used (rule BAK-6)."""
 
 UNKNOWN = (
-    "grants, quotas, declared regions and regional stores",
+    "the feature level, grants, quotas and declared regions",
     "topics, subscriptions and their positions, schemas",
     "policies, except for quorum, regions and spread",
     "truncations within the segments that bookies hold, seals, archives of segments",
@@ -75,16 +77,20 @@ def rebuild_tree(
     inventories: Sequence[BookieInventory],
     backup: Backup | None,
     *,
+    others: Sequence[Backup] = (),
+    region: Region | None = None,
     lost: Collection[BookieId],
     now_ms: int,
     new_token: Callable[[], str],
 ) -> RebuiltTree:
     """Return the content of the store.
 
-    ``inventories`` are those of all bookies except ``lost``. Raises InvalidArgumentError if an
-    inventory is missing or given twice, WrongClusterError if they are of different clusters.
+    ``inventories`` are those of all bookies except ``lost``. ``others`` are the cluster's other
+    metadata stores, as they are now. ``region`` is that of a regional store without a backup.
+    Raises InvalidArgumentError if an inventory is missing or given twice, or ``region`` has no
+    store; WrongClusterError if something is of another cluster.
     """
-    return _Rebuild(inventories, backup, lost, now_ms, new_token).run()
+    return _Rebuild(inventories, backup, others, region, lost, now_ms, new_token).run()
 
 
 class _Rebuild:
@@ -94,6 +100,8 @@ class _Rebuild:
         self,
         inventories: Sequence[BookieInventory],
         backup: Backup | None,
+        others: Sequence[Backup],
+        region: Region | None,
         lost: Collection[BookieId],
         now_ms: int,
         new_token: Callable[[], str],
@@ -104,7 +112,12 @@ class _Rebuild:
         self._lost = frozenset(lost)
         self._now_ms = now_ms
         self._new_token = new_token
-        self._number = GLOBAL_STORE if backup is None else backup.store_number
+        self._others = others
+        own = backup.own_record if backup is not None else None
+        if backup is None and region is not None:
+            own = issued_record(others, region)
+        self._ownership = StoreOwnership(own, None if backup is None else backup.nodes, others)
+        self._number = self._ownership.number
         self._regions: dict[BookieId, Region] = {}
         self._base_ledgers: dict[int, LedgerMetadata] = {}
         self._found: dict[int, FoundLedger] = {}
@@ -138,8 +151,8 @@ class _Rebuild:
             seen[bookie] = None
             self._regions[bookie] = inventory.region
         instances = {inventory.instance_id for inventory in self._inventories}
-        if self._backup is not None:
-            instances.add(self._backup.instance_id)
+        stores = self._others if self._backup is None else (*self._others, self._backup)
+        instances.update(store.instance_id for store in stores)
         if len(instances) > 1:
             raise WrongClusterError(f"different clusters: {', '.join(sorted(instances))}")
 
@@ -149,7 +162,12 @@ class _Rebuild:
             nodes.setdefault(path, b"")
         nodes.setdefault(paths.layout, LAYOUT)
         nodes.setdefault(paths.instance_id, self._inventories[0].instance_id.encode())
+        for path, data in self._ownership.identity_nodes().items():
+            nodes.setdefault(path, data)
+        nodes.update(self._ownership.reservations(self._new_token, self._now_ms))
         for inventory in self._inventories:
+            if self._ownership.region not in (None, inventory.region):
+                continue  # a bookie of another region does not use this store
             bookie = inventory.bookie_id
             identity = Identity(bookie, inventory.instance_id, inventory.region, inventory.rack)
             nodes[paths.region(bookie)] = inventory.region.encode("ascii")
@@ -198,11 +216,11 @@ class _Rebuild:
                 self._found[ledger_id] = find_ledger(old, [], self._regions, self._lost)
 
     def _holders(self) -> dict[int, list[Holder]]:
-        """Return who holds each ledger of the store."""
+        """Return the bookies that hold each ledger of the store."""
         holders: dict[int, list[Holder]] = {}
         for inventory in self._inventories:
             for held in inventory.ledgers:
-                if store_number_of(held.ledger_id) == self._number:
+                if self._ownership.has_ledger(held.ledger_id):
                     holder = Holder(inventory.bookie_id, held)
                     holders.setdefault(held.ledger_id, []).append(holder)
         return holders
@@ -223,6 +241,7 @@ class _Rebuild:
                 del self._tree.nodes[self._paths.ledger(ledger_id)]
         for ledger_id, found in self._found.items():
             self._tree.nodes[self._paths.ledger(ledger_id)] = codec.encode(found.metadata)
+        self._tree.nodes.update(self._ownership.place_records(self._found))
         self._tree.ledgers = len(self._found)
 
     def _raise_ids(self) -> None:
@@ -252,6 +271,13 @@ class _Rebuild:
     def _highest_short_id(self) -> int:
         return max((id_ for id_ in self._known_ids() if id_ < SHORT_LEDGER_IDS_END), default=-1)
 
+    def _highest_own_id(self) -> int:
+        """Return the highest id that this store has issued with the path that it issues."""
+        if self._number == GLOBAL_STORE:
+            return self._highest_short_id()
+        own = id_range_of(self._number)
+        return max((id_ for id_ in self._known_ids() if id_ in own), default=own.start)
+
     def _raise(self, path: str, number: int) -> None:
         self._tree.sequences[path] = max(number, self._tree.sequences.get(path, 0))
 
@@ -265,7 +291,22 @@ class _Rebuild:
             if named is not None:
                 by_stream.setdefault((named.namespace, named.stream), []).append(found)
         for (namespace, stream), ledgers in sorted(by_stream.items()):
-            self._add_stream(namespace, stream, ledgers, base.get((namespace, stream)))
+            if self._ownership.has_namespace(namespace):
+                self._add_stream(namespace, stream, ledgers, base.get((namespace, stream)))
+            else:
+                text = f"{len(ledgers)} ledgers are of a namespace that is not in this store"
+                self._leave_out("other-store", f"{namespace}/{stream}", text, ledgers)
+        self._tree.findings += self._ownership.findings(self._tree.nodes)
+
+    def _leave_out(
+        self, kind: str, subject: str, text: str, ledgers: Sequence[FoundLedger]
+    ) -> None:
+        """Treat ledgers like those without metadata: their entries are kept."""
+        for found in ledgers:
+            ledger_id = found.metadata.ledger_id
+            self._found.pop(ledger_id, None)
+            self._tree.unknown_ledgers.append(ledger_id)
+        self._tree.findings.append(RebuildFinding(kind, subject, text))
 
     def _add_stream(
         self, namespace: str, stream: str, ledgers: list[FoundLedger], base: StreamState | None
@@ -292,7 +333,7 @@ class _Rebuild:
     def _fill_gap(self, lssn: int, previous: Segment) -> Segment:
         """Return an empty segment whose empty ledger has an id of the margin."""
         like = self._found[previous.ledger_id].metadata
-        ledger_id = self._highest_short_id() + 1
+        ledger_id = self._highest_own_id() + 1
         self._found[ledger_id] = FoundLedger(
             replace(like, ledger_id=ledger_id, fragments=like.fragments[:1],
                     last_entry_id=NO_ENTRY, length=0),
@@ -320,13 +361,9 @@ class _Rebuild:
         wanted = base.record.stream_id if base is not None else ""
         wanted = id_of(newest) if newest is not None and not wanted else wanted
         others = [found for found in known if id_of(found) != wanted]
-        for found in others:
-            ledger_id = found.metadata.ledger_id
-            self._found.pop(ledger_id, None)
-            self._tree.unknown_ledgers.append(ledger_id)
         if others:
             text = f"{len(others)} ledgers are of another stream that had the name"
-            self._tree.findings.append(RebuildFinding("other-stream", subject, text))
+            self._leave_out("other-stream", subject, text, others)
         return [found for found in ledgers if found not in others]
 
     def _remove_stream(

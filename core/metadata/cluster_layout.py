@@ -115,9 +115,14 @@ class Paths:
         """The hold that keeps garbage after a restore or rebuild."""
         return f"{self.root}/rhumbline/garbage-hold"
 
+    @property
+    def places(self) -> str:
+        """The records of moved ledgers."""
+        return f"{self.root}/rhumbline/moved-ledgers"
+
     def place(self, ledger_id: int) -> str:
         """Return the path of the record that says in which store a moved ledger is."""
-        return f"{self.root}/rhumbline/moved-ledgers/{'/'.join(ledger_path_parts(ledger_id))}"
+        return f"{self.places}/{'/'.join(ledger_path_parts(ledger_id))}"
 
     def registration(self, bookie: BookieId, *, read_only: bool = False) -> str:
         """Return the path of a bookie's registration."""

@@ -91,7 +91,10 @@ async def _complete(
 
 
 async def _issue_number(store: MetadataStore, record: RegionalStoreRecord, paths: Paths) -> int:
-    """Return the number that the global store issues to the record's token."""
+    """Return the number that the global store issues to the record's token.
+
+    A store that has a number keeps it: a global store that was rebuilt does not know it any more.
+    """
     for _ in range(_ATTEMPTS):
         issued, version = await read_issued(store, paths.root)
         known = issued.get(record.region)
@@ -102,7 +105,11 @@ async def _issue_number(store: MetadataStore, record: RegionalStoreRecord, paths
                     f"{known.number}"
                 )
             return known.number
-        number = await _next_free(store, issued, paths)
+        number = record.number
+        if number == GLOBAL_STORE:
+            number = await _next_free(store, issued, paths)
+        elif any(other.number == number for other in issued.values()):
+            raise WrongClusterError(f"another region has number {number} in {store.uri}")
         table = {**issued, record.region: replace(record, number=number)}
         try:
             if version is None:

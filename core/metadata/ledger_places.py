@@ -36,6 +36,14 @@ def encode_place(number: int) -> bytes:
     return encode_metadata_record(_FORMAT, {"store": number})
 
 
+def decode_place(ledger_id: int, data: bytes) -> int:
+    """Return the number of the store that has the ledger. Raises CorruptionError."""
+    fields = decode_metadata_record(
+        f"the place of ledger {ledger_id}", data, version=_FORMAT, fields={"store": int}
+    )
+    return int(fields["store"])
+
+
 async def read_place(store: MetadataReads, paths: Paths, ledger_id: int) -> LedgerPlace | None:
     """Return what ``store`` says about the place of a ledger; None without a record.
 
@@ -44,7 +52,4 @@ async def read_place(store: MetadataReads, paths: Paths, ledger_id: int) -> Ledg
     value = await idempotent_writes.read_if_exists(store, paths.place(ledger_id))
     if value is None:
         return None
-    fields = decode_metadata_record(
-        f"the place of ledger {ledger_id}", value.data, version=_FORMAT, fields={"store": int}
-    )
-    return LedgerPlace(fields["store"], value.version)
+    return LedgerPlace(decode_place(ledger_id, value.data), value.version)

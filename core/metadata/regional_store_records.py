@@ -107,13 +107,18 @@ async def read_issued(
     value = await idempotent_writes.read_if_exists(store, Paths(root).regional_stores)
     if value is None:
         return {}, None
+    return decode_issued(value.data), value.version
+
+
+def decode_issued(data: bytes) -> dict[Region, RegionalStoreRecord]:
+    """Decode the value of the global store's record. Raises CorruptionError, ForeignDataError."""
     fields = decode_metadata_record(
-        "the record of all regional stores", value.data, version=_FORMAT, fields={"stores": dict}
+        "the record of all regional stores", data, version=_FORMAT, fields={"stores": dict}
     )
     found = {}
     for region, (number, token) in fields["stores"].items():
         found[check_region(region)] = RegionalStoreRecord(check_region(region), token, number)
-    return found, value.version
+    return found
 
 
 def encode_issued(issued: Mapping[Region, RegionalStoreRecord]) -> bytes:

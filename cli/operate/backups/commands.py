@@ -1,6 +1,7 @@
 """``rhumbline metadata``: backup, restore, rebuild, release."""
 
 import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from ....backends.open_store import open_store, open_without_following
 from ....client.system_runtime import system_runtime
 from ....core.metadata.cluster_layout import Paths
 from ....core.metadata.holds.garbage_hold import GarbageHold, read_hold, release_hold
-from ....core.protocol.bookie_id import check_bookie_id
+from ....core.protocol.bookie_id import Region, check_bookie_id, check_region
 from ....rebuild.backup import Backup
 from ....rebuild.collect_backup import collect_backup
 from ....rebuild.fill_store import fill_store
@@ -26,8 +27,8 @@ from .backup_files import load_backup, load_inventories, store_backup
 
 _FINDING = record(
     {
-        "kind": text("What was found.", "ambiguous", "deleted", "gap", "lost", "open-end",
-                     "other-stream", "purged", "uncounted"),
+        "kind": text("What was found.", "ambiguous", "deleted", "empty-namespace", "gap", "lost",
+                     "moving", "open-end", "other-store", "other-stream", "purged", "uncounted"),
         "stream": text("The stream, with its namespace."),
         "detail": text("The finding in words."),
     }
@@ -80,17 +81,8 @@ async def backup(session: CommandSession, uri: str | None, place: str) -> None:
 
     The backup contains passwords of ledgers: keep it as secret as the store.
     """
-    async with AsyncExitStack() as closing:
-        store = await _opened(closing, session, uri or session.metadata_uri())
-        progress = closing.enter_context(ProgressBar())
-        found = await collect_backup(
-            store,
-            system_runtime().clock,
-            lambda step: progress.show(
-                f"scan {step.scans}: {step.nodes} nodes, {step.unsettled} still change"
-            ),
-        )
-        where, size = await store_backup(found, place)
+    found = await _scanned(session, uri or session.metadata_uri())
+    where, size = await store_backup(found, place)
     shown = {
         "store": found.store,
         "place": where,
@@ -135,21 +127,30 @@ async def restore(
 @click.command()
 @click.argument("target", metavar="TO")
 @_INVENTORIES
+@click.option("--store", "region", metavar="REGION",
+              help="TO is the store of this region, not the global one.")  # fmt: skip
+@click.option("--other-store", "other_stores", multiple=True, metavar="URI",
+              help="Another metadata store of the cluster that still exists.")  # fmt: skip
 @_LOST
 @_REPLACE
 @prints(_FILLED)
 @session_options
 @runs
 async def rebuild(
-    session: CommandSession, target: str, inventories: tuple[Path, ...], lost: tuple[str, ...],
-    *, may_replace: bool,
+    session: CommandSession, target: str, inventories: tuple[Path, ...], region: str | None,
+    other_stores: tuple[str, ...], lost: tuple[str, ...], *, may_replace: bool,
 ) -> None:  # fmt: skip
     """Fill the empty store TO from the inventories of all bookies, without a backup.
 
     Stop all processes first. After an interruption, repeat the command; nobody can use the store
-    before it is complete.
+    before it is complete. Give every store of the cluster that still exists with
+    --other-store; a regional store cannot be rebuilt without the global one.
     """
-    await _fill(session, target, None, inventories, lost, may_replace=may_replace)
+    await _fill(
+        session, target, None, inventories, lost, may_replace=may_replace,
+        others=[await _scanned(session, uri) for uri in other_stores],
+        region=None if region is None else check_region(region),
+    )  # fmt: skip
 
 
 @click.command()
@@ -200,6 +201,8 @@ async def _fill(
     lost: tuple[str, ...],
     *,
     may_replace: bool,
+    others: Sequence[Backup] = (),
+    region: Region | None = None,
 ) -> None:
     now_ms = system_runtime().clock.wall_ms()
     if found is not None and not inventories:
@@ -208,6 +211,8 @@ async def _fill(
         tree = rebuild_tree(
             await load_inventories(inventories),
             found,
+            others=others,
+            region=region,
             lost=[check_bookie_id(name) for name in lost],
             now_ms=now_ms,
             new_token=_new_token,
@@ -267,6 +272,20 @@ def _report(
     if is_as_it_is:
         text_shown = f"{target} holds the {nodes} nodes of the backup"
     print_done(shown, session.output, text_shown)
+
+
+async def _scanned(session: CommandSession, uri: str) -> Backup:
+    """Return what a store holds."""
+    async with AsyncExitStack() as closing:
+        store = await _opened(closing, session, uri)
+        progress = closing.enter_context(ProgressBar())
+        return await collect_backup(
+            store,
+            system_runtime().clock,
+            lambda step: progress.show(
+                f"scan {step.scans}: {step.nodes} nodes, {step.unsettled} still change"
+            ),
+        )
 
 
 async def _opened(closing: AsyncExitStack, session: CommandSession, uri: str) -> MovableStore:

@@ -118,6 +118,55 @@ def test_an_older_backup_loses_no_record_that_was_acknowledged_later(tmp_path: P
 
 
 @pytest.mark.long
+def test_each_store_of_a_cluster_is_rebuilt_with_the_other_one(tmp_path: Path) -> None:
+    """A namespace is in the store of its region, another one was moved to it, and one is global."""
+    regional = f"sqlite://{tmp_path}/cluster/a.db"
+    environ = {"RHUMBLINE_CLUSTER__REGIONAL_METADATA__A": regional}
+    cluster = ProcessCluster(tmp_path / "cluster", ("a", "a", "b"), environ=environ)
+    cluster.root.mkdir()
+    cluster.run("cluster", "init")
+    cluster.run("cluster", "join-store", "a")
+    namespaces = ("default", "near", "moved")
+
+    def advance(first: int) -> None:
+        """Append more records and read all of them."""
+        records = b"\n".join(LINES[first : first + 50]) + b"\n"
+        for name in namespaces:
+            cluster.run("stream", "append", "s", "-n", name, stdin=records)
+            found = cluster.run("stream", "read", "s", "-n", name).splitlines()
+            assert found == LINES[: first + 50], name
+
+    with cluster:
+        quorum = ("--quorum", "2/2/2/1")
+        cluster.run("namespace", "create", "near", "--store", "a", *quorum)
+        cluster.run("namespace", "create", "moved", "--regions", "a", *quorum)
+        for name in namespaces:
+            cluster.run("stream", "create", "s", "-n", name)
+        advance(0)
+        cluster.run("namespace", "move", "moved", "--to", "a")
+        advance(50)
+
+        cluster.kill_all()
+        for file in cluster.root.glob("a.db*"):
+            file.unlink()
+        shown = filled(
+            "rebuild", regional, "--store", "a", "--other-store", cluster.metadata,
+            *inventories(cluster)[:4],
+        )  # fmt: skip
+        assert (shown["streams"], shown["records"], shown["findings"]) == (2, 200, [])
+        restart(cluster)
+        advance(100)
+
+        lose_metadata(cluster)
+        others = ("--other-store", regional)
+        shown = filled("rebuild", cluster.metadata, *others, *inventories(cluster))
+        assert (shown["streams"], shown["records"], shown["findings"]) == (1, 150, [])
+        restart(cluster)
+        advance(150)
+        assert cluster.run("namespace", "ls").count(b"near") == 1
+
+
+@pytest.mark.long
 def test_a_writer_that_was_cut_short_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     """The bookies are killed while records arrive, and one disk is lost."""
     with ProcessCluster(tmp_path / "cluster", ("a", "b", "c", "d")) as cluster:

@@ -33,9 +33,14 @@ def rhumbline(
     )
 
 
-def succeeded(*arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> bytes:
+def succeeded(
+    *arguments: str,
+    stdin: bytes = b"",
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> bytes:
     """Run a command that must succeed, and return its output."""
-    done = rhumbline(*arguments, stdin=stdin, cwd=cwd)
+    done = rhumbline(*arguments, stdin=stdin, environ=environ, cwd=cwd)
     assert done.returncode == 0, f"{arguments}: {done.stderr.decode()}"
     return done.stdout
 
@@ -57,8 +62,8 @@ def refusal(
 class ProcessCluster:
     """A metadata store and one bookie process for each of ``regions``, below ``root``.
 
-    ``metadata`` is the URI of the store, by default a SQLite file. ``root`` is removed at the end,
-    unless the test failed.
+    ``metadata`` is the URI of the store, by default a SQLite file. ``environ`` is for bookies and
+    commands. ``root`` is removed at the end, unless the test failed.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class ProcessCluster:
     ) -> None:
         self.root = root
         self.regions = tuple(regions)
+        self.environ = environ
         self.metadata = metadata or f"sqlite://{root}/metadata.db"
         self.bookies = [
             BookieProcess(root / f"b{number}", self.metadata, environ=environ)
@@ -91,7 +97,7 @@ class ProcessCluster:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a command in the first region; it must succeed."""
-        return succeeded(*arguments, *self.options(), stdin=stdin)
+        return succeeded(*arguments, *self.options(), stdin=stdin, environ=self.environ)
 
     def options(self) -> tuple[str, ...]:
         """Return the options that select the cluster and the region."""

@@ -5,7 +5,12 @@ from random import Random
 import pytest
 
 from rhumbline.backends.memory import MemoryStore
-from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster, instance_id
+from rhumbline.core.metadata.cluster_layout import (
+    Paths,
+    initialise_cluster,
+    initialise_store,
+    instance_id,
+)
 from rhumbline.core.metadata.join_regional_store import join_regional_store
 from rhumbline.core.metadata.ledger_ids import id_range_of, store_number_of
 from rhumbline.core.metadata.ledger_store import LedgerStore
@@ -56,6 +61,17 @@ async def test_each_region_gets_a_number_and_keeps_it() -> None:
     assert {region: record.number for region, record in found.items()} == {"east": 1, "west": 2}
     assert await open_regional_store(east, "east") == found[Region("east")]
     assert await LedgerStore(store).regional_numbers() == {1: "east", 2: "west"}
+
+
+async def test_a_store_keeps_its_number_when_the_global_one_was_rebuilt() -> None:
+    """It got the lowest free number, which was not that of its ledgers."""
+    store, east, west, rebuilt = await cluster(), MemoryStore(), MemoryStore(), MemoryStore()
+    await join(store, east, "east")
+    await join(store, west, "west")
+    await initialise_store(rebuilt, await instance_id(store))
+    assert await join(rebuilt, west, "west") == 2
+    assert await join(rebuilt, MemoryStore(), "north") == 3
+    assert await join(rebuilt, east, "east") == 1
 
 
 async def test_generated_ids_belong_to_the_store() -> None:
