@@ -105,7 +105,8 @@ class ServeSettings:
     status_host: str = setting(
         "",
         "Address of the status server, such as one of a network for operators. Empty: that of "
-        "`host`.",
+        "`host`; if `host` stands for all addresses, the advertised one is published, or else the "
+        "name of the machine.",
         check=_check_status_host,
     )
     status_port: int | None = setting(

@@ -44,7 +44,7 @@ from ..security.settings import GRANTED
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
 from .clients.bookie_audit import BookieAudit
 from .clients.bookie_clients import BookieClients
-from .listening_address import check_advertised, warn_of_loopback
+from .listening_address import check_advertised, published_host, warn_of_loopback
 from .posix_disk import DataDisks, PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
 from .status_server import StatusServer
@@ -200,7 +200,9 @@ async def running_bookie(
                     f"cannot serve metrics on {at}:{status_port}: {error.strerror or error}; "
                     "choose another status port"
                 ) from error
-            await _publish_status_address(store, bookie.bookie_id, at, status_port)
+            await _publish_status_address(
+                store, bookie.bookie_id, published_host(at, config.advertised_host), status_port
+            )
         await bookie.serve(host, port, security=gate)
         _spawn(lost.run(), "lost files", closing)
         warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)

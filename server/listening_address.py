@@ -1,5 +1,6 @@
 """Checks of the address under which a server registers: clients must be able to connect to it."""
 
+import socket
 from ipaddress import ip_address
 
 from ..core.protocol.errors import ConfigurationError
@@ -16,12 +17,19 @@ def check_advertised(host: str, advertised: str | None, option: str) -> None:
 
     ``option`` says how to set the latter.
     """
-    address = ip_address(host) if _is_address(host) else None
-    if not advertised and (not host or (address is not None and address.is_unspecified)):
+    if not advertised and _is_wildcard(host):
         raise ConfigurationError(
             f"the server listens on all addresses ({host or 'no host'}), and no client can connect "
             f"to that: {option}"
         )
+
+
+def published_host(host: str, advertised: str | None = None) -> str:
+    """Return where others reach a server that listens at ``host``.
+
+    If it listens on all addresses, that is ``advertised``, or else the name of this machine.
+    """
+    return (advertised or socket.gethostname()) if _is_wildcard(host) else host
 
 
 def warn_of_loopback(server: str, advertised: str, metadata_uri: str) -> None:
@@ -36,6 +44,10 @@ def loopback_in_shared_store(advertised: str, metadata_uri: str) -> bool:
         return False
     name = advertised.removeprefix("[").removesuffix("]")
     return name == "localhost" or (_is_address(name) and ip_address(name).is_loopback)
+
+
+def _is_wildcard(host: str) -> bool:
+    return not host or (_is_address(host) and ip_address(host).is_unspecified)
 
 
 def _is_address(text: str) -> bool:

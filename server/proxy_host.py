@@ -13,7 +13,7 @@ from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from ..proxies.proxy_stores import RegionalProxyStore
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
-from .listening_address import check_advertised, warn_of_loopback
+from .listening_address import check_advertised, published_host, warn_of_loopback
 from .status_server import StatusServer
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ async def running_proxy(
                 )
                 closing.push_async_callback(status.aclose)
                 at = status_host or host
-                server.status_address = f"{at}:{await status.start(at, status_port)}"
+                status_port = await status.start(at, status_port)
+                at = published_host(at, advertised.rpartition(":")[0])
+                server.status_address = f"{at}:{status_port}"
             await server.start(host, port, advertised=advertised)
         except OSError as error:
             raise ConfigurationError(f"{error.strerror or error}; choose another port") from error

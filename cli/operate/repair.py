@@ -27,9 +27,7 @@ from ..servers.serving import (
     announced,
     host_option,
     start_status,
-    status_host,
     status_host_option,
-    status_port,
     status_port_option,
 )
 from ..waiting import timeout_option, wait_until
@@ -89,14 +87,13 @@ async def run(session: CommandSession) -> None:
                 service="repair",
                 protection=session.protection,
             )
-            host = status_host(session)
-            port = await start_status(status, host, status_port(session, "repair"))
-            log.source = f"repair@{host}:{port}"
+            address = await start_status(status, session, "repair")
+            log.source = f"repair@{address}"
             await services.start()
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            server = ServerRecord("repair", "", f"{host}:{port}", client.region or "")
+            server = ServerRecord("repair", "", address, client.region or "")
             message = f"repairing the cluster at {', '.join(services.uris)}"
             try:
                 async with announced(session, client, message, server):

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from ...client.connect import Client
 from ...core.protocol.errors import ConfigurationError
+from ...server.listening_address import published_host
 from ...server.ports import port_of, status_port_of
 from ...server.server_directory import ServerRecord
 from ...server.status_server import StatusServer
@@ -56,15 +57,17 @@ def show_address(address: tuple[str, int] | None) -> str:
     return "" if address is None else f"{address[0]}:{address[1]}"
 
 
-async def start_status(server: StatusServer, host: str, port: int) -> int:
-    """Start the status server and return its port. Raises ConfigurationError if it is in use."""
+async def start_status(server: StatusServer, session: CommandSession, kind: str) -> str:
+    """Start the status server and return its address. Raises ConfigurationError if it is in use."""
+    host, port = status_host(session), status_port(session, kind)
     try:
-        return await server.start(host, port)
+        port = await server.start(host, port)
     except OSError as error:
         raise ConfigurationError(
             f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
             "--status-port (0: a free one)"
         ) from error
+    return f"{published_host(host)}:{port}"
 
 
 @asynccontextmanager

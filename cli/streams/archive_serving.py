@@ -21,9 +21,7 @@ from ..servers.serving import (
     announced,
     host_option,
     start_status,
-    status_host,
     status_host_option,
-    status_port,
     status_port_option,
 )
 from .archive_tables import open_tables, table_registrar
@@ -121,10 +119,9 @@ async def serve(
                     statistics, lambda: None, service="archive", protection=session.protection
                 )
                 closing.push_async_callback(status.aclose)
-                host = status_host(session)
-                port = await start_status(status, host, status_port(session, "archive"))
+                address = await start_status(status, session, "archive")
                 message = f"archiving namespace {namespace.name} to {store.uri}"
-                server = ServerRecord("archive", "", f"{host}:{port}", client.region or "")
+                server = ServerRecord("archive", "", address, client.region or "")
                 await closing.enter_async_context(announced(session, client, message, server))
                 works = [service.run(), indexer.run()] + (
                     [] if registrar is None else [registrar.run()]

@@ -25,7 +25,7 @@ fi
 echo "root file system ..."
 # Packages are unpacked without running their scripts, so neither a package manager nor Perl is needed.
 mmdebstrap --quiet --variant=extract --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
-    --include=base-files,ca-certificates,coreutils,dash,libc-bin,libpython3-stdlib,netbase,python3-minimal,tzdata \
+    --include=base-files,ca-certificates,coreutils,dash,libc-bin,libpython3-stdlib,libstdc++6,netbase,python3-minimal,tzdata \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
     bookworm "$files"
@@ -63,7 +63,9 @@ mkdir -p "$(dirname "$output")"
 rm -f "$output"
 buildah() { command buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run" "$@"; }
 container=$(buildah from scratch)
-buildah add --quiet "$container" "$files" /
+# `buildah add` would give all files to root, and a volume gets the owner of its folder in the image.
+cp --archive "$files/." "$(buildah mount "$container")/"
+buildah umount "$container" >/dev/null
 buildah config --user 65532:65532 --entrypoint '["/usr/local/bin/rhumbline"]' --cmd '--help' \
     --workingdir /var/lib/rhumbline --volume /var/lib/rhumbline \
     --env PYTHONUNBUFFERED=1 --env PYTHONDONTWRITEBYTECODE=1 \

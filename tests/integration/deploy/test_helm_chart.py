@@ -116,6 +116,16 @@ def test_clients_do_not_reach_the_port_for_operators(tmp_path: Path) -> None:
     assert "operators" not in shared and "OPERATOR_PORT" not in shared
 
 
+def test_servers_without_an_address_for_clients_publish_that_of_their_pod(tmp_path: Path) -> None:
+    """`doctor` asked 0.0.0.0 for their state: there is no other name of such a pod."""
+    found = {each["name"]: each["env"] for each in containers(
+        [each for each in rendered(tmp_path, FULL) if "spec" in each]
+    )}  # fmt: skip
+    for kind in ("repair", "archive"):
+        (host,) = [one for one in found[kind] if one["name"] == "RHUMBLINE_SERVE__STATUS_HOST"]
+        assert host["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
 def test_each_zone_has_its_bookies_and_nothing_but_a_region_is_assumed(tmp_path: Path) -> None:
     objects = rendered(tmp_path, FULL)
     names = {(each["kind"], each["metadata"]["name"]) for each in objects}

@@ -1,11 +1,14 @@
 """A server refuses an address that no client can use, and notices one that most cannot."""
 
+import socket
+
 import pytest
 
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.server.listening_address import (
     check_advertised,
     loopback_in_shared_store,
+    published_host,
     warn_of_loopback,
 )
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -22,6 +25,14 @@ def test_a_wildcard_needs_an_advertised_address(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.7", "bookie-1.example", "::1"])
 def test_other_addresses_need_none(host: str) -> None:
     check_advertised(host, None, "set it")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_no_server_publishes_a_wildcard(host: str) -> None:
+    """`doctor` asked 0.0.0.0, and so itself, for the state of each server in a container."""
+    assert published_host(host, "bookie-1.example") == "bookie-1.example"
+    assert published_host(host) == socket.gethostname()
+    assert published_host("10.0.0.7", "bookie-1.example") == "10.0.0.7"
 
 
 @pytest.mark.parametrize(
