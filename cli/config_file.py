@@ -83,7 +83,7 @@ def load_settings(
     if file is None and environ.get(ENV_FILE):
         file = Path(environ[ENV_FILE])
     if file is None:
-        file = next((Path(name) for name in DEFAULT_FILES if Path(name).is_file()), None)
+        file = next((path for path in _default_files() if path.is_file()), None)
     faults: list[str] = []
     values: _Values = {}
     if file is not None:
@@ -95,6 +95,12 @@ def load_settings(
         raise ConfigurationError("\n".join(faults))
     sources = {f"{section}.{key}": source for (section, key), (_, source) in values.items()}
     return Loaded(Settings(**sections), file, sources)
+
+
+def _default_files() -> Iterator[Path]:
+    """Yield DEFAULT_FILES; a working directory that the user may not search has no settings."""
+    may_search = os.access(os.curdir, os.X_OK)
+    yield from (path for path in map(Path, DEFAULT_FILES) if may_search or path.is_absolute())
 
 
 def all_keys() -> Iterator[Key]:

@@ -1,7 +1,7 @@
 """Hosts as network namespaces, each with its own files in a few directories, and its own name.
 
-Needs root. The network is that of ``RegionNetworks``. A host sees its own /etc/rhumbline,
-/var/lib/rhumbline and /etc/systemd/system; everything else is the machine's. ``scp`` and
+Needs root. The network is that of ``RegionNetworks``. A host sees its own /etc, a layer above
+the machine's, and its own /var/lib/rhumbline; everything else is the machine's. ``scp`` and
 ``systemctl`` are stand-ins: there is no SSH server and no systemd in a namespace.
 """
 
@@ -21,6 +21,15 @@ from ..partition.region_networks import RegionNetworks
 PACKAGE = Path(__file__).resolve().parents[3]
 _OWN = ("etc/rhumbline", "var/lib/rhumbline", "etc/systemd/system")
 _COMMAND_S_MAX = 300
+
+# The user of the services must reach the interpreter, which is often in a home directory.
+_OPEN_PYTHON = f"""python={shlex.quote(sys.base_prefix)}; kept=$GUIDE_HOSTS/python
+home={shlex.quote(str(Path.home()))}
+case $python in "$home"/*)
+  mkdir -p "$kept"; mount --bind "$python" "$kept"
+  mount -t tmpfs -o mode=755 tmpfs "$home"; mkdir -p "$python"; mount --bind "$kept" "$python"
+esac
+"""
 
 _SCP = """#!/bin/bash
 target=${@: -1}; host=${target%%:*}; host=${host%%.*}
@@ -47,9 +56,9 @@ class GuideHosts:
         for name in self._names:
             for own in _OWN:
                 (self.folder / name / own).mkdir(parents=True)
-            (self.folder / name / "etc/rhumbline/tls").mkdir()
-            (self.folder / name / "run").mkdir()
-            (self.folder / name / "home").mkdir()
+            for other in ("run", "home", "upper", "scratch"):
+                (self.folder / name / other).mkdir()
+            (self.folder / name / "upper").chmod(0o755)
         for own in _OWN:
             if not Path("/", own).exists():
                 Path("/", own).mkdir(parents=True)
@@ -70,8 +79,12 @@ class GuideHosts:
         """Run commands on a host by bash, which stops at the first one that fails."""
         mounts = [(str(self.folder / host / own), f"/{own}") for own in _OWN]
         mounts.append((str(self.folder / "hosts"), "/etc/hosts"))
-        script = "".join(f"mount --bind {shlex.quote(a)} {shlex.quote(b)}\n" for a, b in mounts)
-        home = self.folder / host / "home"
+        layer = self.folder / host
+        options = f"lowerdir=/etc,upperdir={layer}/upper,workdir={layer}/scratch"
+        script = f"mount -t overlay overlay -o {options} /etc\n"
+        script += "".join(f"mount --bind {shlex.quote(a)} {shlex.quote(b)}\n" for a, b in mounts)
+        script += _OPEN_PYTHON
+        home = layer / "home"
         script += f"hostname {host}; export HOSTNAME={host}; cd {shlex.quote(str(home))}\n"
         script += f"ln -sfn {shlex.quote(str(PACKAGE / 'deploy'))} deploy\n"
         script += commands

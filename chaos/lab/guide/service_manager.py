@@ -1,7 +1,7 @@
 """A stand-in for ``systemctl`` on hosts without systemd: starts what a unit says, and waits for it.
 
 ``enable --now UNIT ...``, ``start``, ``restart``, ``stop`` and ``disable --now``. It knows
-``ExecStart`` and ``Type=notify`` of a unit; users, hardening and the watchdog are not applied.
+``ExecStart``, ``User`` and ``Type=notify`` of a unit; hardening and the watchdog are not applied.
 """
 
 import os
@@ -30,11 +30,14 @@ class ServiceUnit:
         self._log_file = run / f"{name}.log"
 
     def command(self) -> list[str]:
-        """Return what ``ExecStart`` of the unit says, with the installed program."""
+        """Return what ``ExecStart`` of the unit says, with the installed program, as its user."""
         lines = (_UNITS / f"{self.name}.service").read_text().splitlines()
-        [start] = [line.partition("=")[2] for line in lines if line.startswith("ExecStart=")]
-        program, *arguments = shlex.split(start)
-        return [Path(program).name, *arguments]
+        said = dict(
+            line.split("=", 1) for line in lines if line.startswith(("ExecStart=", "User="))
+        )
+        program, *arguments = shlex.split(said["ExecStart"])
+        user = [f"--reuid={said['User']}", f"--regid={said['User']}", "--init-groups"]
+        return ["setpriv", *user, Path(program).name, *arguments]
 
     def start(self) -> None:
         """Start the service, and return when it says that it is ready. Raises TimeoutError."""

@@ -1,5 +1,6 @@
 """Settings: precedence of the sources, units, and all errors in one message."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_defaults_need_no_file() -> None:
     assert load_settings(environ={}).settings.cluster.namespace == "default"
+
+
+def test_a_working_directory_that_may_not_be_searched_has_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`runuser -u rhumbline -- rhumbline ...` in root's directory failed: permission denied."""
+    (tmp_path / "rhumbline.toml").write_text("[cluster]\nregion = 'eu'\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(environ={}).settings.cluster.region == "eu"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert load_settings(environ={}).file is None
 
 
 def test_durations_and_sizes_are_read_with_units(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_the_guide_for_three_regions_names_hosts_that_exist() -> None:
     blocks = read_guide((ROOT / "docs/how-to/run-three-regions.md").read_text())
     assert {host for block in blocks for host in block.hosts} == set(HOSTS)
     assert [*dict.fromkeys(block.section for block in blocks)] == [
+        "Install",
         "Plan",
         "Size",
         "Certificates",
