@@ -53,7 +53,8 @@ def a_closed_end_never_moves(record: RunRecord) -> Iterator[str]:
 @invariant("L3")
 def closed_ledgers_have_their_copies(record: RunRecord) -> Iterator[str]:
     """Every entry of a closed ledger has valid copies on bookies that satisfy P. Bookies whose data
-    a fault destroyed, or that could not be reached, count as if they had a copy."""
+    a fault destroyed, or that could not be reached, count as if they had a copy. So do those for
+    which a rebuild of the metadata store kept the entry (rules BAK-3 and BAK-4)."""
     for ledger_id, copies in record.copies.items():
         metadata = record.last_version(ledger_id)
         if metadata is None or metadata.state is not LedgerState.CLOSED:
@@ -62,6 +63,7 @@ def closed_ledgers_have_their_copies(record: RunRecord) -> Iterator[str]:
         for entry_id in range(metadata.last_entry_id + 1):
             members = set(rules.write_set(entry_id))
             excused = members & (record.lost | record.unreachable)
+            excused |= record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
             holders = {bookie for bookie in members if (entry_id, bookie) in copies}
             if not satisfies_p(rules.quorum(entry_id), holders | excused, record.regions):
                 yield (

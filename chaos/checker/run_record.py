@@ -4,7 +4,7 @@ The invariants are described in ``docs/protocol/invariants.md``.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -218,6 +218,12 @@ class RunRecord:
     """Ledger to the copies that were found after the run, by (entry id, bookie id)."""
     unreachable: frozenset[str] = frozenset()
     """Bookie ids that could not be reached after the run."""
+    kept_by_rebuild: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    """Entries that may have been acknowledged when the metadata store was lost, by (ledger, entry).
+
+    With the bookie ids that held the entry then, or may have held it (rule BAK-3). They count for
+    its quorum until repair has run, whether or not the metadata names them (rule BAK-4).
+    """
     evidence: Sequence[Evidence] = ()
     observed: BookieObservations = field(default_factory=BookieObservations)
     stored: StreamVersions = field(default_factory=StreamVersions)

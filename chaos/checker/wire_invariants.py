@@ -154,7 +154,8 @@ _NEVER = float("inf")
 def closed_entries_were_confirmed(record: RunRecord) -> Iterator[str]:
     """When a ledger is closed, bookies that the closing metadata names for each entry, and that
     satisfy P, have confirmed it: to the writer, or to the recovery that wrote it again. A response
-    of a bookie that the recovery replaced does not count (rule REC-13)."""
+    of a bookie that the recovery replaced does not count (rule REC-13). Bookies for which a
+    rebuild of the metadata store kept the entry count as well (rules BAK-3 and BAK-4)."""
     if not record.observed.stored:
         return  # the run has no recorder of responses
     confirmations = record.observed.confirmations()
@@ -174,6 +175,7 @@ def closed_entries_were_confirmed(record: RunRecord) -> Iterator[str]:
             since_ms = confirmations.get((ledger_id, entry_id), {})
             named = rules.write_set(entry_id)
             confirmed = {b for b in named if since_ms.get(b, _NEVER) <= closing.at_ms}
+            confirmed |= record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
             if not satisfies_p(rules.quorum(entry_id), confirmed, record.regions):
                 yield (
                     f"ledger {ledger_id} was closed at {closing.metadata.last_entry_id} with "

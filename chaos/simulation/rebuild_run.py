@@ -6,6 +6,7 @@ come back, since bookies keep its copies for a while and do not know that it was
 """
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 from ...backends.memory import MemoryStore
@@ -13,13 +14,14 @@ from ...core.bookie.config import BookieConfig
 from ...core.bookie.identity import read_identity
 from ...core.bookie.storage import Storage
 from ...core.protocol.bookie_id import BookieId
+from ...core.protocol.ledger_metadata import LedgerState
 from ...rebuild.backup import Backup
 from ...rebuild.collect_backup import collect_backup
 from ...rebuild.fill_store import fill_store
-from ...rebuild.inventory import BookieInventory
+from ...rebuild.inventory import BookieInventory, HeldLedger
 from ...rebuild.rebuilt_tree import RebuiltTree, rebuild_tree
 from ...rebuild.take_inventory import take_inventory
-from ..checker.run_record import LedgerVersion
+from ..checker.run_record import LedgerVersion, RunRecord
 from .cluster import STORAGE, until
 from .seed_run import RunPlan, SeedRun
 from .world.metadata import ledger_id_of
@@ -37,6 +39,7 @@ class RebuildRun(SeedRun):
         self._random = Random(f"{plan.seed} loss")
         self._backup: Backup | None = None
         self._inventories: list[BookieInventory] = []
+        self._lost: tuple[BookieId, ...] = ()
         self.rebuilt: RebuiltTree | None = None
         self.ledgers_before: frozenset[int] = frozenset()
         """Ids of all ledgers that existed before the loss."""
@@ -51,14 +54,45 @@ class RebuildRun(SeedRun):
                 versions[ledger_id] = [v for v in found if v.at_ms >= self._filled_ms] or found
         return versions
 
+    def record(self) -> RunRecord:
+        """Return the record of the run, with the entries that the rebuild kept."""
+        return replace(super().record(), kept_by_rebuild=self._kept_entries())
+
+    def _kept_entries(self) -> dict[tuple[int, int], frozenset[str]]:
+        holders: dict[int, dict[BookieId, HeldLedger]] = {}
+        for inventory in self._inventories:
+            for held in inventory.ledgers:
+                holders.setdefault(held.ledger_id, {})[inventory.bookie_id] = held
+        kept: dict[tuple[int, int], frozenset[str]] = {}
+        for ledger_id, by_bookie in holders.items():
+            if self._was_closed(ledger_id):
+                continue
+            lac = max(held.lac for held in by_bookie.values())
+            last = max(held.last_entry_id for held in by_bookie.values())
+            for entry_id in range(lac + 1, last + 1):
+                kept[ledger_id, entry_id] = frozenset(self._lost) | {
+                    bookie
+                    for bookie, held in by_bookie.items()
+                    if held.is_in_limbo or held.holds(entry_id)
+                }
+        return kept
+
+    def _was_closed(self, ledger_id: int) -> bool:
+        """Return whether the ledger was closed before the metadata store was lost."""
+        return any(
+            version.metadata is not None and version.metadata.state is LedgerState.CLOSED
+            for version in super()._ledger_versions().get(ledger_id, ())
+            if version.at_ms < self._filled_ms
+        )
+
     async def _verify_end_state(self) -> None:
         self.apps.appends_max += 400
         await self._work_until_the_loss()
         await self._stop_everything()
-        lost = self._lose_a_disk()
+        self._lost = self._lose_a_disk()
         async with asyncio.timeout(_STEP_S_MAX):
-            await self._take_inventories(lost)
-            await self._rebuild(lost)
+            await self._take_inventories(self._lost)
+            await self._rebuild(self._lost)
             await self._start_everything()
         await asyncio.sleep(_CONTINUES_S)
         await super()._verify_end_state()

@@ -9,7 +9,7 @@ from rhumbline.chaos.simulation.world.metadata import ledger_id_of
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 2, 3, 54, 56])
 def test_every_acknowledged_record_is_readable_after_the_rebuild(number: int) -> None:
     result = run_plan(rebuild(number))
     assert not result.violations

@@ -834,6 +834,20 @@ def test_a_copy_that_a_successor_lists_is_a_confirmation() -> None:
     assert "L20" not in violated_ids(record)
 
 
+def test_bookies_count_for_an_entry_that_a_rebuild_kept_for_them() -> None:
+    record = a_record()
+    for bookie in (B, C):
+        del record.copies[5][1, bookie]
+        del record.observed.stored[bookie, 5, 1]
+    before = violated_ids(record)
+    assert before >= {"L3", "L21"}
+    record.kept_by_rebuild = {(5, 0): frozenset({D})}
+    record.regions[D] = record.regions[B]
+    assert violated_ids(record) == before, "the other entry is not excused"
+    record.kept_by_rebuild = {(5, 1): frozenset({D})}
+    assert violated_ids(record) == before - {"L3", "L21"}
+
+
 def test_a_damaged_bookie_may_not_deny_what_it_confirmed_even_when_the_ledger_is_closed() -> None:
     record = a_record()
     record.observed.withdrawals[A, 5, 1] = (400.0, 400.0)
