@@ -37,7 +37,7 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
         assert row.keys() >= KEYS
         assert row["rec_s"] > 0
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]
-        assert bool(row.get("tls")) == row["peer"].endswith("-tls")
+        assert (row.get("protection") == "TLS") == row["peer"].endswith("-tls")
         if command.startswith("tail"):
             assert row["del"].keys() >= {"p50_ms", "p99_ms"}
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
