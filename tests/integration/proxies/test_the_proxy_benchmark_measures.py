@@ -27,7 +27,7 @@ def test_producers_and_readers_are_measured(tmp_path: Path) -> None:
     rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
     assert list(rows) == ["P1-batching", "P1-core", "P3-100"]
     for row in rows.values():
-        assert row["tls"] and row.keys() >= KEYS
+        assert row["protection"] == "TLS" and row.keys() >= KEYS
         assert row["rec_s"] > 0 and row["err"] == 0
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]
     assert rows["P3-100"]["readers"] == 100
