@@ -26,7 +26,7 @@ _SMALL_PARTS = ArchiveConfig(row_group_bytes=500, part_bytes=1_000)
 
 
 class ArchiveRun(SeedRun):
-    """A run of ``archives``."""
+    """A run of the plan ``archives``, with three archivers of one stream."""
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
