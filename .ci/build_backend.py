@@ -100,6 +100,7 @@ def compiled_wheel(folder: Path, root: Path = ROOT) -> str:
             [sys.executable, "-c", script, built],
             cwd=source,
             env={
+                "SOURCE_DATE_EPOCH": _FIXED_EPOCH,
                 **os.environ,
                 "MAKEFLAGS": "",
                 "CFLAGS": f"-O2 -g0 -w {maps}",

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from rhumbline.tests.support.processes.compiled_form import COMPILED, compiled_wheel
 from rhumbline.tests.support.processes.plain_commands import run
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-COMPILED = ROOT / "build/compiled"
 _WHERE = """
 import importlib, sys
 for name in sys.argv[1:]:
@@ -40,10 +40,7 @@ def run_compiled(*command: str) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Build the compiled form of the checkout."""
-    header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not header.is_file():
-        pytest.skip(f"no C headers of this Python: {header}")
-    run_compiled("make", "--no-print-directory", "compiled")
+    compiled_wheel()
     link = COMPILED / "rhumbline/tests"
     link.unlink(missing_ok=True)
     link.symlink_to(ROOT / "tests")

@@ -4,16 +4,16 @@ RHUMBLINE_SERVERS names the directory (default: ~/.cache/rhumbline/servers). Not
 system-wide: jars come from Maven, binaries from the distribution's package or from `go install`.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from rhumbline.tests.support.locked_file import locked_file
 
 ZOOKEEPER = "3.9.5"
 TOXIPROXY = "v2.12.0"
@@ -245,7 +245,7 @@ def installed(name: str, fetch: Callable[[Path], None]) -> Path:
     root = Path(os.environ.get("RHUMBLINE_SERVERS", Path.home() / ".cache/rhumbline/servers"))
     root.mkdir(parents=True, exist_ok=True)
     directory = root / name
-    with _locked(root / f"{name}.lock"):
+    with locked_file(root / f"{name}.lock"):
         if not directory.exists():
             fresh = Path(tempfile.mkdtemp(dir=root))
             try:
@@ -254,13 +254,6 @@ def installed(name: str, fetch: Callable[[Path], None]) -> Path:
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
     return directory
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def run(*command: str, at: str, **environment: str) -> str:
