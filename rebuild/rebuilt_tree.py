@@ -1,8 +1,8 @@
 """Computes the nodes of a metadata store from inventories and, if there is one, a backup.
 
 This is a pure function. Bookies are the truth about ledgers, and the backup is the truth about what
-bookies do not know: policies, grants, subscriptions, schemas (rules BAK-2 to BAK-7). Without a
-backup, the cluster's other metadata stores tell what belongs to this one (rule BAK-10).
+bookies do not know: policies, grants, subscriptions, schemas (rules BAK-2 to BAK-7). The cluster's
+other metadata stores tell what belongs to this one now (rule BAK-10).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -164,7 +164,7 @@ class _Rebuild:
         nodes.setdefault(paths.instance_id, self._inventories[0].instance_id.encode())
         for path, data in self._ownership.identity_nodes().items():
             nodes.setdefault(path, data)
-        nodes.update(self._ownership.reservations(self._new_token, self._now_ms))
+        self._ownership.settle_namespaces(nodes, self._new_token, self._now_ms)
         for inventory in self._inventories:
             if self._ownership.region not in (None, inventory.region):
                 continue  # a bookie of another region does not use this store
@@ -212,7 +212,9 @@ class _Rebuild:
             for segment in state.segments.values()
         }
         for ledger_id, old in self._base_ledgers.items():
-            if ledger_id not in self._found and self._may_exist(old, ledger_id in named):
+            if ledger_id in self._found or not self._ownership.has_ledger(ledger_id):
+                continue
+            if self._may_exist(old, ledger_id in named):
                 self._found[ledger_id] = find_ledger(old, [], self._regions, self._lost)
 
     def _holders(self) -> dict[int, list[Holder]]:
@@ -284,7 +286,11 @@ class _Rebuild:
     # --- streams --------------------------------------------------------------------------------
 
     def _add_streams(self) -> None:
-        base = {} if self._backup is None else streams_in(self._backup.nodes)
+        base = {
+            key: state
+            for key, state in streams_in({} if self._backup is None else self._backup.nodes).items()
+            if self._ownership.has_namespace(key[0])
+        }
         by_stream: dict[tuple[str, str], list[FoundLedger]] = {key: [] for key in base}
         for found in self._found.values():
             named = segment_name(found.metadata)

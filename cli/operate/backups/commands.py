@@ -28,7 +28,8 @@ from .backup_files import load_backup, load_inventories, store_backup
 _FINDING = record(
     {
         "kind": text("What was found.", "ambiguous", "deleted", "empty-namespace", "gap", "lost",
-                     "moving", "open-end", "other-store", "other-stream", "purged", "uncounted"),
+                     "moving", "open-end", "other-store", "other-stream", "purged",
+                     "unchecked-store", "uncounted"),
         "stream": text("The stream, with its namespace."),
         "detail": text("The finding in words."),
     }
@@ -51,6 +52,10 @@ _FILLED = done(
 _INVENTORIES = click.option(
     "--inventory", "inventories", multiple=True, type=click.Path(path_type=Path),
     help="Inventory of a bookie, by `rhumbline bookie inventory`; give one of each bookie.",
+)  # fmt: skip
+_OTHERS = click.option(
+    "--other-store", "other_stores", multiple=True, metavar="URI",
+    help="Another metadata store of the cluster that still exists; give each of them.",
 )  # fmt: skip
 _LOST = click.option("--lost", multiple=True, metavar="BOOKIE",
                      help="Id of a bookie whose disk is lost for good.")  # fmt: skip
@@ -98,6 +103,7 @@ async def backup(session: CommandSession, uri: str | None, place: str) -> None:
 @click.argument("source", metavar="BACKUP")
 @click.argument("target", metavar="TO")
 @_INVENTORIES
+@_OTHERS
 @_LOST
 @_REPLACE
 @click.option("--key", help="Key of the backup in a cold store; the newest if not given.")
@@ -108,20 +114,28 @@ async def backup(session: CommandSession, uri: str | None, place: str) -> None:
 @runs
 async def restore(
     session: CommandSession, source: str, target: str, inventories: tuple[Path, ...],
-    lost: tuple[str, ...], key: str | None, *, may_replace: bool, as_is: bool,
+    other_stores: tuple[str, ...], lost: tuple[str, ...], key: str | None,
+    *, may_replace: bool, as_is: bool,
 ) -> None:  # fmt: skip
     """Fill the empty store TO from a BACKUP, a file or the URI of a cold store.
 
     Stop all processes first. Bookies know more than the backup: give the inventories of all of
-    them. After an interruption, repeat the command; nobody can use the store before it is complete.
+    them. Namespaces may have moved since the backup: give every other store of the cluster that
+    still exists with --other-store. After an interruption, repeat the command; nobody can use the
+    store before it is complete.
     """
     if bool(inventories) == as_is:
         raise UnsafeError(
             "give the inventories of all bookies with --inventory; or --as-is, only if no process "
             "of the cluster has run since the backup"
         )
+    if as_is and other_stores:
+        raise UnsafeError("--as-is takes the backup as it is: leave --other-store out")
     found = await load_backup(source, key)
-    await _fill(session, target, found, inventories, lost, may_replace=may_replace)
+    await _fill(
+        session, target, found, inventories, lost, may_replace=may_replace,
+        others=[await _scanned(session, uri) for uri in other_stores],
+    )  # fmt: skip
 
 
 @click.command()
@@ -129,8 +143,7 @@ async def restore(
 @_INVENTORIES
 @click.option("--store", "region", metavar="REGION",
               help="TO is the store of this region, not the global one.")  # fmt: skip
-@click.option("--other-store", "other_stores", multiple=True, metavar="URI",
-              help="Another metadata store of the cluster that still exists.")  # fmt: skip
+@_OTHERS
 @_LOST
 @_REPLACE
 @prints(_FILLED)

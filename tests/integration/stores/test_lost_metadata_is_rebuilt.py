@@ -119,7 +119,10 @@ def test_an_older_backup_loses_no_record_that_was_acknowledged_later(tmp_path: P
 
 @pytest.mark.long
 def test_each_store_of_a_cluster_is_rebuilt_with_the_other_one(tmp_path: Path) -> None:
-    """A namespace is in the store of its region, another one was moved to it, and one is global."""
+    """A namespace is in the store of its region, another one was moved to it, and one is global.
+
+    The backup is older than the move.
+    """
     regional = f"sqlite://{tmp_path}/cluster/a.db"
     environ = {"RHUMBLINE_CLUSTER__REGIONAL_METADATA__A": regional}
     cluster = ProcessCluster(tmp_path / "cluster", ("a", "a", "b"), environ=environ)
@@ -143,6 +146,8 @@ def test_each_store_of_a_cluster_is_rebuilt_with_the_other_one(tmp_path: Path) -
         for name in namespaces:
             cluster.run("stream", "create", "s", "-n", name)
         advance(0)
+        backup = str(cluster.root / "backup")
+        cluster.run("metadata", "backup", "--to", backup)
         cluster.run("namespace", "move", "moved", "--to", "a")
         advance(50)
 
@@ -164,6 +169,14 @@ def test_each_store_of_a_cluster_is_rebuilt_with_the_other_one(tmp_path: Path) -
         restart(cluster)
         advance(150)
         assert cluster.run("namespace", "ls").count(b"near") == 1
+
+        lose_metadata(cluster)
+        held = inventories(cluster)
+        shown = filled("restore", backup, cluster.metadata, *others, *held)
+        assert (shown["streams"], shown["records"], shown["findings"]) == (1, 200, [])
+        restart(cluster)
+        advance(200)
+        assert cluster.run("namespace", "ls").count(b"moved") == 1
 
 
 @pytest.mark.long

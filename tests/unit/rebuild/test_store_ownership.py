@@ -50,6 +50,13 @@ def rebuilt(*ledgers: HeldLedger, others: list[Backup], regional: bool = True) -
     )  # fmt: skip
 
 
+def restored(base: Backup, *ledgers: HeldLedger, others: list[Backup]) -> RebuiltTree:
+    return rebuild_tree(
+        [inventory(bookie, *ledgers) for bookie in ALL], base, others=others,
+        lost=(), now_ms=1_000, new_token=lambda: "f" * 32,
+    )  # fmt: skip
+
+
 def test_a_regional_store_is_rebuilt_with_what_the_global_one_knows() -> None:
     tree = rebuilt(
         held(metadata(FIRST + 1, 1), 4), held(metadata(FIRST + 3, 3), 1), held(metadata(8, 1), 0),
@@ -75,13 +82,10 @@ def test_moved_ledgers_are_where_their_place_says() -> None:
     base = rebuilt(held(here, 4), others=[global_store("n", **{PATHS.place(5): encode_place(1)})])
     assert decode_place(5, base.nodes[PATHS.place(5)]) == 1
     base.nodes[PATHS.place(FIRST + 7)] = encode_place(0)
-    restored = rebuild_tree(
-        [inventory(bookie, held(here, 4), held(away, 3)) for bookie in ALL], backup(base.nodes),
-        lost=(), now_ms=1_000, new_token=lambda: "f" * 32,
-    )  # fmt: skip
-    assert set(ledger_ids_in(restored.nodes)) == {5}
-    assert streams_in(restored.nodes)["n", "s"].segments[1].record_count == 10
-    assert restored.findings == []
+    tree = restored(backup(base.nodes), held(here, 4), held(away, 3), others=[])
+    assert set(ledger_ids_in(tree.nodes)) == {5}
+    assert streams_in(tree.nodes)["n", "s"].segments[1].record_count == 10
+    assert [(one.kind, one.subject) for one in tree.findings] == [("unchecked-store", "global")]
 
 
 async def test_a_store_can_be_filled_with_moved_ledgers() -> None:
@@ -113,6 +117,63 @@ def test_the_global_store_is_rebuilt_around_regional_ones() -> None:
     assert (ledger_ids_in(tree.nodes), streams_in(tree.nodes)) == ({}, {})
     assert [(one.kind, one.subject) for one in tree.findings] == [("other-store", "n/s")]
     assert tree.unknown_ledgers == [9], "its entries stay because of the hold"
+
+
+def with_stores(tree: RebuiltTree) -> Backup:
+    """Return the backup of a global store that knows the store of region eu."""
+    return backup({**tree.nodes, PATHS.regional_stores: encode_issued({EU: OWN})})
+
+
+def test_a_namespace_that_has_left_since_the_backup_is_not_restored() -> None:
+    """It was in both stores, and both let a writer own its streams."""
+    moved = metadata(5, 1)
+    subscription = f"{namespace_path('n')}/streams/s/subscriptions/one"
+    before = rebuilt(held(moved, 4), others=[], regional=False)
+    before.nodes[subscription] = b"position"
+    base = with_stores(before)
+    assert streams_in(base.nodes)
+    regional = rebuilt(
+        held(moved, 4), others=[global_store("n", **{PATHS.place(5): encode_place(1)})]
+    )
+    alone = restored(base, held(moved, 4), others=[])
+    assert [(one.kind, one.subject) for one in alone.findings] == [("unchecked-store", "eu")]
+    tree = restored(base, held(moved, 4), others=[backup(regional.nodes)])
+    reservation = NamespaceReservation.decode("n", tree.nodes[namespace_path("n")])
+    assert reservation is not None and reservation.region == EU
+    assert (ledger_ids_in(tree.nodes), streams_in(tree.nodes), tree.findings) == ({}, {}, [])
+    assert subscription not in tree.nodes
+    assert decode_place(5, tree.nodes[PATHS.place(5)]) == 1
+
+
+def test_a_namespace_that_has_come_back_since_the_backup_is_restored() -> None:
+    """Its ledgers were left out, since the backup said that they are in the regional store."""
+    back = metadata(5, 1)
+    base = global_store("n", **{PATHS.place(5): encode_place(1)})
+    empty = backup({PATHS.own_store: OWN.encode()})
+    tree = restored(base, held(back, 4), others=[empty])
+    assert streams_in(tree.nodes)["n", "s"].segments[1].record_count == 10
+    assert NamespaceRecord.decode("n", tree.nodes[namespace_path("n")]).policy.quorum == Quorum(
+        3, 3, 2, 1
+    )
+    assert set(ledger_ids_in(tree.nodes)) == {5}
+    assert decode_place(5, tree.nodes[PATHS.place(5)]) == 0
+    assert tree.findings == []
+
+
+def test_a_regional_store_does_not_get_back_what_is_in_the_global_one() -> None:
+    moved = metadata(FIRST + 1, 1)
+    base = rebuilt(held(moved, 4), others=[global_store("n")])
+    assert streams_in(base.nodes)
+    record = NamespaceRecord("t", 1, POLICY).encode()
+    place = {PATHS.place(FIRST + 1): encode_place(0)}
+    ledger = {path: base.nodes[path] for path in ledger_ids_in(base.nodes).values()}
+    now = global_store(**{namespace_path("n"): record, **place, **ledger})
+    tree = restored(backup(base.nodes), held(moved, 4), others=[now])
+    assert (ledger_ids_in(tree.nodes), streams_in(tree.nodes)) == ({}, {})
+    assert namespace_path("n") not in tree.nodes
+    alone = restored(backup(base.nodes), held(moved, 4), others=[])
+    assert [(one.kind, one.subject) for one in alone.findings] == [("unchecked-store", "global")]
+    assert streams_in(alone.nodes)
 
 
 def test_what_cannot_be_rebuilt_is_reported() -> None:
