@@ -2,8 +2,9 @@
 
 An unreadable group is damage if it must have been complete once: a good group of the same file
 follows, or the next file's header shows that this file continued, or the operating system never
-went down (then all written bytes are there, and a killed process leaves only a truncated end). Any
-other unreadable end is the torn end of a group that was never acknowledged.
+went down (then all written bytes are there, and a killed process leaves only the beginning of a
+group). Any other unreadable end is the torn end of a group that was never acknowledged. Zeros at
+the end of the file are padding (log_file.py).
 """
 
 import asyncio
@@ -114,7 +115,8 @@ async def scan_file(
             continue
         found = await _next_group(window, offset + 1, header, number)
         if found is None:
-            _classify_end(scan, window.size, group, body, fault, is_last=end is None)
+            if end is None:
+                await _classify_end(scan, window, group)
             return _with_missing_end(scan, header.number, end)
         scan.damages.append(Damage(header.number, offset, found[0], fault))
         offset, number, previous = found[0], found[1].number, found[1][3:5]
@@ -163,15 +165,23 @@ async def _next_group(
     return None
 
 
-def _classify_end(
-    scan: FileScan, size: int, group: GroupHeader | None, body: bytes, fault: str, *, is_last: bool
-) -> None:
-    """Classifies an unreadable end that no good group follows."""
-    if not is_last:
-        return  # _with_missing_end reports it
-    scan.torn_bytes = size - scan.end
-    is_head_cut = size - scan.end < GROUP_HEADER_BYTES
-    scan.is_cut_short = is_head_cut or (group is not None and len(body) != group.length)
+async def _classify_end(scan: FileScan, window: _Window, group: GroupHeader | None) -> None:
+    """Classifies an unreadable end of the newest file, which no good group follows."""
+    scan.torn_bytes = await _written_end(window, scan.end) - scan.end
+    whole = GROUP_HEADER_BYTES + (0 if group is None else group.length)
+    scan.is_cut_short = 0 < scan.torn_bytes < whole
+
+
+async def _written_end(window: _Window, start: int) -> int:
+    """Return the end of what was written from ``start`` on, without the zeros after it."""
+    end = offset = start
+    while offset < window.size:
+        data = await window.at(offset, _CHUNK_BYTES)
+        written = data.rstrip(b"\x00")
+        if written:
+            end = offset + len(written)
+        offset += len(data)
+    return end
 
 
 def _with_missing_end(scan: FileScan, number: int, end: int | None) -> FileScan:

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
-from ...runtime.disk import File
 from ...runtime.tasks import Tasks, wait_until_done
 from ..config import BookieConfig
 from ..index.index_file import DataFile
@@ -295,7 +294,7 @@ class WriteLog:
         number = self._owner.next_file_number()
         end = (0, 0, 0) if previous is None else (previous.number, previous.end, previous.last_crc)
         try:
-            new = LogFile(await self._create(number), number, self._owner.next_generation())
+            new = await self._create(number)
             await new.write_header(FileHeader(LOG_KIND, number, new.generation, *end, self._bookie))
             await self._write_snapshot(new)
             await new.file.sync()
@@ -318,13 +317,17 @@ class WriteLog:
         self._roll_at = max(self._config.log_file_bytes, self._roll_at_least)
         self.written_bytes += new.end
 
-    async def _create(self, number: int) -> File:
+    async def _create(self, number: int) -> LogFile:
         """Creates a file with reserved space, or without it on a nearly full disk."""
+        reserved_bytes = self._config.log_file_bytes
         try:
-            return await self._files.create(LOG_KIND, number, self._config.log_file_bytes)
+            file = await self._files.create(LOG_KIND, number, reserved_bytes)
         except DiskFullError:
             await self._files.remove(LOG_KIND, [number])
-            return await self._files.create(LOG_KIND, number, 0)
+            reserved_bytes = 0
+            file = await self._files.create(LOG_KIND, number, reserved_bytes)
+        generation = self._owner.next_generation()
+        return LogFile(file, number, generation, reserved_bytes=reserved_bytes)
 
     async def _write_snapshot(self, file: LogFile) -> None:
         buffers: list[bytes] = []

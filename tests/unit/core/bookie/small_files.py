@@ -48,3 +48,15 @@ def withdraw_last_ack(disk: MemoryDisk) -> None:
     marker = disk.files[END_MARKER_PATH]
     at = max((0, SLOT_BYTES), key=lambda start: marker[start + 8 : start + 16])
     marker[at : at + SLOT_BYTES] = bytes(SLOT_BYTES)
+
+
+def written_end(disk: MemoryDisk, path: str) -> int:
+    """Return the end of a log file without its padding."""
+    return len(disk.files[path].rstrip(b"\x00"))
+
+
+def tear_last_group(disk: MemoryDisk) -> None:
+    """Remove the last 3 bytes of the newest log, and the padding, as if the write was cut short."""
+    path = log_paths(disk)[-1]
+    del disk.files[path][written_end(disk, path) - 3 :]
+    withdraw_last_ack(disk)

@@ -3,7 +3,7 @@
 import pytest
 from crc32c import crc32c
 
-from rhumbline.core.bookie.log.log_file import LogFile
+from rhumbline.core.bookie.log.log_file import PADDING_BYTES, LogFile
 from rhumbline.core.bookie.log.log_format import (
     FILE_HEADER_BYTES,
     GROUP_HEADER_BYTES,
@@ -85,3 +85,52 @@ async def test_cut_durably_removes_what_a_failed_write_left() -> None:
     assert decode_group_header(bytes(disk.files[PATH]), end) == GroupHeader(
         1, 77, 1, 4, crc, 4, crc32c(b"next")
     )
+
+
+async def padded_file(disk: RecordingDisk, reserved_bytes: int) -> LogFile:
+    file = await disk.open(PATH, create=True, allocate_bytes=reserved_bytes)
+    return LogFile(file, 5, 77, reserved_bytes=reserved_bytes)
+
+
+async def test_small_durable_group_is_followed_by_zeros_that_the_next_groups_replace() -> None:
+    disk = RecordingDisk()
+    log = await padded_file(disk, 64 << 20)
+    await log.append([b"snapshot"], 1, is_durable=False)
+    assert len(disk.files[PATH]) == log.end, "only what is synced at once is padded"
+    await log.append([b"first"], 1, is_durable=True)
+    padded = log.end + PADDING_BYTES
+    assert len(disk.files[PATH]) == padded
+    assert not any(disk.files[PATH][log.end :])
+    while log.end + GROUP_HEADER_BYTES + 5_000 <= padded:
+        await log.append([b"x" * 5_000], 1, is_durable=True)
+        assert len(disk.files[PATH]) == padded
+    await log.append([b"x" * 5_000], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end + PADDING_BYTES
+
+
+async def test_large_group_is_not_padded() -> None:
+    disk = RecordingDisk()
+    log = await padded_file(disk, 64 << 20)
+    await log.append([b"x" * 40_000], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end
+
+
+async def test_padding_is_a_small_part_of_the_reserved_space_and_ends_with_it() -> None:
+    disk = RecordingDisk()
+    log = await padded_file(disk, 8_000)
+    await log.append([b"first"], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end + 500
+    await log.append([b"x" * 7_000], 1, is_durable=True)
+    assert log.end < len(disk.files[PATH]) == 8_000
+    await log.append([b"x" * 1_000], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end
+
+
+async def test_file_that_was_cut_is_not_padded_again() -> None:
+    disk = RecordingDisk()
+    log = await padded_file(disk, 64 << 20)
+    await log.append([b"first"], 1, is_durable=True)
+    await log.cut()
+    assert len(disk.files[PATH]) == log.end
+    await log.append([b"seal"], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end

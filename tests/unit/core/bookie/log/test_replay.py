@@ -132,6 +132,36 @@ async def test_complete_bad_last_group_is_torn_and_not_cut_short() -> None:
     assert (scan.torn_bytes, scan.is_cut_short) == (43, True)
 
 
+@pytest.mark.parametrize("padding", [1, 44, 300_000, 5 << 20])
+async def test_zeros_after_the_last_group_are_padding(padding: int) -> None:
+    file = await three_groups()
+    end = file.end
+    file.content.extend(bytes(padding))
+    scan, found = await file.scan()
+    assert found == file.groups(0, 1, 2)
+    assert (scan.end, scan.group_number) == (end, 3)
+    assert (scan.damages, scan.torn_bytes, scan.is_cut_short) == ([], 0, False)
+
+
+@pytest.mark.parametrize("kept", [1, 20, 44, 45, 52])
+async def test_beginning_of_a_group_in_padding_is_cut_short(kept: int) -> None:
+    file = await three_groups()
+    file.content[-1] = 0xFF
+    file.content[file.starts[2] + kept :] = bytes(1000)
+    scan, found = await file.scan()
+    assert found == file.groups(0, 1)
+    assert scan.is_cut_short
+    assert 0 < scan.torn_bytes <= kept
+
+
+async def test_complete_bad_group_in_padding_is_not_cut_short() -> None:
+    file = await three_groups()
+    file.content[-1] ^= 1
+    file.content.extend(bytes(1000))
+    scan, _ = await file.scan()
+    assert (scan.torn_bytes, scan.is_cut_short, scan.damages) == (53, False, [])
+
+
 async def test_missing_or_bad_end_of_an_older_file_is_damage() -> None:
     file = await three_groups()
     expected = [Damage(5, file.starts[2], file.end, MISSING_END)]
@@ -216,9 +246,9 @@ async def test_groups_of_another_file_and_earlier_groups_are_not_taken_for_group
 async def test_header_of_a_group_that_is_too_long_to_exist_is_bad() -> None:
     for length, is_cut_short in ((128 << 20, True), ((128 << 20) + 1, False)):
         file = await three_groups()
-        file.content[file.starts[2] :] = encode_group_header(
-            GroupHeader(1, 77, 2, 6, 0, length, 0)
-        ) + bytes(20)
+        file.content[file.starts[2] :] = (
+            encode_group_header(GroupHeader(1, 77, 2, 6, 0, length, 0)) + b"x" * 20
+        )
         scan, _ = await file.scan()
         assert scan.torn_bytes == GROUP_HEADER_BYTES + 20
         assert scan.is_cut_short == is_cut_short

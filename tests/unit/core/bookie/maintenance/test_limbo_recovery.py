@@ -31,7 +31,7 @@ from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.bookie.bookie_world import PASSWORD, Wire, World, entry
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
-from rhumbline.tests.unit.core.bookie.small_files import withdraw_last_ack
+from rhumbline.tests.unit.core.bookie.small_files import log_paths, tear_last_group, written_end
 
 SMALL = BookieConfig(log_file_bytes=64 << 10, maintenance_ms=3_600_000)
 OTHER = BookieId("other@00000001")
@@ -59,8 +59,9 @@ class LossyBookie:
             for number in range(5):
                 assert await wire.add(entry(ledger_id, number)) == Code.OK
         torn = self.disk.copy()
-        path = max(path for path in torn.files if path.startswith("log/"))
-        torn.files[path] += b"\x07" * 100  # the beginning of a lost group
+        path = log_paths(torn)[-1]
+        end = written_end(torn, path)
+        torn.files[path][end : end + 100] = b"\x07" * 100  # the beginning of a lost group
         await wire.aclose()
         await bookie.aclose()
         bookie = await world.open(torn, replace(SMALL, boot_id="two"))
@@ -247,8 +248,7 @@ async def cluster_after_power_loss(world: World) -> tuple[list[MemoryDisk], int]
         torn = [disk.copy() for disk in disks]
         writer.abandon()
     for image in torn:
-        del image.files[max(path for path in image.files if path.startswith("log/"))][-3:]
-        withdraw_last_ack(image)
+        tear_last_group(image)
     for bookie in bookies:
         await bookie.aclose()
     return torn, writer.ledger_id
