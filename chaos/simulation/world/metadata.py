@@ -591,7 +591,7 @@ class SimMetadataStore:
         try:
             await self._call("end of session", "", close)
         except (MetadataUnavailableError, IndeterminateError):
-            self._server_sessions.remove(inner)
+            self._server_sessions = [one for one in self._server_sessions if one is not inner]
             in_world(inner.lose_contact)
 
     def expire_session(self) -> None:
