@@ -25,7 +25,7 @@ async def profile_workload(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield a row with events per record, measured in a window; then sample another window.
 
-    The flame graphs of the bookies and of the client are written to ``folder``. Raises
+    The flame graphs are written to ``folder``: WORK-bookies.svg and WORK-client.svg. Raises
     UnavailableError if perf is missing or fails.
     """
     pids = {
@@ -45,7 +45,7 @@ async def profile_workload(
         window += 1
     await asyncio.gather(*recording)
     for role in pids:
-        await _write_graph(folder, role, f"{workload.name}, {workload.peer}: {role}")
+        await _write_graph(folder, role, workload)
 
 
 async def _count(role: str, pids: str, seconds: float, rate: int) -> dict[str, float]:
@@ -68,13 +68,14 @@ async def _record(file: Path, pids: str, seconds: float) -> None:
     await _perf("record", "-q", "-F", str(_HERTZ), "-g", "-p", pids, "-o", str(file), *sleep)
 
 
-async def _write_graph(folder: Path, role: str, title: str) -> None:
+async def _write_graph(folder: Path, role: str, workload: BenchWorkload) -> None:
     recorded = folder / f"{role}.perf"
     text = await _perf("script", "-i", str(recorded), "-F", "comm,ip,sym,dso")
     root = Frame("all")
     for stack in stacks_in(text.splitlines()):
         root.add(stack)
-    (folder / f"{role}.svg").write_text(draw_flame_graph(title, root))
+    drawn = draw_flame_graph(f"{workload.name}, {workload.peer}: {role}", root)
+    (folder / f"{workload.name}-{role}.svg").write_text(drawn)
     recorded.unlink()
 
 
