@@ -218,7 +218,7 @@ bench: $(COMPILED_MADE) ## measure the compiled form on this machine: make bench
 bench-peers: PEERS = ../shared/peers
 bench-peers: SECONDS = 5
 bench-peers: REPETITIONS = 2
-bench-peers: $(COMPILED_MADE) ## measure DistributedLog, Kafka and JetStream beside this system (40 minutes): PEERS=../shared/peers
+bench-peers: $(COMPILED_MADE) ## measure DistributedLog, Kafka and JetStream beside this system (25 minutes): PEERS=../shared/peers
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m rhumbline.bench.peers --peers $(PEERS) --work build/peers \
 		--seconds $(SECONDS) --repetitions $(REPETITIONS) --page docs/reference/benchmarks.md
 

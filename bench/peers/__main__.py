@@ -42,9 +42,10 @@ def _note(text: str) -> None:
 
 def _machine(seconds: float, repetitions: int) -> dict[str, str]:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    kernel = platform.release().partition("-")[0]
     return {
         "Date": time.strftime("%Y-%m-%d"),
-        "Machine": f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {platform.release()}",
+        "Machine": f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {kernel}",
         "Rhumbline": f"{installed_version()}, {installed_form()}",
         "Python": platform.python_version(),
         "Java": _java_version(),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _LABEL, _VALUE = 960, 200, 150
+_WIDTH, _LABEL, _VALUE = 960, 200, 240
 _HEAD, _BAR, _STEP, _GAP = 48, 16, 22, 30
 _OWN, _OTHER, _UNSAFE = "#1f6fb2", "#8a8f98", "#d5d8dd"
 
@@ -47,7 +47,7 @@ def draw_bars(title: str, panels: Sequence[BarPanel]) -> str:
 
 
 def _legend() -> Iterator[str]:
-    x = 500
+    x = 400
     for colour, label in (
         (_OWN, "Rhumbline"),
         (_OTHER, "others, on disk when acknowledged"),
@@ -55,7 +55,7 @@ def _legend() -> Iterator[str]:
     ):
         yield f'<rect x="{x}" y="14" width="12" height="12" fill="{colour}"/>'
         yield f'<text x="{x + 17}" y="24">{label}</text>'
-        x += 36 + 6 * len(label)
+        x += 36 + 7 * len(label)
 
 
 def _panel(panel: BarPanel, top: float) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bars import Bar, BarPanel, draw_bars
-from .comparison import Result, best_ratio, results_by_workload
+from .comparison import Result, best_ratio, results_by_workload, system_name
 
 Turn = Mapping[str, Any]
 
@@ -189,7 +189,7 @@ def _raw(turns: Sequence[Turn]) -> Iterator[str]:
     for turn in turns:
         for limit in turn["raw"]:
             yield (
-                f"| {turn['system']}, {turn['repetition'] + 1} | {limit['name']} "
+                f"| {system_name(turn['system'])}, {turn['repetition'] + 1} | {limit['name']} "
                 f"| {limit['p50_ms']:.3f} | {limit['p99_ms']:.3f} | {limit['per_second']:,.0f} "
                 f"| {limit['megabytes_per_second']:,.1f} |"
             )

@@ -22,6 +22,13 @@ SYSTEMS = {
 }
 """The names of systems and modes on the page, by the names in rows, in the order of tables."""
 
+
+def system_name(turn: str) -> str:
+    """Return the name on the page of the system of a turn: ``rhumbline``, ``A``, ``B`` or ``C``."""
+    labels = (label for key, label in SYSTEMS.items() if key.startswith(f"{turn}-"))
+    return next(labels, turn).partition(",")[0]
+
+
 _WITHOUT_SYNC = {"B-nofsync", "C-2min"}
 """Systems that acknowledge before the disk has the record."""
 

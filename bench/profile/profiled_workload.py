@@ -16,7 +16,7 @@ from .flame_graph import Frame, draw_flame_graph, stacks_in
 
 _WARM_SECONDS = 2.0
 _EVENTS = ("raw_syscalls:sys_enter", "context-switches")
-_HERTZ = 1_999
+_HERTZ = 499
 _WAIT_SECONDS_MAX = 120
 
 
@@ -65,7 +65,19 @@ async def _count(role: str, pids: str, seconds: float, rate: int) -> dict[str, f
 
 async def _record(file: Path, pids: str, seconds: float) -> None:
     sleep = ("--", "sleep", f"{seconds:g}")
-    await _perf("record", "-q", "-F", str(_HERTZ), "-g", "-p", pids, "-o", str(file), *sleep)
+    await _perf(
+        "record",
+        "-q",
+        "-F",
+        str(_HERTZ),
+        "--call-graph",
+        "dwarf",
+        "-p",
+        pids,
+        "-o",
+        str(file),
+        *sleep,
+    )
 
 
 async def _write_graph(folder: Path, role: str, workload: BenchWorkload) -> None:

@@ -55,7 +55,7 @@ def test_page_shows_median_and_range_of_each_system() -> None:
     assert "| Rhumbline, 10 ms | 1,000 [900..1,100] |" in page
     assert "| Kafka, no fsync | 2,000 |" in page
     assert "**4.00**" in page
-    assert "| A, 1 | append | 0.200 | 0.300 |" in page
+    assert "| DistributedLog, 1 | append | 0.200 | 0.300 |" in page
 
 
 def test_plot_has_a_bar_for_each_figure() -> None:
