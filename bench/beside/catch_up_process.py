@@ -15,13 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...chaos.managed_process import ManagedProcess
 from ...client.system_runtime import run
 from ...core.runtime.tasks import Tasks
 from ...core.wire import v2
 from ..harness.raw_connection import BenchConnection, BenchRequest
+from ..harness.worker_process import WorkerProcess
 
-_READERS = "from rhumbline.bench.beside.catch_up_process import main; main()"
 _BATCH_BYTES = 2 << 20
 _NICE = 19
 
@@ -36,29 +35,16 @@ class CatchUpReader:
     last_entry: int
 
 
-class CatchUpProcess(ManagedProcess):
+class CatchUpProcess(WorkerProcess):
     """A process of catch-up readers, which read while it runs."""
 
     def __init__(self, folder: Path, name: str, readers: Sequence[CatchUpReader]) -> None:
-        super().__init__(
-            name,
-            [sys.executable, "-c", _READERS],
-            folder / f"{name}.log",
-            environ=os.environ,
-            has_input=True,
-            has_output=True,
-        )
-        self._readers = readers
-
-    def launch(self) -> None:
-        """Start the process without waiting until its readers are connected."""
-        super().launch()
-        self.write_line(json.dumps([asdict(reader) for reader in self._readers]).encode())
+        settings = json.dumps([asdict(reader) for reader in readers]).encode()
+        super().__init__(folder, name, main, settings)
 
     async def received(self) -> list[int]:
         """Return the bytes that each reader has received so far."""
-        self.write_line(b"")
-        found = json.loads(await asyncio.to_thread(self.read_line))
+        found = json.loads(await self.request())
         assert isinstance(found, list)
         return found
 

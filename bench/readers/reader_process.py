@@ -5,9 +5,7 @@ what they receive. The process reads its settings as one line of JSON from stand
 its result as another.
 """
 
-import asyncio
 import json
-import os
 import resource
 import sys
 import time
@@ -15,14 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from ...chaos.managed_process import ManagedProcess
 from ...client.connect import connect_proxies
 from ...client.system_runtime import run
 from ...core.protocol.dlsn import Dlsn
 from ...core.runtime.tasks import run_all
+from ..harness.worker_process import WorkerProcess
 
 _SECONDS_MAX = 600
-_READER = "from rhumbline.bench.readers.reader_process import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +47,15 @@ class ReaderResult:
         return cls(**json.loads(line))
 
 
-class ReaderProcess(ManagedProcess):
+class ReaderProcess(WorkerProcess):
     """A process of readers, which ends with its result."""
 
     def __init__(self, folder: Path, name: str, settings: ReaderSettings) -> None:
-        super().__init__(
-            name,
-            [sys.executable, "-c", _READER],
-            folder / f"{name}.log",
-            environ=os.environ,
-            has_input=True,
-            has_output=True,
-        )
-        self._settings = settings
-
-    def launch(self) -> None:
-        """Start the process without waiting until it is ready."""
-        super().launch()
-        self.write_line(json.dumps(asdict(self._settings)).encode())
+        super().__init__(folder, name, main, json.dumps(asdict(settings)).encode())
 
     async def result(self) -> ReaderResult:
         """Wait for the result."""
-        async with asyncio.timeout(_SECONDS_MAX):
-            return ReaderResult.decode(await asyncio.to_thread(self.read_line))
+        return ReaderResult.decode(await self.response(_SECONDS_MAX))
 
 
 def main() -> None:
