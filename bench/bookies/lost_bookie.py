@@ -165,7 +165,7 @@ async def _lose(
     settled_at = await _await_repair(client, bookie, started + seconds_max)
     ended_at = time.perf_counter()
     after = await _status_of_repair(port)
-    moved = after["mended"]["bytes"] - before["mended"]["bytes"]
+    moved = after["repaired"]["bytes"] - before["repaired"]["bytes"]
     return {
         "seconds": round(settled_at - started, 1),
         "open_ledgers_too_seconds": round(ended_at - started, 1),

@@ -10,10 +10,10 @@ import click
 from ...client.connect import Client
 from ...client.units import show_count, show_ms
 from ...core.protocol.segments import NO_LEDGER
-from ...regions.mending.segment_faults import Remedy, SegmentFault
-from ...regions.mending.segment_mending import SegmentMending
 from ...regions.repair.progress import NO_REPAIR
 from ...regions.repair.task_store import RepairTask
+from ...regions.segment_repair.segment_faults import Remedy, SegmentFault
+from ...regions.segment_repair.segment_repairer import SegmentRepairer
 from ...regions.subscriptions.lag_runner import SeriesRule
 from ...server.repair_services import RepairServices
 from ...server.server_directory import ServerRecord
@@ -37,7 +37,7 @@ from .opened_cluster import opened_stores
 
 @click.group()
 def repair() -> None:
-    """Repair the cluster: replace lost copies, move misplaced ones, and mend metadata."""
+    """Repair the cluster: replace lost copies, move misplaced ones, and correct metadata."""
 
 
 @repair.command()
@@ -207,7 +207,7 @@ async def inspect(session: CommandSession, stream: str) -> None:
     The exit code is 1 if something does. While a writer rolls, its last two segments may seem to.
     """
     async with session.client() as client:
-        faults = await (await _mending(client)).inspect(stream)
+        faults = await (await _repairer(client)).inspect(stream)
         _print_faults(session, stream, faults)
     sys.exit(1 if faults else 0)
 
@@ -215,33 +215,36 @@ async def inspect(session: CommandSession, stream: str) -> None:
 @repair.command()
 @click.argument("stream")
 @click.option(
-    "--apply", "is_applied", is_flag=True, help="Mend; without it only show what would be done."
+    "--apply",
+    "is_applied",
+    is_flag=True,
+    help="Make the repairs; without it, only show what would be done.",
 )
 @prints(_FAULTS)
 @session_options
 @runs
 async def fix(session: CommandSession, stream: str, is_applied: bool) -> None:
-    """Mend segments of a stream that disagree with their ledgers. Safe to repeat.
+    """Repair segments of a stream that disagree with their ledgers. Safe to repeat.
 
-    Nothing is deleted, shortened or hidden: a fault after which records could be missing is shown,
-    and left to you. The exit code is 1 if faults are left.
+    Nothing is deleted, shortened or hidden: a fault after which records could be missing is
+    only reported. The exit code is 1 if faults remain.
     """
     async with session.client() as client:
-        mending = await _mending(client)
+        repairer = await _repairer(client)
         if is_applied:
-            for fault in await mending.mend_all(stream):
+            for fault in await repairer.repair_all(stream):
                 print_message(f"segment {fault.lssn}: {fault.text}; done: {fault.remedy.value}")
-        faults = await mending.inspect(stream)
+        faults = await repairer.inspect(stream)
         _print_faults(session, stream, faults)
         if not is_applied and any(fault.remedy is not Remedy.NONE for fault in faults):
-            print_message("nothing was changed; --apply mends what has a remedy")
+            print_message("nothing was changed; --apply repairs the faults that have a remedy")
     sys.exit(1 if faults else 0)
 
 
-async def _mending(client: Client) -> SegmentMending:
+async def _repairer(client: Client) -> SegmentRepairer:
     namespace = client.namespace()
     store = await client.namespaces.find(namespace.name)
-    return SegmentMending(store.store, store.ledgers, client.namespace_of(store, namespace.name))
+    return SegmentRepairer(store.store, store.ledgers, client.namespace_of(store, namespace.name))
 
 
 def _print_faults(session: CommandSession, stream: str, faults: list[SegmentFault]) -> None:

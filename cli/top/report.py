@@ -228,7 +228,7 @@ def _repair(before: ClusterSample | None, now: ClusterSample, seconds: float) ->
         known = now.statuses[address].statistics
         earlier = None if before is None else before.statuses.get(address)
         old = {} if earlier is None else earlier.statistics
-        copied.append(rate_at(old, known, "mended.bytes", seconds))
+        copied.append(rate_at(old, known, "repaired.bytes", seconds))
         if known.get("auditor"):
             left.append(known.get("rebalance", {}).get("left_bytes"))
             verdicts = (known.get("durability") or {}).get("ledgers")

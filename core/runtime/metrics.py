@@ -836,15 +836,15 @@ CATALOGUE = (
         "Bookies that accept new entries, by region, as the auditing process sees them. A region "
         "whose bookies were all drained or taken offline by an operator is left out.",
     ),
-    Metric("repair.mended.ledgers", MetricType.COUNTER, "{ledger}", "Ledgers repaired."),
+    Metric("repair.repaired.ledgers", MetricType.COUNTER, "{ledger}", "Ledgers repaired."),
     Metric(
-        "repair.mended.fragments_moved",
+        "repair.repaired.fragments_moved",
         MetricType.COUNTER,
         "{fragment}",
         "Fragments whose ensemble was changed by repair.",
     ),
-    Metric("repair.mended.entries", MetricType.COUNTER, "{entry}", "Entries copied by repair."),
-    Metric("repair.mended.bytes", MetricType.COUNTER, "By", "Bytes copied by repair."),
+    Metric("repair.repaired.entries", MetricType.COUNTER, "{entry}", "Entries copied by repair."),
+    Metric("repair.repaired.bytes", MetricType.COUNTER, "By", "Bytes copied by repair."),
     Metric(
         "repair.rebalance.moved_copies",
         MetricType.COUNTER,

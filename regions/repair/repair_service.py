@@ -176,7 +176,7 @@ class RepairService:
             "writable_bookies": (
                 self._liveness_monitor.writable_by_region if self.is_auditor else {}
             ),
-            "mended": asdict(self._repairer.counts),
+            "repaired": asdict(self._repairer.counts),
             "rebalance": self._rebalance.statistics(),
             "retention": self._retention.statistics(),
             "subscriptions": {} if self._lags is None else self._lags.statistics(),

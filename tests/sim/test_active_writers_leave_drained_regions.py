@@ -15,7 +15,7 @@ from rhumbline.tests.support.simulation.region_run import REPAIR, RegionRun, pla
 HOUR_MS = 3_600_000
 LEFT_S = REREAD_MS / 1000 + 3.0
 """The documented bound, plus the time to open a segment over simulated links."""
-MENDED_S = 30.0
+REPAIRED_S = 30.0
 
 
 async def until_left(run: RegionRun, region: str) -> None:
@@ -44,7 +44,7 @@ def test_a_writer_with_a_long_segment_leaves_a_drained_region_within_the_bound(
         assert members_in(run, region)
         await run.set_region(region, state)
         await until_left(run, region)
-        await until_empty(run, region, MENDED_S)
+        await until_empty(run, region, REPAIRED_S)
         await run.acks(30, 15)
         assert not members_in(run, region)
 
@@ -58,7 +58,7 @@ def test_an_idle_writer_leaves_a_drained_region() -> None:
         await asyncio.sleep(5)
         await run.set_region("west", PlacementState.DRAINED)
         await until_left(run, "west")
-        await until_empty(run, "west", MENDED_S)
+        await until_empty(run, "west", REPAIRED_S)
 
     run_script(script, plan("leave at rest", roll_ms=HOUR_MS))
 
@@ -69,7 +69,7 @@ def test_a_drained_bookie_of_an_open_ledger_empties() -> None:
         [ledger] = [each for each in run.ledgers() if each.state is LedgerState.OPEN]
         victim = ledger.last_fragment.bookies[0]
         await run.command(lambda states: states.with_bookie(victim, PlacementState.DRAINED))
-        async with asyncio.timeout(LEFT_S + MENDED_S):
+        async with asyncio.timeout(LEFT_S + REPAIRED_S):
             while not (await look(run, victim)).is_empty:  # noqa: ASYNC110 - an operator polls
                 await asyncio.sleep(1)
         await run.acks(30, 15)
@@ -99,7 +99,7 @@ def test_under_replication_reported_by_a_writer_is_repaired_before_the_next_audi
         run.world.heal_region(away)
         looks = sum(one.statistics()["looks"] for one in run.repairs.values())
         await asyncio.sleep(8)
-        await run.whole(regions_min=3, within_s=MENDED_S)
+        await run.whole(regions_min=3, within_s=REPAIRED_S)
         asked = run.asked_for()
         assert any("its writer knows that" in why for why in asked), asked
         assert looks == sum(one.statistics()["looks"] for one in run.repairs.values())

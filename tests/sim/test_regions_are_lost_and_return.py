@@ -36,7 +36,7 @@ def other_than(*regions: str) -> str:
 
 def moved(run: RegionRun) -> int:
     return sum(
-        service.statistics()["mended"]["fragments_moved"] for service in run.repairs.values()
+        service.statistics()["repaired"]["fragments_moved"] for service in run.repairs.values()
     )
 
 

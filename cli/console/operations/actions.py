@@ -10,9 +10,9 @@ from ....client.connect import Client
 from ....client.units import show_bytes, show_count
 from ....core.protocol.bookie_id import BookieId, Region
 from ....core.protocol.errors import InvalidArgumentError, UnavailableError
-from ....regions.mending.segment_faults import Remedy
-from ....regions.mending.segment_mending import SegmentMending
 from ....regions.repair.progress import NO_REPAIR, IsLeaving
+from ....regions.segment_repair.segment_faults import Remedy
+from ....regions.segment_repair.segment_repairer import SegmentRepairer
 from ...operate.drains.orders import (
     drain_bookie,
     drain_region,
@@ -133,8 +133,8 @@ class Actions:
             return outcome.describe(str(name))
         if kind is ActionKind.REPAIR:
             name = _stream_of(target)
-            mended = await (await self._mending(name)).mend_all(name.stream)
-            return f"{show_count(len(mended), 'fault')} of {name} repaired"
+            repaired = await (await self._repairer(name)).repair_all(name.stream)
+            return f"{show_count(len(repaired), 'fault')} of {name} repaired"
         place = await self._place(target)
         if kind is ActionKind.DRAIN:
             await place.drain()
@@ -200,7 +200,7 @@ class Actions:
 
     async def _plan_repair(self, target: str) -> PlannedAction:
         name = _stream_of(target)
-        faults = await (await self._mending(name)).inspect(name.stream)
+        faults = await (await self._repairer(name)).inspect(name.stream)
         effects, obstacles = [], []
         for fault in faults:
             remedy = fault.remedy
@@ -214,10 +214,10 @@ class Actions:
 
     # --- targets --------------------------------------------------------------------------------
 
-    async def _mending(self, name: StreamName) -> SegmentMending:
+    async def _repairer(self, name: StreamName) -> SegmentRepairer:
         store = await self._client.namespaces.find(name.namespace)
         namespace = self._client.namespace_of(store, name.namespace)
-        return SegmentMending(store.store, store.ledgers, namespace)
+        return SegmentRepairer(store.store, store.ledgers, namespace)
 
     async def _place(self, target: str) -> _Place:
         stores, missing = await stores_of(self._client)

@@ -73,13 +73,13 @@ OVERVIEW = Dashboard(
                 panel(
                     "Repair",
                     "short",
-                    "Ledgers that repair could not mend yet, and those that it mended in a minute.",
+                    "Ledgers that could not be repaired yet, and ledgers repaired per minute.",
                     Query(total("rhumbline_repair_stuck"), "stuck"),
                     Query(
-                        total("increase(rhumbline_repair_mended_ledgers_total[1m])"),
-                        "mended in a minute",
+                        total("increase(rhumbline_repair_repaired_ledgers_total[1m])"),
+                        "repaired per minute",
                     ),
-                    colours={"stuck": "red", "mended in a minute": "green"},
+                    colours={"stuck": "red", "repaired per minute": "green"},
                 ),
             ),
         ),

@@ -21,6 +21,7 @@ BANNED = {
     r"\bin its turn\b": "in order",
     r"\blooked whether\b": "check whether",
     r"\bof ours\b": "name the component",
+    r"\bmend(?:s|ed|ing)?\b": "repair",
 }
 """Wordings that a native engineer stumbles over, each with what to write instead."""
 

@@ -50,7 +50,7 @@ def sample(time_s: float, adds: int, records: int | None, **changes: Any) -> Clu
         "servers": [PROXY, REPAIR],
         "statuses": {
             "p:2": StatusDocument({"write": {"streams": 1, "records": 7 * adds}}, None),
-            "r:2": StatusDocument({"auditor": True, "mended": {"bytes": adds}}, None),
+            "r:2": StatusDocument({"auditor": True, "repaired": {"bytes": adds}}, None),
         },
         "proxies": [],
         "tasks": 0,

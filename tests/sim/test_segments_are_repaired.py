@@ -1,4 +1,4 @@
-"""``repair fix`` mends segments that disagree with their ledgers, and records stay readable."""
+"""``repair fix`` repairs segments that disagree with their ledgers, and records stay readable."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -9,8 +9,8 @@ from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.protocol.errors import StreamLostError
 from rhumbline.core.protocol.segments import Segment
-from rhumbline.regions.mending.segment_faults import Remedy, SegmentFault
-from rhumbline.regions.mending.segment_mending import SegmentMending
+from rhumbline.regions.segment_repair.segment_faults import Remedy, SegmentFault
+from rhumbline.regions.segment_repair.segment_repairer import SegmentRepairer
 from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_script
 
 HOUR_MS = 3_600_000
@@ -18,22 +18,22 @@ OTHER = "other"
 
 
 async def as_operator(
-    run: RegionRun, work: Callable[[SimClient, SegmentMending], Awaitable[None]]
+    run: RegionRun, work: Callable[[SimClient, SegmentRepairer], Awaitable[None]]
 ) -> None:
     async def connected(host: SimHost) -> None:
         async with run.cluster.client(host) as client:
-            mending = SegmentMending(client.store, client.ledgers, client.namespace)
-            await work(client, mending)
+            repairer = SegmentRepairer(client.store, client.ledgers, client.namespace)
+            await work(client, repairer)
 
     await run.as_operator(connected)
 
 
-async def mend(mending: SegmentMending, remedy: Remedy, stream: str = STREAM) -> None:
-    """Mend the only fault, which must have this remedy, and nothing must be left."""
-    [fault] = await mending.inspect(stream)
+async def repair(repairer: SegmentRepairer, remedy: Remedy, stream: str = STREAM) -> None:
+    """Repair the only fault, which must have this remedy, and nothing must be left."""
+    [fault] = await repairer.inspect(stream)
     assert fault.remedy is remedy, fault
-    assert await mending.mend(stream, fault, await mending.head(stream))
-    assert await mending.inspect(stream) == []
+    assert await repairer.repair(stream, fault, await repairer.head(stream))
+    assert await repairer.inspect(stream) == []
 
 
 def test_a_segment_whose_ledger_was_closed_behind_its_back_is_completed() -> None:
@@ -42,11 +42,11 @@ def test_a_segment_whose_ledger_was_closed_behind_its_back_is_completed() -> Non
         run.apps.active_writer = NO_WRITER
         next(host for host in run.cluster.app_hosts if host.name == "app-east").kill()
 
-        async def work(client: SimClient, mending: SegmentMending) -> None:
-            assert await mending.inspect(STREAM) == []
+        async def work(client: SimClient, repairer: SegmentRepairer) -> None:
+            assert await repairer.inspect(STREAM) == []
             [segment] = (await client.namespace.describe(STREAM)).segments
             await client.ledgers.recover(segment.ledger_id)
-            await mend(mending, Remedy.TAKE_OVER)
+            await repair(repairer, Remedy.TAKE_OVER)
             [segment] = (await client.namespace.describe(STREAM)).segments
             assert segment.is_completed and segment.record_count >= 50
 
@@ -62,7 +62,7 @@ def test_ends_and_lengths_that_differ_are_adopted_from_the_ledger() -> None:
         await run.acks(50, 15)
         await as_operator(run, work)
 
-    async def work(client: SimClient, mending: SegmentMending) -> None:
+    async def work(client: SimClient, repairer: SegmentRepairer) -> None:
         await client.namespace.create_stream(OTHER)
         async with await client.namespace.open_writer(OTHER) as writer:
             for number in range(9):
@@ -80,12 +80,12 @@ def test_ends_and_lengths_that_differ_are_adopted_from_the_ledger() -> None:
             (Remedy.ADOPT_END, behind(right)),
         ):
             await store(wrong)
-            await mend(mending, remedy, OTHER)
+            await repair(repairer, remedy, OTHER)
             assert (await client.namespace.describe(OTHER)).segments == (right,)
         await store(replace(right, last_entry_id=right.last_entry_id + 1))
-        [fault] = await mending.inspect(OTHER)
+        [fault] = await repairer.inspect(OTHER)
         assert fault.remedy is Remedy.NONE, "a segment is never shortened"
-        assert not await mending.mend(OTHER, fault, await mending.head(OTHER))
+        assert not await repairer.repair(OTHER, fault, await repairer.head(OTHER))
 
     run_script(script, plan("ends differ", roll_ms=HOUR_MS), repairs=False)
 
@@ -106,12 +106,12 @@ def test_a_stream_that_was_claimed_after_the_inspection_is_not_taken_over() -> N
     async def script(run: RegionRun) -> None:
         await run.acks(50, 15)
 
-        async def work(client: SimClient, mending: SegmentMending) -> None:
-            head = await mending.head(STREAM)
+        async def work(client: SimClient, repairer: SegmentRepairer) -> None:
+            head = await repairer.head(STREAM)
             await client.namespace.take_over(STREAM)
             fault = SegmentFault(1, 0, "old news", Remedy.TAKE_OVER)
             try:
-                await mending.mend(STREAM, fault, head)
+                await repairer.repair(STREAM, fault, head)
             except StreamLostError:
                 return
             raise AssertionError("the stream was taken over on old evidence")

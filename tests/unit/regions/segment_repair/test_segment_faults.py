@@ -14,7 +14,7 @@ from rhumbline.core.protocol.ledger_metadata import (
     LedgerMetadata,
 )
 from rhumbline.core.protocol.segments import Residence, Segment
-from rhumbline.regions.mending.segment_faults import Remedy, SegmentFault, find_faults
+from rhumbline.regions.segment_repair.segment_faults import Remedy, SegmentFault, find_faults
 
 STREAM = ("ns", "s")
 RECORD, HEAD = StreamRecord("me", 1), StreamHead(2, "token", 3)

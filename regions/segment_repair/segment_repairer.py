@@ -1,4 +1,4 @@
-"""Reads the segments of a stream with their ledgers, and mends what disagrees (RPR-23).
+"""Reads the segments of a stream with their ledgers, and repairs what disagrees (RPR-23).
 
 Every change is a compare-and-set on what was inspected, or a takeover that is conditional on the
 head of the stream. Nothing is deleted.
@@ -21,8 +21,8 @@ from ..ledger_scan import AT_ONCE
 from .segment_faults import Remedy, SegmentFault, find_faults
 
 
-class SegmentMending:
-    """The inspection and the mending of the streams of one namespace."""
+class SegmentRepairer:
+    """The inspection and repair of the streams of one namespace."""
 
     def __init__(self, store: MetadataStore, client: LedgerClient, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -53,26 +53,26 @@ class SegmentMending:
             return None
 
     async def head(self, stream: str) -> StreamHead:
-        """Return the head of a stream, for ``mend``. Raises NoSuchStreamError."""
+        """Return the head of a stream, for ``repair``. Raises NoSuchStreamError."""
         return (await self._streams.head(stream))[0]
 
-    async def mend_all(self, stream: str) -> list[SegmentFault]:
-        """Mend the faults of a stream that have a remedy, and return those that were mended.
+    async def repair_all(self, stream: str) -> list[SegmentFault]:
+        """Repair the faults of a stream that have a remedy, and return those that were repaired.
 
-        A takeover completes all segments in progress, so nothing is mended after it. Safe to
-        repeat. Raises as ``mend``.
+        A takeover completes all segments in progress, so nothing is repaired after it. Safe to
+        repeat. Raises as ``repair``.
         """
         head = await self.head(stream)
-        mended = []
+        repaired = []
         for fault in await self.inspect(stream):
-            if await self.mend(stream, fault, head):
-                mended.append(fault)
+            if await self.repair(stream, fault, head):
+                repaired.append(fault)
             if fault.remedy is Remedy.TAKE_OVER:
                 break
-        return mended
+        return repaired
 
-    async def mend(self, stream: str, fault: SegmentFault, head: StreamHead) -> bool:
-        """Mend a fault that was found when the stream had this head. Safe to repeat.
+    async def repair(self, stream: str, fault: SegmentFault, head: StreamHead) -> bool:
+        """Repair a fault that was found when the stream had this head. Safe to repeat.
 
         Returns False if it has no remedy, or if the segment was changed meanwhile. Raises
         StreamLostError if the stream was claimed meanwhile, and what recovery and the metadata

@@ -1,6 +1,6 @@
-"""Compares the segments of a stream with their ledgers, and says what can be mended (RPR-23). Pure.
+"""Compares a stream's segments with their ledgers, and says what can be repaired (RPR-23). Pure.
 
-The ledger is the truth about its end (REC-15); the segment is what readers go by. Nothing that is
+The ledger determines its end (REC-15); the segment is what readers go by. Nothing that is
 proposed here deletes, shortens or hides anything: a fault after which entries could be missing is
 reported without a remedy.
 """
@@ -21,7 +21,7 @@ from ...core.protocol.segments import (
 
 
 class Remedy(Enum):
-    """The way in which a fault is mended."""
+    """The way in which a fault is repaired."""
 
     TAKE_OVER = "take the stream over, which closes the ledger and completes the segment"
     CLOSE_LEDGER = "recover the ledger, which closes it"

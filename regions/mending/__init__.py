@@ -1,1 +1,0 @@
-"""Segments that disagree with their ledgers: comparison, and what can be mended without risk."""

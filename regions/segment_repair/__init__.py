@@ -1,0 +1,1 @@
+"""Segments that disagree with their ledgers: comparison, and what can be repaired without risk."""
