@@ -54,7 +54,7 @@ class TlsGate:
         self._needs_certificate = needs_certificate
         self._waiting: dict[_Waiting, None] = {}
         self.counts: Counter[str] = Counter()
-        """Numbers of connections by outcome: tls, plain, refused, denied, failed; and ended."""
+        """Numbers of connections by outcome: tls, plain, refused, denied, failed; and expired."""
         self._log_limit = LogLimit()
         self._refusal_limit = LogLimit()
         self._roles = roles_by_name or {}
@@ -114,7 +114,7 @@ class TlsGate:
     def _admit(self, layer: TlsLayer, peer: object) -> bool:
         """Return whether a client is served; a refusal is logged.
 
-        The connection is closed when the certificate of the client ends (rule SEC-43).
+        The connection is closed when the certificate of the client expires (rule SEC-43).
         """
         der = layer.peer_certificate()
         try:
@@ -125,8 +125,8 @@ class TlsGate:
             return False
         if self._admits is None or self._admits(principal):
             if certificate is not None:
-                ended = partial(self._on_ended, certificate, peer)
-                layer.close_at(certificate.not_after_ms, ended)
+                expired = partial(self._on_expired, certificate, peer)
+                layer.close_at(certificate.not_after_ms, expired)
             return True
         self._audit_refusal(peer, "role-not-served", str(principal))
         dropped = self._refusal_limit.admit(asyncio.get_running_loop().time(), str(principal))
@@ -139,12 +139,12 @@ class TlsGate:
             return ANONYMOUS
         return principal_of_certificate(certificate.names, self._roles)
 
-    def _on_ended(self, certificate: Certificate, peer: object) -> None:
-        self.counts["ended"] += 1
+    def _on_expired(self, certificate: Certificate, peer: object) -> None:
+        self.counts["expired"] += 1
         principal = ANONYMOUS
         with suppress(InvalidArgumentError):  # it has a role that is not known here
             principal = self._principal_of(certificate)
-        self._audit_refusal(peer, "certificate-ended", str(principal))
+        self._audit_refusal(peer, "certificate-expired", str(principal))
 
     def _release(self, waiting: "_Waiting", outcome: str, error: Exception | None) -> None:
         if self._waiting.pop(waiting, waiting) is None:

@@ -100,14 +100,14 @@ def protection_of(
 
 
 def certificate_statistics(protection: Protection) -> dict[str, Any] | None:
-    """Return when the certificate of a server ends, for metrics; None without TLS."""
+    """Return when the certificate of a server expires, for metrics; None without TLS."""
     serving = protection.serving
     if serving is None:
         return None
     expires_ms = serving.expires_ms()
     assert expires_ms is not None
     left_ms = max(0, expires_ms - time.time_ns() // 1_000_000)
-    return {"required": serving.settings.required, "certificate_left_ms": left_ms}
+    return {"required": serving.settings.required, "certificate_remaining_ms": left_ms}
 
 
 def is_loopback(host: str) -> bool:

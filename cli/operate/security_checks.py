@@ -116,7 +116,7 @@ def _judge(subject: str, found: Certificate, settings: TlsSettings, where: str =
     if left <= timedelta(milliseconds=settings.expiry_warning_ms):
         verdict = WARNING if left > timedelta() else FAULT
     principal = principal_of_certificate(found.names)
-    ends = "ended" if left <= timedelta() else "ends"
+    verb = "expired" if left <= timedelta() else "expires"
     days = f"in {show_count(left.days, 'day')}" if left > timedelta() else ""
-    detail = f"{where}{principal}; certificate {ends} {found.not_after:%Y-%m-%d %H:%M} UTC {days}"
+    detail = f"{where}{principal}; certificate {verb} {found.not_after:%Y-%m-%d %H:%M} UTC {days}"
     return Finding(subject, verdict, detail.strip())

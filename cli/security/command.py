@@ -30,7 +30,7 @@ _ISSUED = record(
         "roles": text("Its roles, separated by commas."),
         "certificate": text("File of the certificate."),
         "key": text("File of the private key."),
-        "not_after": text("End of the certificate, in UTC."),
+        "not_after": text("Expiry of the certificate, in UTC."),
     }
 )
 _hosts_option = click.option(
@@ -182,7 +182,7 @@ def _report(authority: Authority, issued: Sequence[Issued], output: str) -> None
 def token(file: Path, name: str, roles: Sequence[str], output: str) -> None:
     """Make a token for a principal, print it, and add its hash to FILE (security.static_tokens).
 
-    To withdraw a token, remove its line.
+    To revoke a token, remove its line.
     """
     made = secrets.token_urlsafe(_TOKEN_BYTES)
     line = static_token_line(name, made, [Role(role) for role in roles])
@@ -204,8 +204,8 @@ def token(file: Path, name: str, roles: Sequence[str], output: str) -> None:
             "principal": text("Name of the principal."),
             "roles": text("Its roles, separated by commas."),
             "certificate": text("File of the certificate."),
-            "not_after": text("End of the certificate, in UTC."),
-            "days_left": integer("Days until then; 0 if it has ended."),
+            "not_after": text("Expiry of the certificate, in UTC."),
+            "days_left": integer("Days until then; 0 if it has expired."),
         }
     )
 )

@@ -104,7 +104,7 @@ def without_store(document: Mapping[str, Any], error: str) -> dict[str, Any]:
         "subject": "metadata store",
         "verdict": FAULT,
         "detail": f"nothing is known: {error}",
-        "runbook": "RhumblineMetadataStoreAway",
+        "runbook": "RhumblineMetadataStoreUnavailable",
     }
     return {**document, "alerts": [alert]}
 

@@ -85,12 +85,12 @@ class Sample(NamedTuple):
     """The part of a histogram: ``bucket`` (its bound is the label ``le``), ``sum`` or ``count``."""
 
 
-def _certificate_left(service: str) -> Metric:
+def _certificate_remaining(service: str) -> Metric:
     return Metric(
-        f"{service}.tls.certificate_left_ms",
+        f"{service}.tls.certificate_remaining_ms",
         MetricType.GAUGE,
         "s",
-        "Time until the certificate of the server ends; 0 if it has ended.",
+        "Time until the certificate of the server expires; 0 if it has expired.",
     )
 
 
@@ -667,10 +667,10 @@ CATALOGUE = (
         "{block}",
         "Blocks of entries removed from the cache to make room.",
     ),
-    _certificate_left("bookie"),
-    _certificate_left("proxy"),
-    _certificate_left("repair"),
-    _certificate_left("archive"),
+    _certificate_remaining("bookie"),
+    _certificate_remaining("proxy"),
+    _certificate_remaining("repair"),
+    _certificate_remaining("archive"),
     Metric(
         "bookie.gate.waiting",
         MetricType.GAUGE,

@@ -49,8 +49,8 @@ class CallIdentity:
         """Return the caller with this ``authorization`` header and PEM certificate, if any.
 
         Raises UnauthorizedError if the caller must be known and is not. A token that is not valid
-        is an error, although the caller may have a certificate. So is a certificate that has ended
-        since the connection began.
+        is an error, although the caller may have a certificate. So is a certificate that has
+        expired since the connection began.
         """
         try:
             found = await self._identify(authorization, certificate)

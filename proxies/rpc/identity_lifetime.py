@@ -19,9 +19,9 @@ async def serve_while_identity_is_valid(
 ) -> None:
     """Serve a streaming call until it ends. Calls of anonymous callers are not watched.
 
-    Raises UnavailableError once the token has ended or was withdrawn, or the certificate has ended:
-    the error is retryable, so a client that has a new one goes on, and the next call of another
-    client is refused. Raises also what the call raises.
+    Raises UnavailableError once the token has expired or was revoked, or the certificate has
+    expired. The error is retryable, so a client with a new one continues, and the next call of
+    another client is refused. Also raises what the call raises.
     """
     if not identity.can_end(context):
         await serving

@@ -1,1 +1,1 @@
-"""Security drills: certificates that end, a revoked principal, a new authority, under load."""
+"""Security drills: certificates that expire, a revoked principal, a new authority, under load."""

@@ -1,4 +1,4 @@
-"""All servers get certificates that have ended, and then new ones, while applications append."""
+"""All servers get certificates that have expired, and then new ones, while applications append."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -53,7 +53,7 @@ async def _run(server: LocalServer) -> list[DrillOutcome]:
                 await load.wait_for(50)
     return [
         DrillOutcome(
-            "new connections are refused while the certificates have ended",
+            "new connections are refused while the certificates have expired",
             all(error is not None for error in refused),
             ", ".join(type(error).__name__ for error in refused),
         ),

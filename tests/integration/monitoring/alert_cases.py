@@ -180,7 +180,7 @@ CASES = (
         "bookie b1 is full and cannot free space",
     ),
     AlertCase(
-        "RhumblineMaintenanceFails",
+        "RhumblineMaintenanceFailing",
         {f"rhumbline_bookie_maintenance_failures_total{{{_B1}}}": "0+1x400"},
         {f"rhumbline_bookie_maintenance_failures_total{{{_B1}}}": "165x400"},
         _OF_B1,
@@ -258,7 +258,7 @@ CASES = (
         "a segment that was completed 2h 0m 0s ago has no archive",
     ),
     AlertCase(
-        "RhumblineMetadataStoreAway",
+        "RhumblineMetadataStoreUnavailable",
         {
             f'{_CALLS}{{{_P1},operation="get",result="ok"}}': "0+9x400",
             f'{_CALLS}{{{_P1},operation="get",result="ok",store="oslo"}}': "0+1x400",
@@ -324,17 +324,17 @@ CASES = (
         "proxy p1 refuses 2 requests per second because of its limits",
     ),
     AlertCase(
-        "RhumblineCertificateEndsSoon",
-        _bookie("tls_certificate_left_seconds", 12 * 86_400),
-        _bookie("tls_certificate_left_seconds", 15 * 86_400),
+        "RhumblineCertificateExpiresSoon",
+        _bookie("tls_certificate_remaining_seconds", 12 * 86_400),
+        _bookie("tls_certificate_remaining_seconds", 15 * 86_400),
         _OF_B1,
-        "the certificate of b1 ends in 12d 0h 0m 0s",
+        "the certificate of b1 expires in 12d 0h 0m 0s",
     ),
     AlertCase(
-        "RhumblineCertificateEnds",
-        _constant(f"rhumbline_proxy_tls_certificate_left_seconds{{{_P1}}}", 3_600),
-        _constant(f"rhumbline_proxy_tls_certificate_left_seconds{{{_P1}}}", 12 * 86_400),
+        "RhumblineCertificateAboutToExpire",
+        _constant(f"rhumbline_proxy_tls_certificate_remaining_seconds{{{_P1}}}", 3_600),
+        _constant(f"rhumbline_proxy_tls_certificate_remaining_seconds{{{_P1}}}", 12 * 86_400),
         _OF_P1,
-        "nobody can connect to p1 once its certificate has ended: 1h 0m 0s left",
+        "nobody can connect to p1 once its certificate has expired: 1h 0m 0s left",
     ),
 )

@@ -103,7 +103,7 @@ def test_every_metric_of_the_alert_rules_has_data(prometheus: PrometheusServer) 
         name
         for rule in prometheus.rules()
         for name in re.findall(r"rhumbline_\w+", rule["query"])
-        if not name.endswith("_tls_certificate_left_seconds")
+        if not name.endswith("_tls_certificate_remaining_seconds")
     }
     assert len(named) > 20
     assert eventually_empty(prometheus, sorted(named)) == []

@@ -66,7 +66,7 @@ async def test_appends_go_on_over_the_end_of_a_certificate_that_was_renewed(
                 async with direct.reader(stream, EARLIEST) as reader:
                     found = [bytes((await anext(reader)).payload) for _ in range(len(payloads) + 1)]
                 assert found == [b"first", *payloads]
-    assert audit.counts["connect", "refused", "certificate-ended"] >= 3  # one of each bookie
+    assert audit.counts["connect", "refused", "certificate-expired"] >= 3  # one of each bookie
 
 
 async def test_a_call_ends_with_its_certificate_and_the_next_one_is_refused(

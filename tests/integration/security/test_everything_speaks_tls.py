@@ -87,7 +87,7 @@ async def test_operators_ports_tell_strangers_only_whether_a_server_is_ready(
             known = await fetch_status(
                 host, port, "/stat", timeout_ms=5_000, credentials=made.credentials
             )
-            assert known["tls"]["certificate_left_ms"] > 0
+            assert known["tls"]["certificate_remaining_ms"] > 0
             with pytest.raises(ValueError):
                 await fetch_status(host, port, "/stat", timeout_ms=5_000)
 

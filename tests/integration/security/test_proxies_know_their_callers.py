@@ -23,7 +23,7 @@ from rhumbline.tls.authority import SERVER_NAME
 from rhumbline.tls.credentials import TlsCredentials
 
 REFUSED = (UnauthorizedError, AppendOutcomeUnknownError)
-"""What an append gets whose token has ended: unknown if it was sent before."""
+"""What an append gets whose token has expired: unknown if it was sent before."""
 
 
 async def outcome(

@@ -292,9 +292,9 @@ async def test_a_connection_ends_with_the_certificate_of_its_client(tmp_path: Pa
         async with asyncio.timeout(30):
             with suppress(ConnectionError):
                 assert await reader.read() == b""
-        assert gate.counts == {"tls": 1, "ended": 1}
+        assert gate.counts == {"tls": 1, "expired": 1}
         assert [(event.principal, event.error) for event in audit.events] == [
-            ("spiffe://test/client/app", "certificate-ended")
+            ("spiffe://test/client/app", "certificate-expired")
         ]
         writer.close()
 

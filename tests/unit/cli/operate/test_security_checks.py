@@ -52,7 +52,7 @@ async def test_each_port_is_asked_for_its_certificate(tmp_path: Path) -> None:
         "tls ended": FAULT,
         "tls foreign": FAULT,
     }
-    assert "spiffe://test/bookie/good; certificate ends" in found["tls good"].detail
+    assert "spiffe://test/bookie/good; certificate expires" in found["tls good"].detail
     assert found["tls soon"].detail.endswith("in 2 days")
     assert "certificate has expired" in found["tls ended"].detail
 
