@@ -17,14 +17,17 @@ from .catalog import read_manifest
 from .manifest import Part
 from .part_file import ANY_TIME, PartFile, RowGroup
 
-_ANY = (0, 2**63 - 1)
+ValueRange = tuple[int, int]
+"""The lowest and the highest value."""
+_ANY = ((0, 2**63 - 1),)
+_ANY_TIME = (ANY_TIME,)
 
 
 class RowSelection(NamedTuple):
     """A selection of rows: positions [first, end) of a segment.
 
-    The ranges of entry ids, txids and times in microseconds, both ends included, only exclude row
-    groups: of a row group that can hold a match, all rows in [first, end) are returned.
+    The ranges of entry ids, txids and times in microseconds only exclude row groups: of a row group
+    that can hold a match, all rows in [first, end) are returned.
     """
 
     first_entry_id: int
@@ -33,10 +36,10 @@ class RowSelection(NamedTuple):
     """First slot of the first entry; later entries begin at slot 0."""
     end_slot: int = 0
     """Slot of the end entry before which the selection ends; 0 excludes that entry."""
-    entry_ids: tuple[int, int] = _ANY
-    txids: tuple[int, int] = _ANY
-    created_us: tuple[int, int] = ANY_TIME
-    event_us: tuple[int, int] = ANY_TIME
+    entry_ids: tuple[ValueRange, ...] = _ANY
+    txids: tuple[ValueRange, ...] = _ANY
+    created_us: tuple[ValueRange, ...] = _ANY_TIME
+    event_us: tuple[ValueRange, ...] = _ANY_TIME
     """With any limit, records without an event time are not selected."""
 
     def between(self, first_entry_id: int, end_entry_id: int) -> "RowSelection":
@@ -51,13 +54,15 @@ class RowSelection(NamedTuple):
     def may_match(self, group: RowGroup) -> bool:
         """True if a row group can hold a selected row."""
         return (
-            max(self.first_entry_id, self.entry_ids[0]) <= group.last_entry_id
-            and group.first_entry_id <= self.entry_ids[1]
+            self.first_entry_id <= group.last_entry_id
             and (group.first_entry_id, 0) < (self.end_entry_id, self.end_slot)
-            and self.txids[0] <= group.last_txid
-            and group.first_txid <= self.txids[1]
-            and _overlap(self.created_us, group.created_us)
-            and (self.event_us == ANY_TIME or _overlap(self.event_us, group.event_us))
+            and overlap(self.entry_ids, (group.first_entry_id, group.last_entry_id))
+            and overlap(self.txids, (group.first_txid, group.last_txid))
+            and overlap(self.created_us, group.created_us)
+            and (
+                self.event_us == _ANY_TIME
+                or (group.event_us is not None and overlap(self.event_us, group.event_us))
+            )
         )
 
     def contains_all(self, group: RowGroup) -> bool:
@@ -154,5 +159,6 @@ def _start_read(
     return asyncio.ensure_future(file.read(number, sorted(needed)))
 
 
-def _overlap(wanted: tuple[int, int], held: tuple[int, int] | None) -> bool:
-    return held is not None and wanted[0] <= held[1] and held[0] <= wanted[1]
+def overlap(wanted: tuple[ValueRange, ...], held: ValueRange) -> bool:
+    """True if one of the wanted ranges and the range that is held have a value in common."""
+    return any(low <= held[1] and held[0] <= high for low, high in wanted)

@@ -11,7 +11,7 @@ filters of one DataFrame would miss rows.
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any, NamedTuple
@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...coldstore.archive.part_scan import ValueRange, overlap
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError
 from .columns import ARROW_TYPES
 
 HIGHEST = 2**63 - 1
 _LOWEST = -(2**63)
+_ANY = (_LOWEST, HIGHEST)
 _NUMBERS = ("lssn", "entry_id", "slot", "txid")
 _TIMES = ("created", "event_time")
 _COLUMNS = ("stream", "dlsn", *_NUMBERS, *_TIMES)
@@ -165,12 +167,12 @@ def _microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-@dataclass(slots=True)
 class Ranges:
-    """The lowest and the highest value of each column that can meet conditions."""
+    """The values of each column that can meet conditions, as ascending ranges."""
 
-    low: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _LOWEST))
-    high: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, HIGHEST))
+    def __init__(self) -> None:
+        """Create ranges that exclude nothing."""
+        self._of_column: dict[str, tuple[ValueRange, ...]] = dict.fromkeys(_RANGED, (_ANY,))
 
     @classmethod
     def of(cls, conditions: Conditions) -> "Ranges":
@@ -178,19 +180,35 @@ class Ranges:
         ranges = cls()
         for column, sign, values in conditions.of_rows:
             if column in _RANGED:
-                numbers = [value for value in values if isinstance(value, int)]
-                low, high = min(numbers), max(numbers)
-                ranges._narrow(
-                    column,
-                    {"<": _LOWEST, "<=": _LOWEST, ">": low + 1}.get(sign, low),
-                    {">": HIGHEST, ">=": HIGHEST, "<": high - 1}.get(sign, high),
+                numbers = sorted(value for value in set(values) if isinstance(value, int))
+                wanted = [_range(sign, number) for number in numbers]
+                ranges._of_column[column] = tuple(
+                    (max(low, first), min(high, last))
+                    for low, high in ranges._of_column[column]
+                    for first, last in wanted
+                    if max(low, first) <= min(high, last)
                 )
         return ranges
 
-    def _narrow(self, name: str, low: int, high: int) -> None:
-        self.low[name] = max(self.low[name], low)
-        self.high[name] = min(self.high[name], high)
+    def of_column(self, name: str) -> tuple[ValueRange, ...]:
+        """Return the ranges of a column. None means that no row meets the conditions."""
+        return self._of_column[name]
+
+    def lowest(self, name: str) -> int:
+        """Return the lowest value of a column that can meet the conditions."""
+        return min((low for low, _ in self._of_column[name]), default=HIGHEST)
+
+    def highest(self, name: str) -> int:
+        """Return the highest value of a column that can meet the conditions."""
+        return max((high for _, high in self._of_column[name]), default=_LOWEST)
 
     def may_match(self, name: str, low: int, high: int) -> bool:
         """True if a file or row group whose values are in [low, high] can hold a selected row."""
-        return low <= self.high[name] and self.low[name] <= high
+        return overlap(self._of_column[name], (low, high))
+
+
+def _range(sign: str, value: int) -> ValueRange:
+    """Return the numbers that a comparison with ``value`` selects."""
+    low = {"<": _LOWEST, "<=": _LOWEST, ">": value + 1}.get(sign, value)
+    high = {">": HIGHEST, ">=": HIGHEST, "<": value - 1}.get(sign, value)
+    return low, high

@@ -225,9 +225,9 @@ class Planner:
         segments are searched: ledgers would be read completely for it. If a file is missing, the
         search ends; a task that needs the file reports it.
         """
-        if ranges.high["created"] == HIGHEST:
+        if ranges.highest("created") == HIGHEST:
             return end
-        late_ms = ranges.high["created"] // MICROSECONDS_PER_MS + 1
+        late_ms = ranges.highest("created") // MICROSECONDS_PER_MS + 1
         for lssn in range(start.lssn, end.lssn + 1):
             if lssn not in manifests:
                 break
@@ -429,7 +429,7 @@ def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
 
 def _is_too_old(completed_ms: int, ranges: Ranges) -> bool:
     """True if all records of a segment that was completed then are too old (rule STR-39)."""
-    return (completed_ms + 1) * MICROSECONDS_PER_MS <= ranges.low["created"]
+    return (completed_ms + 1) * MICROSECONDS_PER_MS <= ranges.lowest("created")
 
 
 def _archive_splits(manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges) -> list[Split]:
@@ -441,10 +441,10 @@ def _archive_splits(manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges)
         stop.entry_id,
         begin.slot,
         stop.slot,
-        (ranges.low["entry_id"], ranges.high["entry_id"]),
-        (ranges.low["txid"], ranges.high["txid"]),
-        (ranges.low["created"], ranges.high["created"]),
-        (ranges.low["event_time"], ranges.high["event_time"]),
+        ranges.of_column("entry_id"),
+        ranges.of_column("txid"),
+        ranges.of_column("created"),
+        ranges.of_column("event_time"),
     )
     return [
         _archive_split(manifest, part, selection)

@@ -93,6 +93,7 @@ CONDITIONS: dict[str, Callable[[Dlsn, int], bool]] = {
     "lssn = 2 and entry_id < 2": lambda at, txid: at.lssn == 2 and at.entry_id < 2,
     "lssn in (2, 3) and entry_id = 1": lambda at, txid: at.lssn in (2, 3) and at.entry_id == 1,
     "lssn in (3, 4) and slot = 0": lambda at, txid: at.lssn in (3, 4) and at.slot == 0,
+    "txid in (7, 110)": lambda at, txid: txid in (7, 110),
     "dlsn = '3:1:0'": lambda at, txid: at == Dlsn(3, 1, 0),
     "stream = 'other'": lambda at, txid: False,
     "stream in ('s', 't') and lssn = 4": lambda at, txid: at.lssn == 4,
@@ -123,6 +124,15 @@ def test_conditions_select_rows_and_skip_data(
     found = read_all(RhumblineBatchReader(options(tmp_path, where=where)))
     assert found == [row for row in rows if CONDITIONS[where](position(row[0]), row[1])]
     assert bytes_read < all_bytes / 2
+
+
+def test_segments_between_the_values_of_a_list_are_not_planned(tmp_path: Path) -> None:
+    rows = archive_on_disk(tmp_path)
+    reader = RhumblineBatchReader(options(tmp_path, where="lssn in (1, 4)"))
+    tasks: list[Any] = reader.partitions()
+    splits = [split for task in tasks for split in getattr(task, "splits", (task,))]
+    assert {split.lssn for split in splits} == {1, 4}
+    assert read_all(reader) == [row for row in rows if position(row[0]).lssn in (1, 4)]
 
 
 def test_conditions_on_event_times_select_no_records_without_one(tmp_path: Path) -> None:

@@ -36,11 +36,28 @@ def test_text_in_quotes_is_no_condition() -> None:
 
 def test_ranges_hold_every_row_that_meets_the_conditions() -> None:
     ranges = Ranges.of(parse_conditions("txid > 5 and txid <= 9 and lssn in (7, 3) and lssn < 7"))
-    assert (ranges.low["txid"], ranges.high["txid"]) == (6, 9)
-    assert (ranges.low["lssn"], ranges.high["lssn"]) == (3, 6)
-    assert ranges.high["created"] == HIGHEST
-    assert ranges.may_match("lssn", 6, 20)
-    assert not ranges.may_match("lssn", 7, 20)
+    assert ranges.of_column("txid") == ((6, 9),)
+    assert ranges.of_column("lssn") == ((3, 3),)
+    assert (ranges.lowest("txid"), ranges.highest("txid")) == (6, 9)
+    assert ranges.highest("created") == HIGHEST
+    assert ranges.may_match("txid", 9, 20)
+    assert not ranges.may_match("txid", 10, 20)
+
+
+def test_ranges_exclude_what_is_between_the_values_of_a_list() -> None:
+    """The list stood for all values between its lowest and its highest one."""
+    ranges = Ranges.of(parse_conditions("lssn in (1000, 1, 1)"))
+    assert ranges.of_column("lssn") == ((1, 1), (1000, 1000))
+    assert [n for n in range(1, 1001) if ranges.may_match("lssn", n, n)] == [1, 1000]
+    assert not ranges.may_match("lssn", 2, 999)
+    assert ranges.may_match("lssn", 2, 1000)
+
+
+def test_conditions_that_exclude_each_other_match_nothing() -> None:
+    ranges = Ranges.of(parse_conditions("created < '1970-01-02' and created > '1970-01-03'"))
+    assert ranges.of_column("created") == ()
+    assert ranges.lowest("created") > ranges.highest("created")
+    assert not ranges.may_match("created", -HIGHEST, HIGHEST)
 
 
 @pytest.mark.parametrize(
