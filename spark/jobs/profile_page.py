@@ -1,15 +1,19 @@
 """The HTML page of a profile: one plot for each measure, and a table of the streams."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import escape
 from typing import NamedTuple
 
 _WIDTH, _HEIGHT = 720, 140
+_HOURS_MIN = 24
+"""The shortest time axis, so that the bars of a few hours stay narrow."""
 _STYLE = (
-    "body{font:15px system-ui,sans-serif;margin:2em;max-width:60em}"
+    ":root{color-scheme:light dark}"
+    "body{font:15px system-ui,sans-serif;margin:2em;max-width:60em}h2{font-size:1.1em}"
     "table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right}"
-    "td:first-child,th:first-child{text-align:left}rect{fill:#3366aa}text{font-size:11px}"
+    "td:first-child,th:first-child{text-align:left}"
+    "rect{fill:#4a7fc4}line{stroke:#888}text{font-size:11px;fill:currentColor}"
 )
 
 
@@ -51,11 +55,11 @@ def render_page(hours: Sequence[Hour]) -> str:
 
 def _plot(times: Sequence[datetime], values: Sequence[int]) -> str:
     """Return bars over a time axis as SVG; hours without records are gaps."""
-    if not times:
-        return "<p>No records.</p>"
+    top = max(values, default=0)
+    if not top:
+        return "<p>None.</p>"
     first = times[0].timestamp()
-    count = round((times[-1].timestamp() - first) / 3600) + 1
-    top = max(*values, 1)
+    count = max(round((times[-1].timestamp() - first) / 3600) + 1, _HOURS_MIN)
     bars = []
     for time, value in zip(times, values, strict=True):
         left = (time.timestamp() - first) / 3600 * _WIDTH / count
@@ -64,11 +68,13 @@ def _plot(times: Sequence[datetime], values: Sequence[int]) -> str:
             f'<rect x="{left:.1f}" y="{_HEIGHT - height:.1f}" width="{_WIDTH / count:.2f}" '
             f'height="{height:.1f}"><title>{_label(time)}: {value:,}</title></rect>'
         )
+    last = times[0] + timedelta(hours=count - 1)
     return (
         f'<svg viewBox="0 -14 {_WIDTH} {_HEIGHT + 34}" width="{_WIDTH}" role="img">'
-        f'{"".join(bars)}<text x="0" y="-3">{top:,}</text>'
+        f'{"".join(bars)}<line x1="0" y1="{_HEIGHT}" x2="{_WIDTH}" y2="{_HEIGHT}"/>'
+        f'<text x="0" y="-3">at most {top:,}</text>'
         f'<text x="0" y="{_HEIGHT + 14}">{_label(times[0])}</text>'
-        f'<text x="{_WIDTH}" y="{_HEIGHT + 14}" text-anchor="end">{_label(times[-1])}</text></svg>'
+        f'<text x="{_WIDTH}" y="{_HEIGHT + 14}" text-anchor="end">{_label(last)}</text></svg>'
     )
 
 
