@@ -10,19 +10,26 @@ import click
 from ...cli.output import format_table
 from ...client.system_runtime import run
 from ..beside.catch_up_readers import measure_catch_up_readers
+from ..beside.compaction import (
+    COMPACTING,
+    KEEPING,
+    measure_while_compacting,
+    measure_without_compaction,
+)
 from ..beside.faults import measure_faults
 from ..beside.foreground import WORKLOADS
-from ..beside.sorting import KEEPING, SORTING, measure_while_sorting, measure_without_sorting
 from ..harness.bookie_processes import BookieProcesses
 from .bench_options import chosen, number, output_options, whole_number
 from .bench_output import collect, print_raw, say
 
-PARTS = ("readers", "sorting", "faults")
+PARTS = ("readers", "compaction", "faults")
 _MIB = 1 << 20
 
 
 @click.command()
-@click.option("--only", help="Parts, separated by commas: readers, sorting, faults. [default: all]")
+@click.option(
+    "--only", help="Parts, separated by commas: readers, compaction, faults. [default: all]"
+)
 @click.option("--work", help="Workloads, separated by commas: W1b, W3-1000, W2-1. [default: all]")
 @click.option("--readers", default="1,8,64", show_default=True, help="Numbers of readers.")
 @whole_number("--mib", 16, 1 << 20, 1024, "MiB that each bookie holds for readers or compaction.")
@@ -56,18 +63,18 @@ def beside(
         for part in parts:
             below = Path(root) / part
             below.mkdir()
-            cluster = BookieProcesses(below, settings=KEEPING if part == "sorting" else None)
+            cluster = BookieProcesses(below, settings=KEEPING if part == "compaction" else None)
             with cluster as servers:
                 if part == "readers":
                     rows = measure_catch_up_readers(servers, workloads, counts, **load)
                 elif part == "faults":
                     rows = measure_faults(servers, workloads, seconds, repetitions)
                 else:
-                    rows = measure_without_sorting(servers, workloads, **load)
+                    rows = measure_without_compaction(servers, workloads, **load)
                 found += run(collect(rows, json_file))
-                if part == "sorting":
-                    servers.restart(SORTING)
-                    rows = measure_while_sorting(servers, workloads, seconds, repetitions)
+                if part == "compaction":
+                    servers.restart(COMPACTING)
+                    rows = measure_while_compacting(servers, workloads, seconds, repetitions)
                     found += run(collect(rows, json_file))
     say()
     say(format_table([_shown(row) for row in found]))

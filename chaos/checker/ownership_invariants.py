@@ -31,8 +31,8 @@ def repair_takes_streams_of_silent_writers_only(record: RunRecord) -> Iterator[s
             if is_its and stored_ms > begin_ms:
                 yield (
                     f"{append} was stored at {stored_ms:.1f} ms and acknowledged at "
-                    f"{append.ended_ms:.1f} ms, but repair found no sign of life from "
-                    f"{begin_ms:.1f} to {end_ms:.1f} ms"
+                    f"{append.ended_ms:.1f} ms, but repair found no activity "
+                    f"from {begin_ms:.1f} to {end_ms:.1f} ms"
                 )
 
 

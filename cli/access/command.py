@@ -92,7 +92,7 @@ async def grant(
 async def revoke(
     session: CommandSession, principal: str, actions: str, resource: str, deny: bool
 ) -> None:
-    """Take back what was granted for exactly this RESOURCE. Safe to repeat.
+    """Revoke what was granted for exactly this RESOURCE. Safe to repeat.
 
     It takes effect within seconds, also for appends and reads in progress.
     """

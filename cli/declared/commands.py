@@ -84,7 +84,7 @@ def _files_option(command: Command) -> Command:
 async def apply(
     session: CommandSession, files: Sequence[str], *, dry_run: bool, prune: bool, yes: bool
 ) -> None:
-    """Make the cluster what files declare. Safe to repeat.
+    """Apply what files declare to the cluster. Safe to repeat.
 
     Files declare regions, namespaces with policies, streams and subscriptions, grants, and quotas.
     What they do not mention stays as it is. If a change fails, the output says which ones were

@@ -171,7 +171,7 @@ async def features(session: CommandSession, target: int | None) -> None:
 
     A higher level permits what servers of earlier versions cannot read; programs that do not know
     it are refused from then on. Raise it once all servers and applications have the new version,
-    and it is certain that they keep it.
+    and will not return to an older one.
     """
     async with session.client(moves_data=False) as client:
 

@@ -78,8 +78,8 @@ class _Late(NamedTuple):
 async def doctor(session: CommandSession) -> None:
     """Check settings, stores, regions, bookies, proxies, TLS, repair, namespaces and old data.
 
-    It also says what one more failure would do. Exits with 1 as long as there is a fault: something
-    is wrong now. A warning is something to know: it is tolerated, or an operator ordered it.
+    It also says what one more failure would do. Exits with 1 while there is a fault, which
+    needs action. A warning does not: it is tolerated, or follows from an operator's command.
     """
     findings = [Finding("settings", OK, str(session.loaded.file or "no file"))]
     progress = ProgressBar()

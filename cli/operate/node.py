@@ -30,7 +30,7 @@ for _command in (adopt, drain, undrain, decommission):
 @session_options
 @runs
 async def ls(session: CommandSession, wait_count: int | None, timeout_ms: int) -> None:
-    """List all bookies of the cluster with their mode and their present free space.
+    """List all bookies of the cluster with their mode and their current free space.
 
     Bookies that are down are listed too, and decommissioned ones whose process still runs.
     """

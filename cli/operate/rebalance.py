@@ -113,7 +113,7 @@ async def _planned(
 @session_options
 @runs
 async def start(session: CommandSession, tolerance: int, bytes_per_second: str) -> None:
-    """Order repair to move copies in the background. Replaces an earlier order."""
+    """Let repair move copies in the background. Replaces an earlier request."""
     rate = parse_bytes(bytes_per_second)
     if rate < 1:
         raise InvalidArgumentError(f"--bytes-per-second {bytes_per_second} is not at least 1")
@@ -124,7 +124,7 @@ async def start(session: CommandSession, tolerance: int, bytes_per_second: str) 
         print_done(
             {"status": order.status.value},
             session.output,
-            f"rebalancing is ordered, at {show_bytes(rate)}/s",
+            f"rebalancing is requested, at {show_bytes(rate)}/s",
         )
         if await TaskStore(client.store).auditor() is None:
             print_message("no repair process is running: start `rhumbline repair run`")
@@ -137,7 +137,7 @@ async def start(session: CommandSession, tolerance: int, bytes_per_second: str) 
 @session_options
 @runs
 async def status(session: CommandSession, waits: bool, timeout_ms: int) -> None:
-    """Show the order and its progress."""
+    """Show the state and the progress of rebalancing."""
     async with cluster_store(session) as store:
         orders = OrderStore(store)
 
@@ -156,7 +156,7 @@ async def status(session: CommandSession, waits: bool, timeout_ms: int) -> None:
         )
     if order is None:
         if session.output == TABLE:
-            print_rows([], session.output, empty="no rebalancing is ordered")
+            print_rows([], session.output, empty="no rebalancing is requested")
         else:
             nothing = dict.fromkeys(("moved_copies", "moved_bytes", "left_copies", "left_bytes"), 0)
             shown = {"rate_limit_bytes_per_second": None, "failed": 0, "last_error": None}
@@ -212,7 +212,7 @@ async def resume(session: CommandSession) -> None:
 @session_options
 @runs
 async def stop(session: CommandSession) -> None:
-    """Withdraw the order. Copies that have moved stay where they are. Safe to repeat."""
+    """Cancel rebalancing. Copies that have moved stay where they are. Safe to repeat."""
     async with cluster_store(session) as store:
         await OrderStore(store).remove()
-        print_done({"status": "none"}, session.output, "no rebalancing is ordered")
+        print_done({"status": "none"}, session.output, "no rebalancing is requested")

@@ -16,7 +16,7 @@ _DECLARED = done({"regions": listing(text("Region."), "The declared regions now.
 @session_options
 @runs
 async def add(session: CommandSession, name: str) -> None:
-    """Declare one more region of the cluster. Safe to repeat.
+    """Declare another region of the cluster. Safe to repeat.
 
     Bookies and processes can then use it. `cluster init --regions` declares the first ones.
     """

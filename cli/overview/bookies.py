@@ -1,4 +1,4 @@
-"""The bookies of a cluster: what each may be used for now, and its present free space."""
+"""The bookies of a cluster: what each may be used for now, and its current free space."""
 
 import asyncio
 from collections.abc import Mapping

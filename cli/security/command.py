@@ -85,7 +85,7 @@ def init(
     """Make an authority in DIRECTORY, and certificates for servers, administrators and clients.
 
     An authority that exists is kept, and its certificates are replaced. Keep ca.key off the
-    servers: whoever has it can be anybody.
+    servers: anyone who has it can impersonate any principal.
     """
     authority = Authority(directory)
     authority.create(trust_domain=trust_domain, days=ca_days)
@@ -211,7 +211,7 @@ def token(file: Path, name: str, roles: Sequence[str], output: str) -> None:
 )
 @session_options
 def show(session: CommandSession) -> None:
-    """Show who this process is to others: the certificate in its settings."""
+    """Show the identity of this process: the certificate in its settings."""
     file = session.settings.tls.certificate
     if not file or session.protection.credentials is None:
         raise ConfigurationError("tls.certificate is not set: this process has no certificate")

@@ -34,7 +34,7 @@ from ..output_schema import done, flag, integer, prints, text
 @session_options
 @runs
 async def inventory(session: CommandSession, directory: Path, target: Path) -> None:
-    """Write what the stopped bookie in DIRECTORY holds, and fence its open ledgers.
+    """Write an inventory of the stopped bookie in DIRECTORY, and fence its open ledgers.
 
     Needed to rebuild a lost metadata store. Writers begin new segments after it. The file contains
     passwords of ledgers: keep it as secret as the metadata store.

@@ -55,7 +55,7 @@ _MOVE = {
 async def balance(session: CommandSession, plans_only: bool) -> None:
     """Move streams to even the load of the write proxies of each region, one round of moves.
 
-    The elected balancer does the same every `balance_ms` by itself.
+    The elected balancer does the same every `balance_ms` automatically.
     """
     moves: list[dict[str, Any]] = []
     async with session.client(moves_data=False) as client:

@@ -59,8 +59,9 @@ async def home(session: CommandSession, name: str, home_region: str | None, sugg
     """Show the home region of a stream, or set it to HOME_REGION.
 
     The write proxies of the home region serve the stream. A client of another region pays one more
-    round trip between the regions for each append. An owner elsewhere releases the stream at its
-    second check from then (proxy.balance_ms), if a proxy of the home region accepts streams.
+    round trip between the regions for each append. An owner in another region releases the
+    stream at its second check after this (proxy.balance_ms), if a proxy of the home region accepts
+    streams.
     """
     if home_region is not None and suggest:
         raise InvalidArgumentError("HOME_REGION and --suggest are mutually exclusive")

@@ -47,7 +47,7 @@ async def sql(
     """Run QUERY, a SELECT of SQLite, over the streams, ledgers, servers and metrics of the cluster.
 
     The tables that it names are loaded into a database in memory first, so it changes nothing. They
-    are read one after another, while the cluster goes on.
+    are read one after another, while the cluster keeps changing.
     """
     if shows_tables:
         shown = [

@@ -133,7 +133,7 @@ async def _register(
 @click.option("--segments", "wanted_segments", metavar="FIRST-LAST",
               help="Restore only these segments, for example 3-7.")  # fmt: skip
 @click.option("--stream-id", default="", metavar="ID",
-              help="Which stream that had the name.  [default: the newest]")  # fmt: skip
+              help="Id of the stream, if several had the name.  [default: the newest]")  # fmt: skip
 @cold_option
 @policy_options
 @prints(

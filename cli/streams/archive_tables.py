@@ -90,7 +90,7 @@ def report_tables(done: "TablePass") -> None:
 
 @click.command()
 @cold_option
-@click.option("--update", is_flag=True, help="Register first what is archived, and remove what "
+@click.option("--update", is_flag=True, help="First register what is archived, and remove what "
               "is not archived any more.")  # fmt: skip
 @prints(rows(record(_TABLE)))
 @session_options

@@ -41,7 +41,9 @@ _STORE = text("global, or the region in whose metadata store it is.")
 @namespace.command()
 @click.argument("name")
 @click.option("--store", metavar="REGION", help="Keep the metadata in the store of this region.")
-@click.option("--region-local", is_flag=True, help="The same for the region of --region.")
+@click.option(
+    "--region-local", is_flag=True, help="Keep the metadata in the store of the region in --region."
+)
 @policy_options
 @prints(done({"namespace": _NAME, "store": _STORE, "quorum": text("E/WQ/AQ/R.")}))
 @session_options

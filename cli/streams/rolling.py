@@ -51,10 +51,10 @@ class RollOutcome(NamedTuple):
     default="15s",
     show_default=True,
     callback=lambda _context, _option, text: parse_ms(text),
-    help="Time without any sign of life after which the writer counts as gone.",
+    help="Time without activity after which the writer is presumed dead.",
 )
 @click.option(
-    "--force", is_flag=True, help="Take the stream over at once. A writer that is alive loses it."
+    "--force", is_flag=True, help="Take the stream over immediately, even from a live writer."
 )
 @timeout_option
 @prints(
@@ -73,9 +73,9 @@ async def roll(
 ) -> None:
     """End the open segment of a stream, so that its ledger is closed and can be repaired or moved.
 
-    A writer that is alive is asked to continue in a new segment, wherever it runs. If it shows no
-    sign of life for the grace time, the stream is taken over from it, and the next writer continues
-    behind the last acknowledged record.
+    A live writer is asked to continue in a new segment, wherever it runs. If it shows no activity
+    for the grace time, the stream is taken over from it, and the next writer continues after the
+    last acknowledged record.
     """
     async with session.client() as client:
         found = await roll_stream(

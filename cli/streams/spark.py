@@ -212,7 +212,7 @@ def copy(session: CommandSession, prefix: str, to: str, **given: Any) -> None:  
     type=click.IntRange(1, 192),
     default=128,
     show_default=True,
-    help="Largest sum of the files that one replaces, in MiB.",
+    help="Maximum total size of the files that are merged into one, in MiB.",
 )
 @click.option(
     "--grace-minutes",
@@ -239,9 +239,15 @@ def compact(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa
 
 @spark.command()
 @click.argument("prefix")
-@click.option("--keep-days", type=click.IntRange(0), help="Keep segments completed since then.")
 @click.option(
-    "--keep-mib", type=click.IntRange(0), help="Keep so much of the payloads of each stream."
+    "--keep-days",
+    type=click.IntRange(0),
+    help="Keep segments that were completed within this number of days.",
+)
+@click.option(
+    "--keep-mib",
+    type=click.IntRange(0),
+    help="Keep at least this many MiB of payloads of each stream.",
 )
 @click.option(
     "--without-cluster",
@@ -274,11 +280,11 @@ def retain(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa:
 @click.option("--key", "keys", multiple=True, help="Erase records with this key. Repeatable.")
 @click.option("--from-time", help="Erase records that were created at this time or later.")
 @click.option("--before-time", help="Erase records that were created before this time.")
-@click.option("--by", required=True, help="Who erases. It is part of the proof.")
+@click.option("--by", required=True, help="Who requests the erasure; recorded in the proof.")
 @click.option(
     "--reason",
     required=True,
-    help="Why, such as the number of a request. It is part of the proof, so leave out the key.",
+    help="Reason, such as a ticket number; recorded in the proof, so leave out the key.",
 )
 @click.option(
     "--grace-minutes",

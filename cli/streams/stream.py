@@ -160,7 +160,7 @@ async def append(
 ) -> None:  # fmt: skip
     """Append the lines of standard input as records, and wait for their acknowledgement."""
     if is_json and length_prefixed:
-        raise click.UsageError("--json and --length-prefixed exclude each other")
+        raise click.UsageError("--json and --length-prefixed are mutually exclusive")
     common = common_attributes(key, headers, event_time)
     async with namespace_via(session, via) as namespace:
         await append_records(
@@ -192,7 +192,7 @@ async def append(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Print DLSN and txid before each record, attributes behind.",
+    help="Print the DLSN and txid before each record, attributes after it.",
 )
 @click.option("--wait", "waits", is_flag=True,
               help="Wait until --limit records were printed.")  # fmt: skip
@@ -246,7 +246,7 @@ async def read(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Print DLSN and txid before each record, attributes behind.",
+    help="Print the DLSN and txid before each record, attributes after it.",
 )
 @via_option
 @prints(rows(RECORD))

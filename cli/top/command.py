@@ -34,8 +34,8 @@ async def top(session: CommandSession, once: bool, interval: str) -> None:
     """Show regions, servers, streams by rate, lag, latency, repair and alerts, until Ctrl-C.
 
     Every server is asked for its statistics. Rates and 99th percentiles are those since the last
-    sample. Of many streams, the busiest are examined each time, and the others by turns. Without a
-    terminal, or with --once, one screen is printed; --output jsonl prints a line for each sample.
+    sample. Of many streams, the busiest are examined each time, and the others in rotation. Without
+    a terminal, or with --once, one screen is printed; --output jsonl prints a line for each sample.
     """
     interval_ms = parse_ms(interval)
     if interval_ms < _INTERVAL_MS_MIN:

@@ -130,7 +130,7 @@ async def reset(
     partition: int | None,
     even_if_used: bool,
 ) -> None:
-    """Let the group NAME of TOPIC begin again somewhere else. Creates it if it does not exist.
+    """Reset the positions of the group NAME of TOPIC. Creates it if it does not exist.
 
     With --even-if-used, what its members have not committed yet is refused; they continue at the
     new position when they join again.

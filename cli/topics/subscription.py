@@ -129,7 +129,7 @@ async def create(session: CommandSession, stream: str, name: str, start: str) ->
 async def seek(session: CommandSession, stream: str, name: str, start: str) -> None:
     """Move the subscription NAME of STREAM, forward or back.
 
-    Acknowledgements of single records are forgotten. Readers that began before cannot commit any
+    Acknowledgements of single records are discarded. Readers that began before cannot commit any
     more, and continue at the new position when they open the subscription again.
     """
     async with session.client(moves_data=False) as client:

@@ -463,7 +463,9 @@ class BookieDirectory:
         except NodeExistsError as error:
             value = await idempotent_writes.read_if_exists(self._store, path)
             if value is None or value.data != data:
-                raise WrongClusterError(f"bookie {cookie.bookie_id} has another cookie") from error
+                raise WrongClusterError(
+                    f"bookie {cookie.bookie_id} does not match its cookie in the metadata store"
+                ) from error
 
     async def read_cookie(self, bookie: BookieId) -> Cookie | None:
         """Return the bookie's cookie; None if it has none. Raises CorruptionError."""

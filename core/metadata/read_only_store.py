@@ -224,7 +224,7 @@ class ReadOnlyStore:
     async def _current(self, read: Callable[[], Awaitable[T]]) -> T:
         """Read from the store. Raises MetadataUnavailableError after the time to wait."""
         if self.is_out_of_reach:
-            raise MetadataUnavailableError(f"{self.uri} is out of reach")
+            raise MetadataUnavailableError(f"{self.uri} cannot be reached")
         began = self._loop.time()
         try:
             async with asyncio.timeout(self._wait_s):

@@ -63,7 +63,7 @@ class Dlsn(_Numbers):
     def from_bytes(cls, data: bytes) -> Self:
         """Decode what ``to_bytes`` returned. Raises InvalidArgumentError for anything else."""
         if not isinstance(data, bytes):
-            raise InvalidArgumentError(f"not the bytes of a DLSN: {data!r:.80}")
+            raise InvalidArgumentError(f"not an encoded DLSN: {data!r:.80}")
         if not _BYTES.size <= len(data) <= _BYTES.size + STREAM_ID_CHARACTERS:
             raise InvalidArgumentError(
                 f"a DLSN has {_BYTES.size} to {_BYTES.size + STREAM_ID_CHARACTERS} bytes, "
@@ -72,7 +72,7 @@ class Dlsn(_Numbers):
         position = cls(*_BYTES.unpack_from(data))
         stream_id = data[_BYTES.size :].decode("ascii", "replace")
         if min(position) < 0:
-            raise InvalidArgumentError(f"a DLSN with a negative part: {position}")
+            raise InvalidArgumentError(f"DLSN with a negative part: {position}")
         if not _STREAM_ID.fullmatch(stream_id):
             raise InvalidArgumentError(f"a DLSN with the stream id {stream_id!r}")
         if stream_id:
@@ -86,7 +86,7 @@ class Dlsn(_Numbers):
         Raises InvalidArgumentError for anything else.
         """
         if not isinstance(text, str):
-            raise InvalidArgumentError(f"not the text of a DLSN: {text!r:.80}")
+            raise InvalidArgumentError(f"not a DLSN: {text!r:.80}")
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise InvalidArgumentError(

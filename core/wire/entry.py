@@ -124,7 +124,7 @@ def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buff
         raise CorruptionError(f"ledger {ledger_id} entry {found}: wrong {digest.type.name} digest")
     if found < 0 or lac < NO_ENTRY or length < len(payload):
         raise CorruptionError(
-            f"ledger {ledger_id} entry {found}: impossible LAC {lac} or length {length}"
+            f"ledger {ledger_id} entry {found}: invalid LAC {lac} or length {length}"
         )
     return Entry(found, lac, length, payload)
 
@@ -146,7 +146,7 @@ def decode_lac(digest: EntryDigest, ledger_id: int, body: bytes) -> int:
             f"ledger {ledger_id}: wrong ledger ({found_ledger}) or digest in LAC body"
         )
     if lac < NO_ENTRY:
-        raise CorruptionError(f"ledger {ledger_id}: impossible LAC {lac}")
+        raise CorruptionError(f"ledger {ledger_id}: invalid LAC {lac}")
     return int(lac)
 
 
@@ -159,5 +159,5 @@ def peek_lac(body: bytes) -> tuple[int, int]:
         raise ProtocolError(f"LAC body has only {len(body)} bytes")
     ledger_id, lac = _LAC_HEADER.unpack_from(body)
     if ledger_id < 0 or lac < NO_ENTRY:
-        raise ProtocolError(f"impossible LAC body: ledger {ledger_id}, LAC {lac}")
+        raise ProtocolError(f"invalid LAC body: ledger {ledger_id}, LAC {lac}")
     return ledger_id, lac

@@ -300,7 +300,7 @@ def _decode_read(frame: bytes, flags: int) -> ReadRequest:
     key = _key_in(frame, _READ_PACKET_BYTES, flags)
     ledger_id, entry_id = _READ_PACKET.unpack_from(frame, HEADER.size)
     if ledger_id < 0 or entry_id < NO_ENTRY:
-        raise ProtocolError(f"impossible read: ledger {ledger_id}, entry {entry_id}")
+        raise ProtocolError(f"invalid read: ledger {ledger_id}, entry {entry_id}")
     return ReadRequest(flags, ledger_id, entry_id, key)
 
 
@@ -308,7 +308,7 @@ def _decode_batch_read(frame: bytes, flags: int) -> BatchReadRequest:
     key = _key_in(frame, _BATCH_PACKET_BYTES, flags)
     ledger_id, first, request_id, count, size = _BATCH_PACKET.unpack_from(frame, HEADER.size)
     if ledger_id < 0 or first < 0:
-        raise ProtocolError(f"impossible batch read: ledger {ledger_id} from entry {first}")
+        raise ProtocolError(f"invalid batch read: ledger {ledger_id} from entry {first}")
     return BatchReadRequest(flags, ledger_id, first, request_id, count, size, key)
 
 

@@ -327,7 +327,7 @@ def decode_results(response: pb.AppendResponse) -> list[AppendResult]:
         regions = tuple(answer.regions)
         columns = (answer.ids, answer.lssns, answer.entry_ids, answer.slots, answer.record_counts)
         if len(set(map(len, columns))) != 1 or not answer.ids or min(map(min, columns)) < 0:
-            raise ProtocolError(f"invalid columns of an answer: {list(map(list, columns))}")
+            raise ProtocolError(f"invalid columns in a response: {list(map(list, columns))}")
         for id_, lssn, entry_id, slot, count in zip(*columns, strict=True):
             first = dlsn_in(answer.stream_id, lssn, entry_id, slot)
             found.append((id_, Appended(first, count, regions)))

@@ -1,1 +1,1 @@
-"""Open ledgers whose writer may be gone: requests to roll, signs of life, takeovers."""
+"""Open ledgers whose writer may be gone: requests to roll, activity of the writer, takeovers."""

@@ -1,7 +1,7 @@
 """Ends open ledgers whose writer is gone, safely beside a writer that is only asleep (RPR-22).
 
 1. A roll is requested. A writer that is alive moves on by itself, or answers why it cannot.
-2. If the writer gives no sign of life for the grace time, its stream is taken over as by a new
+2. If the writer shows no activity for the grace time, its stream is taken over as by a new
    writer (STR-3): claim, which fails if another writer has claimed the stream meanwhile, fence,
    recover, complete. A writer that wakes up later finds itself fenced.
 
@@ -52,7 +52,7 @@ class Takeover(NamedTuple):
 
     ledger_id: int
     silent_since: float
-    """The end of the first observation after which there was no sign of life."""
+    """The end of the first observation after which there was no activity."""
     observed_at: float
     """The beginning of the last observation."""
 
@@ -122,7 +122,7 @@ class OwnerlessLedgers:
         self._on_takeover(Takeover(ledger_id, since, observed_at))
         stream = stream_of_ledger(metadata)
         _LOG.warning(
-            "writer presumed gone",
+            "writer presumed dead",
             ledger=ledger_id,
             namespace=stream and stream[0],
             stream=stream and stream[1],
@@ -159,7 +159,7 @@ class OwnerlessLedgers:
             self._watch.forget(ledger_id)
             await self._requests.withdraw(ledger_id)
 
-    # --- signs of life --------------------------------------------------------------------------
+    # --- activity ------------------------------------------------------------------------------
 
     async def _read_signs(
         self, metadata: LedgerMetadata, version: Version, request: RollRequest
@@ -207,7 +207,7 @@ class OwnerlessLedgers:
         if request.answer:
             return f"{why}; {whose} is alive: {request.answer}"
         return (
-            f"{why}; {whose} was asked to move on, and is taken over if it shows no sign of life "
+            f"{why}; {whose} was asked to move on, and is taken over if it shows no activity "
             f"for another {-(-left_ms // 1000)} s"
         )
 

@@ -1,4 +1,4 @@
-"""Decides from signs of life how long the writer of an open ledger has been silent (RPR-22). Pure.
+"""Decides how long the writer of an open ledger has been inactive (RPR-22). Pure.
 
 Every sign only rises. If none has risen between two observations, the writer stored nothing and
 answered nothing in between, however seldom it is observed.
@@ -17,7 +17,7 @@ _WATCHED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class WriterSigns:
-    """The signs of life of the writer of an open ledger, as found at one moment."""
+    """The activity of the writer of an open ledger, as found at one moment."""
 
     head: StreamHead | None
     """The head of the ledger's stream; None if there is no such stream."""

@@ -41,7 +41,7 @@ class RepairConfig:
     )
     ownerless_grace_ms: int = setting(
         30_000,
-        "Time for which the writer of an open ledger that needs repair must show no sign of life "
+        "Time for which the writer of an open ledger that needs repair must show no activity "
         "until its stream is taken over, and the ledger closed and repaired. The writer was asked "
         "to roll before. A live writer answers within 5 s and two reads of the metadata store.",
         low=1,

@@ -125,7 +125,9 @@ def _add_compaction(command: argparse.ArgumentParser) -> None:
 
 def _add_retention(command: argparse.ArgumentParser) -> None:
     command.add_argument("prefix", help="NAMESPACE or NAMESPACE/STREAM")
-    command.add_argument("--keep-days", type=int, help="keep what was completed since")
+    command.add_argument(
+        "--keep-days", type=int, help="keep what was completed within this number of days"
+    )
     command.add_argument("--keep-mib", type=int, help="keep so much of each stream's payloads")
     command.add_argument("--region", help="region of the driver")
     _add_cluster(

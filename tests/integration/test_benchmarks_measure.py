@@ -135,7 +135,7 @@ def test_foreground_is_measured_beside_readers_compaction_and_faults(tmp_path: P
     assert [(row["w"], row["beside"]) for row in found] == [
         ("readers", "2-warm"), ("readers", "2-cold"),
         ("W3-1000", "quiet"), ("W3-1000", "2-warm"), ("W3-1000", "2-cold"),
-        ("fill", "quiet"), ("W3-1000", "quiet"), ("W3-1000", "sorting"),
+        ("fill", "quiet"), ("W3-1000", "quiet"), ("W3-1000", "compaction"),
         ("W3-1000", "quiet"), ("W3-1000", "slow"), ("W3-1000", "hung"), ("W3-1000", "killed"),
     ]  # fmt: skip
     for row in found:
@@ -149,4 +149,4 @@ def test_foreground_is_measured_beside_readers_compaction_and_faults(tmp_path: P
 def test_unknown_part_is_refused_with_the_known_parts() -> None:
     done = rhumbline("bench", "beside", "--only", "idle")
     assert done.returncode == 2
-    assert "unknown part idle; the parts are: readers, sorting, faults" in done.stderr.decode()
+    assert "unknown part idle; the parts are: readers, compaction, faults" in done.stderr.decode()

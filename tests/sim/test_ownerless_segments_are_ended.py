@@ -66,7 +66,7 @@ def test_an_idle_stream_without_a_writer_is_repaired(loss: str) -> None:
         assert not run.tasks()
 
     run = run_script(script, plan(f"ownerless {loss}", roll_ms=HOUR_MS))
-    lines = [r for r in run.world.log.records if r.__dict__["event"] == "writer presumed gone"]
+    lines = [r for r in run.world.log.records if r.__dict__["event"] == "writer presumed dead"]
     fields = [line.__dict__["event_fields"] for line in lines]
     assert [(f["stream"], f["grace_ms"]) for f in fields] == [("stream", REPAIR.ownerless_grace_ms)]
 

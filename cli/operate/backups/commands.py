@@ -51,7 +51,7 @@ _FILLED = done(
 )
 _INVENTORIES = click.option(
     "--inventory", "inventories", multiple=True, type=click.Path(path_type=Path),
-    help="Inventory of a bookie, by `rhumbline bookie inventory`; give one of each bookie.",
+    help="Inventory of a bookie, by `rhumbline bookie inventory`; one for each bookie.",
 )  # fmt: skip
 _OTHERS = click.option(
     "--other-store", "other_stores", multiple=True, metavar="URI",
@@ -130,7 +130,7 @@ async def restore(
             "of the cluster has run since the backup"
         )
     if as_is and other_stores:
-        raise UnsafeError("--as-is takes the backup as it is: leave --other-store out")
+        raise UnsafeError("--as-is and --other-store are mutually exclusive")
     found = await load_backup(source, key)
     await _fill(
         session, target, found, inventories, lost, may_replace=may_replace,
@@ -156,7 +156,7 @@ async def rebuild(
     """Fill the empty store TO from the inventories of all bookies, without a backup.
 
     Stop all processes first. After an interruption, repeat the command; nobody can use the store
-    before it is complete. Give every store of the cluster that still exists with
+    before it is complete. Name every other store of the cluster that still exists with
     --other-store; a regional store cannot be rebuilt without the global one.
     """
     await _fill(

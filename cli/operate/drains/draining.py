@@ -22,7 +22,7 @@ from .progress import watch
 def drain_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --no-wait and --force."""
     command = click.option(
-        "--no-wait", is_flag=True, help="Return at once, without waiting for the data to move."
+        "--no-wait", is_flag=True, help="Return immediately, without waiting for the data to move."
     )(command)
     return click.option(
         "--force", is_flag=True, help="Proceed even if the data has no legal place elsewhere."

@@ -79,7 +79,7 @@ async def set_(
 ) -> None:
     """Set the quota of SUBJECT; it replaces an earlier one.
 
-    The limits are those of the cluster. Proxies apply them within seconds.
+    The limits apply to the cluster as a whole. Proxies apply them within seconds.
     """
     named = parse_subject(subject)
     wanted = Quota(

@@ -30,7 +30,7 @@ with needs_extra("an archive", "arrow"):
 @click.option(
     "--resume",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that notes intact segments. A repeat with the same file does not read them again.",
+    help="File that records intact segments. A repeated run with the same file skips them.",
 )
 @cold_option
 @prints(rows(record(ARCHIVED | {"verdict": text("ok, or the faults.")})))
@@ -106,7 +106,7 @@ _RECONCILED = {
 @click.command()
 @click.argument("streams", nargs=-1)
 @click.option("--repair-tips", is_flag=True,
-              help="Write lost and damaged tips again, where nothing is missing.")  # fmt: skip
+              help="Rewrite lost and damaged tips, where nothing is missing.")  # fmt: skip
 @cold_option
 @prints(rows(record(_RECONCILED)))
 @session_options

@@ -28,8 +28,8 @@ _INDEX = {
 
 @click.command()
 @cold_option
-@click.option("--update", is_flag=True, help="Add first what the index lacks.")
-@click.option("--rebuild", is_flag=True, help="Write the index first again, from the manifests.")
+@click.option("--update", is_flag=True, help="First add what the index lacks.")
+@click.option("--rebuild", is_flag=True, help="First rebuild the index from the manifests.")
 @prints(rows(record(_INDEX)))
 @session_options
 @runs

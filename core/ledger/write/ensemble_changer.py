@@ -407,7 +407,9 @@ class EnsembleChanger:
         }
         match resolve_conflict(state.metadata, stored, failed):
             case ConflictOutcome.CLOSED:
-                writer.fail(LedgerClosedError(f"ledger {state.ledger_id} was closed by another"))
+                writer.fail(
+                    LedgerClosedError(f"ledger {state.ledger_id} was closed by another client")
+                )
             case ConflictOutcome.FENCED | ConflictOutcome.FOREIGN:
                 writer.fail(LedgerFencedError(f"ledger {state.ledger_id} is being recovered"))
             case ConflictOutcome.RETRY | ConflictOutcome.SETTLED:

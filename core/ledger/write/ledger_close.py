@@ -97,7 +97,9 @@ async def close_ledger(
             if stored.state is LedgerState.CLOSED:
                 return _check_end(stored, end), stored_version
             if not may_write or not _is_ours(stored, mine, last_entry_id=end[0]):
-                raise LedgerFencedError(f"ledger {mine.ledger_id} is being recovered by another")
+                raise LedgerFencedError(
+                    f"ledger {mine.ledger_id} is being recovered by another client"
+                )
             mine, version = stored, stored_version
         except (UnavailableError, IndeterminateError):
             if backoff.is_over:

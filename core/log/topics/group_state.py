@@ -85,7 +85,7 @@ async def reset_group(
 ) -> GroupDescription:
     """Let a group begin again at ``start`` in each partition, or in one of them.
 
-    Acknowledgements of single records are forgotten. Raises NotEmptyError if the group has members,
+    Acknowledgements of single records are discarded. Raises NotEmptyError if the group has members,
     unless ``even_if_used``: commits of those members then fail until they join again. Raises
     InvalidArgumentError if the topic has no such partition, and what ``open_reader`` raises.
     """

@@ -122,7 +122,9 @@ class RecordConsumer(ClosesAtExit):
         self.partition = partition
         self._config = config or RecordConfig()
         if (self._config.deliveries_max is None) != (dead_letters is None):
-            raise ConfigurationError("deliveries_max and a dead-letter stream need each other")
+            raise ConfigurationError(
+                "deliveries_max and a dead-letter stream are only allowed together"
+            )
         self._runtime = runtime
         self._namespace = namespace
         self._start = check_start(start)

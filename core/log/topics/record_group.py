@@ -82,7 +82,9 @@ class RecordGroupMember(GroupMembership[ReceivedRecord]):
         )
         self._records = records or RecordConfig()
         if (self._records.deliveries_max is None) != (dead_letters is None):
-            raise ConfigurationError("deliveries_max and a dead-letter stream need each other")
+            raise ConfigurationError(
+                "deliveries_max and a dead-letter stream are only allowed together"
+            )
         self._dead_letters = dead_letters
 
     def acknowledge(self, received: ReceivedRecord) -> bool:

@@ -121,7 +121,7 @@ class GroupConnection:
         while self.failure is None:
             left_s = self._lease_ends_at - self._loop.time()
             if left_s <= 0:
-                self._end(UnavailableError(f"{self.address} sends no answers"))
+                self._end(UnavailableError(f"{self.address} sends no responses"))
                 return
             await asyncio.sleep(min(self._ttl_s / _HEARTBEATS_PER_TTL, left_s))
             if not self._writing.locked():

@@ -83,7 +83,7 @@ async def test_a_program_starts_from_old_metadata_without_a_level() -> None:
             asked.append(len(paths))
             found = await store.get_all(paths)
             if None in found or not stale_ok:
-                raise MetadataUnavailableError("the store is out of reach")
+                raise MetadataUnavailableError("the store cannot be reached")
             return found
 
     assert await instance_id(OldMetadata(), stale_ok=True) == await instance_id(store)

@@ -242,7 +242,7 @@ async def test_iteration_ends_when_an_ended_stream_is_acknowledged(world: LogWor
 
 async def test_dead_letters_need_a_limit_of_deliveries(world: LogWorld) -> None:
     sink = StreamDeadLetters(world.namespace, "dead")
-    with pytest.raises(ConfigurationError, match="need each other"):
+    with pytest.raises(ConfigurationError, match="only allowed together"):
         RecordConsumer(world.runtime, world.namespace, "s", "mine", dead_letters=sink)
     with pytest.raises(ConfigurationError, match="unacknowledged_max"):
         RecordConfig(unacknowledged_max=0)

@@ -114,7 +114,7 @@ async def test_records_of_a_lost_member_are_delivered_again(world: LogWorld) -> 
 
 async def test_deliveries_are_limited_only_with_a_dead_letter_stream(world: LogWorld) -> None:
     topic, writer = await make_topic(world, 1)
-    with pytest.raises(ConfigurationError, match="need each other"):
+    with pytest.raises(ConfigurationError, match="only allowed together"):
         RecordGroupMember(
             world.runtime,
             world.store,

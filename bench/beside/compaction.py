@@ -19,7 +19,7 @@ from .stored_entries import store_entries
 _LOG_BYTES = {"log_file_bytes": str(32 << 20)}  # 1 GiB is as many logs as 8 GiB by default
 KEEPING = {**_LOG_BYTES, "sealed_logs_kept": "100000"}
 """Settings of bookies that compact nothing."""
-SORTING = {**_LOG_BYTES, "sealed_logs_kept": "0", "maintenance_ms": "500ms"}
+COMPACTING = {**_LOG_BYTES, "sealed_logs_kept": "0", "maintenance_ms": "500ms"}
 """Settings of bookies that compact all sealed logs."""
 
 _LEDGERS = 64
@@ -40,7 +40,7 @@ async def fill_backlog(servers: BookieProcesses, bytes_held: int, entry_size: in
     }
 
 
-async def measure_without_sorting(
+async def measure_without_compaction(
     servers: BookieProcesses,
     workloads: Sequence[BenchWorkload],
     *,
@@ -56,19 +56,19 @@ async def measure_without_sorting(
             yield row
 
 
-async def measure_while_sorting(
+async def measure_while_compacting(
     servers: BookieProcesses, workloads: Sequence[BenchWorkload], seconds: float, repetitions: int
 ) -> AsyncIterator[Row]:
     """Yield rows of windows in which the bookies compact their backlog, while there is any."""
     async with servers.client(NAMESPACE) as client:
-        sorting = Mode("sorting", partial(_sorting, client))
+        compaction = Mode("compaction", partial(_compaction, client))
         for workload in workloads:
-            async for row in measure_beside(servers, workload, [sorting], seconds, repetitions):
+            async for row in measure_beside(servers, workload, [compaction], seconds, repetitions):
                 yield row
 
 
 @asynccontextmanager
-async def _sorting(client: Client, row: Row) -> AsyncIterator[None]:
+async def _compaction(client: Client, row: Row) -> AsyncIterator[None]:
     await asyncio.sleep(_SETTLE_SECONDS)
     (_, before), since = await _progress(client), time.perf_counter()
     yield
