@@ -104,6 +104,7 @@ SHARES: dict[str, float] = {
     "end-queries": 1,
     "grants": 0.5,
     "groups": 0.5,
+    "lying-disk": 0.5,
     "ownerless": 0.5,
     "policies": 1,
     "priorities": 1,
@@ -125,7 +126,7 @@ SHARES: dict[str, float] = {
     "upgrades": 1,
 }
 """The share of each plan in the time of ``EVERYTHING``. ``mixed`` only repeats other plans,
-``steady`` is for measurements, and ``lying-disk`` may violate invariants."""
+and ``steady`` is for measurements."""
 
 BATCH_S = 3.0
 """Running time of the seeds that a process is given at once, in seconds."""

@@ -21,7 +21,7 @@ from ..races import LASTS_MS, REGIONS, races
 
 
 def lying_disk(seed: int) -> RunPlan:
-    """Return a plan in which invariants may break, but only if the code trusts such a disk."""
+    """Return a plan in which invariants break if the code trusts such a disk."""
     random = Random(f"{seed} liar")
     plan = races(seed)
     settings = plan.settings

@@ -12,7 +12,7 @@ PLANTED = """\
 | slow | a title | `races` | L1 | 900 | `NAME=slow SEED=900` |
 | both | a title | `races` | L1 | 900 | `NAME=both SEED=900` |
 | lost | a title | `races` | **not found** | none in 300 |  |
-| other | a title | `lying-disk` | L1 | 1 | `NAME=other SEED=1` |
+| other | a title | `steady` | L1 | 1 | `NAME=other SEED=1` |
 """
 SCOPES = """\
 | write | a writer adds two entries | `abc`, 3/3/2/R2 | 491 | 737 | 0.2 | yes |
@@ -40,7 +40,7 @@ def test_the_slowest_are_listed_first_and_marked() -> None:
     assert "2 of\n4 bugs" in text
     rows = [line.split(" ")[1] for line in text.splitlines() if line.startswith("| ")][1:]
     assert rows == ["other", "slow", "quick", "both"]
-    assert "| other | seed 1 of `lying-disk` | **not known** |" in text
+    assert "| other | seed 1 of `steady` | **not known** |" in text
     assert "| both | scope `write` | 0.6 |" in text
 
 
