@@ -276,13 +276,13 @@ class RegionReads:
         """Return counters, and latencies by region of the replica, for metrics."""
         counts = self.counts
         return {
-            "questions": counts.reads,
-            "extra": counts.extra,
-            "extra_denied": counts.extra_refused,
-            "extra_won": counts.extra_won,
-            "sunk": counts.sunk,
-            "came_back": counts.recovered,
-            "answers_by_region": dict(sorted(counts.responses_by_region.items())),
+            "requests": counts.reads,
+            "speculative": counts.extra,
+            "speculative_denied": counts.extra_refused,
+            "speculative_won": counts.extra_won,
+            "demoted": counts.sunk,
+            "restored": counts.recovered,
+            "responses_by_region": dict(sorted(counts.responses_by_region.items())),
             "latency": {
                 str(region): known.summary()
                 for region, known in sorted(self._latencies.items(), key=lambda pair: str(pair[0]))

@@ -134,8 +134,8 @@ def _judge_reachable(subject: str, view: BookieView, detail: str) -> Finding:
     problems: list[tuple[str, str, str]] = []  # verdict, words, alert
     if known.get("failure"):
         problems.append((FAULT, f"failed: {known['failure']}", _DOWN))
-    if known.get("damages"):
-        damages = show_count(known["damages"], "damaged byte range")
+    if known.get("damaged_ranges"):
+        damages = show_count(known["damaged_ranges"], "damaged byte range")
         problems.append((FAULT, f"{damages} not repaired yet", _DAMAGED))
     for directory in known.get("failed_directories", ()):
         lost = show_count(known["lost_files"], "lost file")

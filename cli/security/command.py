@@ -123,7 +123,7 @@ def issue(
 ) -> None:
     """Issue NAME.pem and NAME.key from the authority in DIRECTORY, replacing earlier ones.
 
-    Processes that use the files load them within a second; connections that are open go on.
+    Processes that use the files load them within a second; open connections continue.
     """
     authority = Authority(directory)
     issued = authority.issue(name, [Role(role) for role in roles], hosts=hosts, days=days)

@@ -145,10 +145,10 @@ class ReadOnlyStore:
     def statistics(self) -> dict[str, int]:
         """Return counters and sizes for metrics."""
         return {
-            "out_of_reach": int(self.is_out_of_reach),
+            "unavailable": int(self.is_out_of_reach),
             "stale_age_ms": self.age_ms,
             "stale_reads": self.stale_reads,
-            "remembered": len(self._remembered),
+            "cached": len(self._remembered),
         }
 
     # --- reads ----------------------------------------------------------------------------------

@@ -226,7 +226,12 @@ CATALOGUE = (
         "{entry}",
         "Entries that a bookie in limbo lacks and that no other replica provides now.",
     ),
-    Metric("bookie.damages", MetricType.GAUGE, "{damage}", "Damaged parts of the bookie's files."),
+    Metric(
+        "bookie.damaged_ranges",
+        MetricType.GAUGE,
+        "{damage}",
+        "Damaged byte ranges of the bookie's files.",
+    ),
     Metric("bookie.data_directories", MetricType.GAUGE, "{directory}", "Data directories."),
     Metric(
         "bookie.data_directories_failed",
@@ -271,7 +276,7 @@ CATALOGUE = (
         "1 if the data directory gets no new files, because it has too little free space.",
     ),
     Metric(
-        "bookie.lacking_ledgers",
+        "bookie.incomplete_ledgers",
         MetricType.GAUGE,
         "{ledger}",
         "Ledgers whose copies were lost with a data directory and may not be restored yet.",
@@ -338,7 +343,7 @@ CATALOGUE = (
         "Maintenance rounds that failed.",
     ),
     Metric(
-        "bookie.half_frame_bytes",
+        "bookie.partial_frame_bytes",
         MetricType.GAUGE,
         "By",
         "Bytes buffered for partially received requests.",
@@ -536,7 +541,7 @@ CATALOGUE = (
         "{set}",
         "Record sets accepted.",
     ),
-    Metric("proxy.write.taken", MetricType.COUNTER, "{stream}", "Streams acquired."),
+    Metric("proxy.write.acquired", MetricType.COUNTER, "{stream}", "Streams acquired."),
     Metric(
         "proxy.write.lost",
         MetricType.COUNTER,
@@ -724,10 +729,13 @@ CATALOGUE = (
     Metric("repair.ready", MetricType.GAUGE, "1", "1 while the repair process works."),
     Metric("repair.auditor", MetricType.GAUGE, "1", "1 in the process that audits the cluster."),
     Metric("repair.working", MetricType.GAUGE, "1", "1 while the repair process works."),
-    Metric("repair.looks", MetricType.COUNTER, "{look}", "Complete audits of the cluster."),
+    Metric("repair.audits", MetricType.COUNTER, "{audit}", "Complete audits of the cluster."),
     Metric("repair.ledgers", MetricType.GAUGE, "{ledger}", "Ledgers that the last audit examined."),
     Metric(
-        "repair.wanted", MetricType.COUNTER, "{ledger}", "Ledgers found to be under-replicated."
+        "repair.under_replicated",
+        MetricType.COUNTER,
+        "{ledger}",
+        "Ledgers found to be under-replicated.",
     ),
     Metric(
         "repair.lists_compared",
@@ -757,7 +765,7 @@ CATALOGUE = (
         "repair.ownerless_ended",
         MetricType.COUNTER,
         "{ledger}",
-        "Open ledgers that were ended because their writer was gone.",
+        "Open ledgers that were ended because their writer was presumed dead.",
     ),
     Metric(
         "repair.fragile_fragments",
@@ -849,13 +857,13 @@ CATALOGUE = (
         "repair.rebalance.moved_copies",
         MetricType.COUNTER,
         "{copy}",
-        "Copies moved for the current order to rebalance.",
+        "Copies moved for the current rebalancing request.",
     ),
     Metric(
         "repair.rebalance.moved_bytes",
         MetricType.COUNTER,
         "By",
-        "Approximate bytes moved for the current order to rebalance.",
+        "Approximate bytes moved for the current rebalancing request.",
     ),
     Metric(
         "repair.rebalance.left_bytes",
@@ -882,7 +890,7 @@ CATALOGUE = (
         "repair.retention.failures",
         MetricType.COUNTER,
         "{stream}",
-        "Passes that failed for a stream; the next one tries again.",
+        "Passes that failed for a stream; the next one retries.",
     ),
     Metric(
         "repair.retention.overdue_ms",
@@ -1196,10 +1204,10 @@ CATALOGUE = (
         "Bytes of archived segments read from the cold store.",
     ),
     Metric(
-        "client.metadata.out_of_reach",
+        "client.metadata.unavailable",
         MetricType.GAUGE,
         "1",
-        "1 while readers use old metadata because the metadata store is out of reach.",
+        "1 while readers use old metadata because the metadata store is unavailable.",
     ),
     Metric(
         "client.metadata.stale_age_ms",
@@ -1214,7 +1222,7 @@ CATALOGUE = (
         "Values that readers got without confirmation by the metadata store.",
     ),
     Metric(
-        "client.metadata.remembered",
+        "client.metadata.cached",
         MetricType.GAUGE,
         "{value}",
         "Values that readers can use if the metadata store does not respond.",
@@ -1235,7 +1243,7 @@ CATALOGUE = (
         "client.placement.searches",
         MetricType.COUNTER,
         "{search}",
-        "Searches for the layouts of ensembles; results are remembered.",
+        "Searches for the layouts of ensembles; results are cached.",
     ),
     Metric(
         "client.placement.inexact_searches",
@@ -1250,40 +1258,40 @@ CATALOGUE = (
         "Chosen ensembles in which a write set lies in fewer zones, racks or hosts than exist.",
     ),
     Metric(
-        "client.reads.questions", MetricType.COUNTER, "{request}", "Read requests sent to bookies."
+        "client.reads.requests", MetricType.COUNTER, "{request}", "Read requests sent to bookies."
     ),
     Metric(
-        "client.reads.extra",
+        "client.reads.speculative",
         MetricType.COUNTER,
         "{request}",
         "Speculative read requests, sent because the first bookie was slow.",
     ),
     Metric(
-        "client.reads.extra_denied",
+        "client.reads.speculative_denied",
         MetricType.COUNTER,
         "{request}",
         "Speculative read requests not sent because of the limit.",
     ),
     Metric(
-        "client.reads.extra_won",
+        "client.reads.speculative_won",
         MetricType.COUNTER,
         "{request}",
-        "Speculative read requests that were answered first.",
+        "Speculative read requests whose response came first.",
     ),
     Metric(
-        "client.reads.sunk",
+        "client.reads.demoted",
         MetricType.COUNTER,
         "{bookie}",
         "Bookies moved to the end of the read order because of failures.",
     ),
     Metric(
-        "client.reads.came_back",
+        "client.reads.restored",
         MetricType.COUNTER,
         "{bookie}",
         "Bookies restored to their normal place in the read order.",
     ),
     Metric(
-        "client.reads.answers_by_region.{region}",
+        "client.reads.responses_by_region.{region}",
         MetricType.COUNTER,
         "{request}",
         "Read responses, by the bookie's region.",

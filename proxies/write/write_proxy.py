@@ -69,7 +69,7 @@ class WriteProxy:
         self._counts = {  # records and sets: of the streams that were given up
             "records": 0,
             "sets": 0,
-            "taken": 0,
+            "acquired": 0,
             "lost": 0,
             "released": 0,
             "moved": 0,
@@ -193,7 +193,7 @@ class WriteProxy:
         waiting, stream.waiting = stream.waiting, []
         stream.waiting_bytes = 0
         if failure is None:
-            self._counts["taken"] += 1
+            self._counts["acquired"] += 1
             stream.ownership.take(OwnershipEvent.TAKE)
             stream.taken_at = self._loop.time()
             took_ms = round((self._loop.time() - began_s) * 1000)

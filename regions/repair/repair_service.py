@@ -161,9 +161,9 @@ class RepairService:
         return {
             "auditor": self.is_auditor,
             "working": self.is_working,
-            "looks": counts.audits,
+            "audits": counts.audits,
             "ledgers": counts.ledgers,
-            "wanted": counts.tasks_added,
+            "under_replicated": counts.tasks_added,
             "lists_compared": counts.lists_compared,
             "region_violations": counts.region_violations,
             "unreadable_ledgers": counts.unreadable,

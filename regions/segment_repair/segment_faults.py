@@ -84,7 +84,7 @@ def _without_ledger(segment: Segment) -> list[SegmentFault]:
         return []  # nothing can be read from it
     text = (
         "the ledger does not exist, and there is no archive: restore the metadata of the ledger "
-        "from a backup, or truncate the stream behind the segment"
+        "from a backup, or truncate the stream after the segment"
     )
     return [SegmentFault(segment.lssn, segment.ledger_id, text)]
 
@@ -135,7 +135,7 @@ def _of_completed(
         )
     if metadata.last_entry_id < segment.last_entry_id:
         return fault(
-            f"{ends} {metadata.last_entry_id}: entries that were recorded are behind the end of "
+            f"{ends} {metadata.last_entry_id}: entries that were recorded lie beyond the end of "
             "the ledger, and bookies may still have them"
         )
     if metadata.length != segment.length_bytes:

@@ -97,12 +97,12 @@ def test_under_replication_reported_by_a_writer_is_repaired_before_the_next_audi
         run.world.cut_region(away)
         await asyncio.sleep(1.5)  # exceeds a request's time-out, but is too short for a replacement
         run.world.heal_region(away)
-        looks = sum(one.statistics()["looks"] for one in run.repairs.values())
+        audits = sum(one.statistics()["audits"] for one in run.repairs.values())
         await asyncio.sleep(8)
         await run.whole(regions_min=3, within_s=REPAIRED_S)
         asked = run.asked_for()
         assert any("its writer knows that" in why for why in asked), asked
-        assert looks == sum(one.statistics()["looks"] for one in run.repairs.values())
+        assert audits == sum(one.statistics()["audits"] for one in run.repairs.values())
 
     seldom = replace(REPAIR, audit_interval_ms=HOUR_MS)
     run_script(script, plan("holes", roll_ms=5_000), repair_config=seldom)

@@ -162,12 +162,13 @@ class _Cluster:
                 service.start()
                 running.push_async_callback(service.aclose)
             await asyncio.wait_for(self._until_repaired(services), _SETTLE_S_MAX)
-            return sum(int(service.statistics()["looks"]) for service in services)
+            return sum(int(service.statistics()["audits"]) for service in services)
 
     async def _until_repaired(self, services: Sequence[RepairService]) -> None:
         counts: list[dict[str, Any]] = []
         while not counts or not (
-            sum(one["wanted"] for one in counts) and not self.store.tree.names_after(_TODO, None, 1)
+            sum(one["under_replicated"] for one in counts)
+            and not self.store.tree.names_after(_TODO, None, 1)
         ):
             await asyncio.sleep(0.05)
             counts = [service.statistics() for service in services]

@@ -1,4 +1,4 @@
-"""Work that cannot go on, with what it waits for and what would end that. Pure."""
+"""Work that cannot continue, with what it waits for and what would unblock it. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

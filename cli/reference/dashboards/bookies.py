@@ -173,7 +173,7 @@ BOOKIES = Dashboard(
                         f"sum(increase(rhumbline_bookie_maintenance_failures_total{{{BOOKIE}}}[1h]))",
                         "failures",
                     ),
-                    Query(total(f"rhumbline_bookie_damages{{{BOOKIE}}}"), "damages"),
+                    Query(total(f"rhumbline_bookie_damaged_ranges{{{BOOKIE}}}"), "damaged ranges"),
                 ),
             ),
         ),

@@ -143,7 +143,7 @@ OVERVIEW = Dashboard(
                     "ops",
                     "Requests to bookies per second, by the region of the bookie.",
                     Query(
-                        total(rate("rhumbline_client_reads_answers_by_region_total"), "region"),
+                        total(rate("rhumbline_client_reads_responses_by_region_total"), "region"),
                         "{{region}}",
                     ),
                 ),

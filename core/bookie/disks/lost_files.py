@@ -65,7 +65,7 @@ class LostFiles:
             "data_directory": {one.path: self._directory(one) for one in directories},
             "lost_files": len(self.numbers()),
             "lost_entries": self.unreadable_count,
-            "lacking_ledgers": len(self._lacking),
+            "incomplete_ledgers": len(self._lacking),
         }
 
     def _directory(self, directory: DataDirectory) -> dict[str, Any]:

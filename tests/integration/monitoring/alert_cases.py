@@ -113,8 +113,8 @@ CASES = (
     ),
     AlertCase(
         "RhumblineDamagedData",
-        _bookie("damages", 1),
-        _bookie("damages", 0) | _bookie("missing_entries", 0),
+        _bookie("damaged_ranges", 1),
+        _bookie("damaged_ranges", 0) | _bookie("missing_entries", 0),
         _OF_B1,
         "b1 has damaged or missing entries that it could not replace",
         minutes=45,
@@ -274,8 +274,8 @@ CASES = (
     ),
     AlertCase(
         "RhumblineMetadataStale",
-        _constant(f"rhumbline_client_metadata_out_of_reach{{{_P1}}}", 1),
-        _constant(f"rhumbline_client_metadata_out_of_reach{{{_P1}}}", 0),
+        _constant(f"rhumbline_client_metadata_unavailable{{{_P1}}}", 1),
+        _constant(f"rhumbline_client_metadata_unavailable{{{_P1}}}", 0),
         _OF_P1,
         "p1 serves readers from old metadata",
     ),

@@ -61,7 +61,7 @@ def export(settings: TelemetrySettings, lasts_s: float = 0) -> None:
             acks = Histogram()
             acks.add(0.002, 3)
             streams = {"acks": acks.summary()}
-            statistics = {"write": {"taken": 4}, "client": {"streams": streams}}
+            statistics = {"write": {"acquired": 4}, "client": {"streams": streams}}
             telemetry.observe("proxy", lambda: {"registered": True, **statistics})
             assert telemetry.tracer is not None
             span = telemetry.tracer.sample(TraceStep.APPEND, stream="s")
@@ -87,9 +87,11 @@ def test_everything_is_exported_at_the_end(collector: Collector) -> None:
     (metrics,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     found = {metric.name: metric for metric in metrics.scope_metrics[0].metrics}
     assert found.keys() == {
-        "rhumbline.proxy.registered", "rhumbline.proxy.write.taken", "rhumbline.client.streams.acks"
-    }  # fmt: skip
-    assert found["rhumbline.proxy.write.taken"].sum.data_points[0].as_int == 4
+        "rhumbline.proxy.registered",
+        "rhumbline.proxy.write.acquired",
+        "rhumbline.client.streams.acks",
+    }
+    assert found["rhumbline.proxy.write.acquired"].sum.data_points[0].as_int == 4
     acks = found["rhumbline.client.streams.acks"]
     assert (acks.unit, acks.histogram.data_points[0].count) == ("s", 3)
     assert acks.histogram.data_points[0].bucket_counts[4] == 3

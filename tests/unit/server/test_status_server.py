@@ -156,14 +156,14 @@ def test_known_statistics_are_metrics_named_by_their_path() -> None:
     figures = {
         "address": "x:1",
         "registered": True,
-        "write": {"streams": 3, "taken": 4},
+        "write": {"streams": 3, "acquired": 4},
     }
     server = StatusServer(lambda: figures, lambda: None, service="proxy")
     assert [line for line in server.metrics().decode().splitlines() if line[0] != "#"][:4] == [
         "rhumbline_proxy_ready 1.0",
         "rhumbline_proxy_registered 1.0",
         "rhumbline_proxy_write_streams 3.0",
-        "rhumbline_proxy_write_taken_total 4.0",
+        "rhumbline_proxy_write_acquired_total 4.0",
     ]
 
 

@@ -78,7 +78,11 @@ def test_a_full_bookie_says_what_it_does_about_it(statistics: dict[str, Any], de
         ({"is_read_only": True}, FAULT, "read-only; free disk space: 26 B"),
         ({"limbo": "an unfinished write"}, WARNING, "in limbo: an unfinished write"),
         ({"ordered": PlacementState.DISALLOWED}, WARNING, ", closed"),
-        ({"status": StatusDocument({"damages": 2}, None)}, FAULT, "2 damaged byte ranges not"),
+        (
+            {"status": StatusDocument({"damaged_ranges": 2}, None)},
+            FAULT,
+            "2 damaged byte ranges not",
+        ),
         (
             {"status": StatusDocument({"failed_directories": ["/d1"], "lost_files": 1}, None)},
             FAULT,

@@ -66,7 +66,7 @@ async def test_statistics_of_a_new_bookie_and_after_some_requests() -> None:
             "limbo_reason": None,
             "restored_entries": 0,
             "missing_entries": 0,
-            "damages": 0,
+            "damaged_ranges": 0,
             "sealed_logs": 0,
             "sorted_files": 0,
             "sorted_bytes": 0,
@@ -76,7 +76,7 @@ async def test_statistics_of_a_new_bookie_and_after_some_requests() -> None:
             "ledgers_surplus": 0,
             "repaired_entries": 0,
             "maintenance_failures": 0,
-            "half_frame_bytes": 0,
+            "partial_frame_bytes": 0,
             "closed": {},
             "failure": None,
         }
@@ -202,13 +202,13 @@ async def test_shutdown_ends_connections_tasks_and_timers() -> None:
         assert await wire.add(entry(1, 0)) == Code.OK
         partial = await Wire.connect(bookie)
         partial.send(v2.encode_add(KEY, entry(1, 1))[:20])
-        while not bookie.statistics()["half_frame_bytes"]:  # noqa: ASYNC110 - from outside
+        while not bookie.statistics()["partial_frame_bytes"]:  # noqa: ASYNC110 - from outside
             await asyncio.sleep(0.001)
         await bookie.aclose()
         assert await wire.is_closed()
         figures = bookie.statistics()
         assert figures["closed"] == {"shutdown": 2}
-        assert (figures["registered"], figures["half_frame_bytes"]) == (False, 0)
+        assert (figures["registered"], figures["partial_frame_bytes"]) == (False, 0)
         assert (len(bookie._tasks), bookie._tasks.is_closed) == (0, True)
         assert not bookie._server.is_serving()  # type: ignore[union-attr]
         await partial.aclose()

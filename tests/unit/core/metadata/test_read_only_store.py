@@ -81,7 +81,7 @@ async def test_cut_off_region_reads_what_its_server_has_and_is_told_the_age(
     assert again.age_ms == WAIT_MS + 60_000
     assert now() - began == WAIT_MS / 1000 + 60  # no time is lost once the state is known
     assert reads.statistics() == {
-        "out_of_reach": 1, "stale_age_ms": WAIT_MS + 60_000, "stale_reads": 2, "remembered": 1
+        "unavailable": 1, "stale_age_ms": WAIT_MS + 60_000, "stale_reads": 2, "cached": 1
     }  # fmt: skip
 
 
@@ -176,7 +176,7 @@ async def test_the_number_of_remembered_values_is_bounded(
     for name in "bcd":
         await store.create(f"/{name}", b"")
         await small.get(f"/{name}")
-    assert small.statistics()["remembered"] == 2
+    assert small.statistics()["cached"] == 2
     await small.aclose()
 
 

@@ -205,7 +205,7 @@ async def test_released_stream_can_be_taken_over_again(log: LogWorld) -> None:
     assert writes.statistics()["records"] == 1, "a counter does not fall with the release"
     assert (await world.append_ok("one:1", an_item("s", b"b"))).first > Dlsn(2, 0, -1)
     found = writes.statistics()
-    assert (found["records"], found["sets"], found["taken"]) == (2, 2, 2)
+    assert (found["records"], found["sets"], found["acquired"]) == (2, 2, 2)
     await world.stop()
 
 

@@ -156,7 +156,7 @@ async def test_a_directory_that_vanishes_loses_only_what_it_held() -> None:
         await run_for_a_while(spread, lambda: not spread.lost.numbers())
         await all_there(wire, (1, 2, 3), COUNT)
         assert not spread.sorted_in("/d1")
-        await run_for_a_while(spread, lambda: not spread.lost.statistics()["lacking_ledgers"])
+        await run_for_a_while(spread, lambda: not spread.lost.statistics()["incomplete_ledgers"])
         assert await published(spread) == NONE_LOST
 
 

@@ -209,11 +209,11 @@ async def test_frames_are_served_however_they_are_cut() -> None:
         for at in range(0, len(data), 7):
             peer.send(data[at : at + 7])
         assert await peer.codes(3) == [Code.OK] * 3
-        assert bookie.statistics()["half_frame_bytes"] == 0
+        assert bookie.statistics()["partial_frame_bytes"] == 0
         peer.send(data[:10])
-        assert bookie.statistics()["half_frame_bytes"] == 10
+        assert bookie.statistics()["partial_frame_bytes"] == 10
         peer.connection.connection_lost(None)
-        assert bookie.statistics()["half_frame_bytes"] == 0
+        assert bookie.statistics()["partial_frame_bytes"] == 0
 
 
 async def test_small_parts_are_joined_and_large_ones_are_not() -> None:

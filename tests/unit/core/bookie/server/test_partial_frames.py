@@ -23,13 +23,13 @@ async def test_partial_frames_are_limited_in_bytes_and_in_time() -> None:
         assert await other.is_closed()
         wire.send(frame[:3_000])
         await asyncio.sleep(0.02)
-        assert bookie.statistics()["half_frame_bytes"] == 8_900
+        assert bookie.statistics()["partial_frame_bytes"] == 8_900
         wire.send(frame[3_000:])
         assert await wire.add_response() == Code.OK
         assert await slow.is_closed()
         figures = bookie.statistics()
         assert figures["closed"] == {"half-frames-too-large": 1, "half-frame-too-old": 1}
-        assert figures["half_frame_bytes"] == 0
+        assert figures["partial_frame_bytes"] == 0
         assert await wire.add(entry(1, 1)) == Code.OK
         await slow.aclose()
         await other.aclose()
