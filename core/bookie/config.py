@@ -137,6 +137,13 @@ class BookieConfig:
         low=0,
     )
 
+    file_reads_max: int = setting(
+        64,
+        "Number of file reads that run at the same time over all connections. Each holds at most "
+        "one response, of up to 5 MiB. Further reads wait.",
+        low=1,
+    )
+
     connection_polls_max: int = setting(
         20_000,
         "Maximum number of waiting long polls of one connection. Further ones are refused with "

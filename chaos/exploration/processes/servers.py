@@ -81,6 +81,9 @@ class _BookieTransport(asyncio.Transport, Opaque):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         pass
 

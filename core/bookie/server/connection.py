@@ -7,7 +7,9 @@ BKE-9). Every other request is decoded by its wire form (requests_v2, requests_v
 
 Each connection has limits: bytes of adds in flight, bytes of unsent responses, queued file reads
 and parked polls. Above one of the first three, the socket is not read; further polls are refused.
-Partial frames are limited over all connections (partial_frames.py).
+Partial frames and running file reads are limited over all connections (partial_frames.py,
+read_queue.py). A peer that does not read its responses causes no further file reads, and does not
+keep a connection that the bookie closes.
 
 The frames of a client that may use some ledgers only pass a guard (frame_guard.py).
 """
@@ -41,6 +43,8 @@ _ENTRY_OFFSET = 24
 _V2_BYTE = 0x02
 _PART_BYTES_MIN = 2048  # on average; smaller parts are joined, as each part costs in a writev
 _V3_BYTE = 0x0A
+_UNSENT_S_MAX = 10.0
+"""Time for which a connection that is closed still sends responses."""
 
 
 class ClientConnection:
@@ -71,7 +75,7 @@ class ClientConnection:
         self.idle_rounds = 0
         self.is_paused = False
         self._is_write_blocked = False
-        self._reads = ReadQueue(tasks, self._on_read)
+        self._reads = ReadQueue(tasks, service.read_slots, self._on_read)
         self._guard: FrameGuard | None = None
 
     # --- asyncio.Protocol -----------------------------------------------------------------------
@@ -99,13 +103,16 @@ class ClientConnection:
         self._out.clear()
 
     def pause_writing(self) -> None:
-        """Stops reading requests, because the peer does not read its responses."""
+        """Stops reading requests and files, because the peer does not read its responses."""
         self._is_write_blocked = True
+        self._reads.hold()
         self._throttle()
 
     def resume_writing(self) -> None:
-        """Reads requests again."""
+        """Reads requests and files again."""
         self._is_write_blocked = False
+        self.idle_rounds = 0
+        self._reads.resume()
         self._throttle()
 
     def data_received(self, data: bytes) -> None:
@@ -294,8 +301,10 @@ class ClientConnection:
             self.service.on_refused(self, "request", None, reason)
             self.service.log_malformed(self.extra_info("peername"), error)
         self._flush()
-        self._transport.close()
-        self._transport = None
+        transport, self._transport = self._transport, None
+        if transport.get_write_buffer_size():  # the peer may never read it
+            asyncio.get_running_loop().call_later(_UNSENT_S_MAX, transport.abort)
+        transport.close()
         self._release()
 
     def _release(self) -> None:

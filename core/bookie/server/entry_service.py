@@ -70,6 +70,8 @@ class EntryService(StorageListener):
         self.storage = storage
         self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
         self.clients = LedgerClients(ledgers, tasks, config.learning_count_max)
+        self.read_slots = asyncio.Semaphore(config.file_reads_max)
+        """The file reads that may run at the same time, over all connections."""
         self.meter = OperationMeter()
         self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
         self.accepts_adds = False

@@ -24,8 +24,11 @@ STRONG_1_2 = {
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
 STRONG_1_3 = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
-RENEGOTIATION_ENDS = ("no renegotiation", "unexpected eof")
-"""What openssl reports of a server that declines, or closes the connection, as gRPC does."""
+RENEGOTIATION_ENDS = ("no renegotiation", "unexpected eof", "unexpected record")
+"""What openssl reports of a server that declines, or closes the connection, as gRPC does.
+
+A record is unexpected if gRPC sent it before it knew of the renegotiation.
+"""
 RESUMPTION = {"session ids", "session tickets"}
 """Sessions of TLS 1.2 may be resumed: the standard library cannot turn its session cache off."""
 OPEN = "status"

@@ -5,9 +5,12 @@ import struct
 from random import Random
 from typing import cast
 
+import pytest
+
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.log.commit_group import Outbox
+from rhumbline.core.bookie.server import connection
 from rhumbline.core.protocol.errors import DiskFailedError
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.v2 import Code
@@ -80,6 +83,10 @@ class FakeTransport:
         self.parts: list[list[bytes]] = []
         self.done: list[str] = []
         self.limit = 0
+        self.unsent_bytes = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -234,6 +241,34 @@ async def test_peer_that_does_not_read_its_responses_is_not_read() -> None:
         peer.connection.resume_writing()
         peer.connection.resume_writing()
         assert (peer.transport.done, peer.connection.is_paused) == (["pause", "resume"], False)
+
+
+async def test_peer_that_does_not_read_its_responses_causes_no_file_reads() -> None:
+    async with one_bookie(BookieConfig(tail_cache_bytes=0)) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        peer = Peer(bookie)
+        peer.send(*[v2.encode_read(1, 0)] * 100)
+        peer.connection.pause_writing()
+        assert await peer.codes(100) == []
+        assert not peer.connection.has_work, "such a connection is idle"
+        peer.connection.idle_rounds = 3
+        peer.connection.resume_writing()
+        assert peer.connection.idle_rounds == 0
+        assert await peer.codes(100) == [Code.OK] * 100
+
+
+async def test_closed_connection_does_not_wait_for_ever_for_its_peer_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "_UNSENT_S_MAX", 0.001)
+    async with one_bookie() as (_, bookie, _wire):
+        reading, deaf = Peer(bookie), Peer(bookie)
+        deaf.transport.unsent_bytes = 1
+        for peer in (reading, deaf):
+            peer.connection.close("idle")
+        assert (reading.transport.done, deaf.transport.done) == (["close"], ["close"])
+        await asyncio.sleep(0.01)
+        assert (reading.transport.done, deaf.transport.done) == (["close"], ["close", "abort"])
 
 
 async def test_connection_with_too_many_bytes_in_flight_is_not_read() -> None:

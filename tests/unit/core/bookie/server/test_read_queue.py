@@ -22,7 +22,7 @@ class GatedRead(FileRead):
 async def test_reads_start_in_order_and_a_limited_number_of_them_at_once() -> None:
     gate, started, ended = asyncio.Event(), list[GatedRead](), list[int]()
     tasks = Tasks()
-    queue = ReadQueue(tasks, lambda: ended.append(len(queue)))
+    queue = ReadQueue(tasks, asyncio.Semaphore(100), lambda: ended.append(len(queue)))
     reads = [GatedRead(gate, started) for _ in range(READERS_MAX + 3)]
     for read in reads:
         queue.add(read)
@@ -52,3 +52,46 @@ async def test_reads_start_in_order_and_a_limited_number_of_them_at_once() -> No
     queue.add(reads[0])
     await asyncio.sleep(0)
     assert len(started) == len(reads) + 1 + READERS_MAX, "nothing starts after the end"
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_queues_share_a_limited_number_of_slots_in_turn() -> None:
+    gate, started = asyncio.Event(), list[GatedRead]()
+    tasks, slots = Tasks(), asyncio.Semaphore(2)
+    queues = [ReadQueue(tasks, slots, lambda: None) for _ in range(2)]
+    many = [GatedRead(gate, started) for _ in range(40)]
+    other = GatedRead(gate, started)
+    for read in many:
+        queues[0].add(read)
+    await turns(5)
+    queues[1].add(other)
+    await turns(5)
+    assert started == many[:2]
+    assert queues[1].is_active
+    gate.set()
+    await turns(200)
+    assert len(started) == 41
+    assert started.index(other) <= READERS_MAX, "it waited only for reads that had their turn"
+    assert not any(queue.is_active for queue in queues)
+    await tasks.aclose()
+
+
+async def test_held_reads_start_when_the_client_reads_again() -> None:
+    gate, started = asyncio.Event(), list[GatedRead]()
+    gate.set()
+    tasks = Tasks()
+    queue = ReadQueue(tasks, asyncio.Semaphore(1), lambda: None)
+    for _ in range(20):
+        queue.add(GatedRead(gate, started))
+    queue.hold()
+    queue.add(GatedRead(gate, started))
+    await turns(50)
+    assert (len(started), len(queue), queue.is_active) == (0, 21, False)
+    queue.resume()
+    await turns(200)
+    assert (len(started), len(queue), queue.is_active) == (21, 0, False)
+    await tasks.aclose()
