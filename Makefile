@@ -65,11 +65,11 @@ tests: setup-test ## run the tests of `make test`
 tests-long: setup-test ## run the tests of `make test-long`
 	$(PARALLEL) -m long
 
-format: setup-test ## format the code and repair what can be repaired
+format: setup-test ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lint: setup-test ## look for faults of style and form
+lint: setup-test ## run the linter and check the format
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
@@ -77,16 +77,16 @@ types: setup-test ## check the types of the product, of its tests and of the exa
 	$(BIN)/mypy
 	$(BIN)/pyright --project docs/examples --pythonpath $(BIN)/python
 
-contract: setup-test ## check who imports whom
+contract: setup-test ## check the import contract
 	$(BIN)/lint-imports
 
-tidy: setup-test ## run the tests of the code's own order
+tidy: setup-test ## run the tests of the repository's conventions
 	$(PYTEST) tests/tidy
 
 stores: setup-test ## test every metadata store, with faults, and print the results side by side
 	$(BIN)/python .ci/stores.py
 
-away: setup-test ## take each metadata store away for a minute: make away AWAY_S=60
+away: setup-test ## make each metadata store unavailable for a minute: make away AWAY_S=60
 	RHUMBLINE_AWAY_S=$(AWAY_S) $(PYTEST) -s tests/integration/stores/test_metadata_outage.py
 
 cut-off-region: CUT_S = 600
@@ -111,7 +111,7 @@ hostile: $(SELF) ## attack every port of a local cluster, and time an applicatio
 apache-systems: $(SELF) ## run Pulsar, DistributedLog, and BookKeeper's client, shell and autorecovery on our bookies
 	$(BIN)/python -m pytest -s tests/interop
 
-security-drills: $(SELF) ## end certificates, revoke a principal and change the authority under load: DRILLS=principal-revoked
+security-drills: $(SELF) ## expire certificates, revoke a principal and change the authority under load: DRILLS=principal-revoked
 	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.chaos.lab.drills $(DRILLS)
 
 guide-in-namespaces: setup-test ## follow the guide for three regions, with network namespaces as hosts (root)
@@ -119,7 +119,7 @@ guide-in-namespaces: setup-test ## follow the guide for three regions, with netw
 	$(BIN)/python -u -m rhumbline.chaos.lab.guide
 
 rotate-certificates: PAUSE_S = 10
-rotate-certificates: $(SELF) ## replace all certificates of three regions, authority too, under load: PAUSE_S=10
+rotate-certificates: $(SELF) ## replace all certificates of three regions, including the authority, under load: PAUSE_S=10
 	$(BIN)/python -m rhumbline.chaos.lab.certificates --pause $(PAUSE_S)
 
 sbom: setup-test ## list every dependency with its hashes as CycloneDX, in build/rhumbline.cdx.json
@@ -150,7 +150,7 @@ scopes: $(SELF) ## exhaust all scopes, plant bugs in copies of the code, and wri
 	$(BIN)/python -m rhumbline.chaos.exploration --bugs --seconds 120 --page docs/reference/scopes.md
 
 linearizability: OPERATIONS = 100000
-linearizability: $(SELF) ## have Porcupine judge simulated runs (Go): make linearizability OPERATIONS=100000
+linearizability: $(SELF) ## check simulated runs with Porcupine (Go): make linearizability OPERATIONS=100000
 	$(BIN)/python -m rhumbline.chaos.linearizability --operations $(OPERATIONS) --seed $(SEED)
 
 kafka: SECONDS = 120
@@ -180,7 +180,7 @@ chaos: setup-test ## rehearse outages: every scenario simulated, some with real 
 	$(BIN)/rhumbline chaos run $(WAN_SCENARIOS) --world wan --report $(CHAOS_REPORT)
 	$(BIN)/rhumbline chaos report $(CHAOS_REPORT)
 
-chaos-all: setup-test ## rehearse every outage in every world it has (a quarter of an hour)
+chaos-all: setup-test ## rehearse every outage, simulated and with real processes where it has both (15 minutes)
 	$(BIN)/rhumbline chaos run --all --report $(CHAOS_REPORT)
 	$(FETCH_SERVERS)
 	$(BIN)/rhumbline chaos run --all --world wan --report $(CHAOS_REPORT)
@@ -223,16 +223,16 @@ bench-peers: $(COMPILED_MADE) ## measure DistributedLog, Kafka and JetStream bes
 		--seconds $(SECONDS) --repetitions $(REPETITIONS) --page docs/reference/benchmarks.md
 
 proxies-many: ROUNDS = 20
-proxies-many: setup-test ## proxies end again and again, for real and simulated: ROUNDS=20
+proxies-many: setup-test ## stop proxies repeatedly, real and simulated ones: ROUNDS=20
 	$(PYTEST) tests/integration/proxies/test_owners_and_regions_are_lost_under_load.py \
 		tests/sim/test_two_owners_keep_invariants.py \
 		tests/sim/test_proxies_survive_faults.py --seeds $(ROUNDS) -s
 
 soak: MINUTES = 60
-soak: $(SELF) ## run everything at once, plot it by the minute and judge it flat: make soak MINUTES=60
+soak: $(SELF) ## run all workloads at once, plot them by the minute, and check that nothing grows: make soak MINUTES=60
 	GRPC_VERBOSITY=NONE $(BIN)/python -m rhumbline.bench.soak --minutes $(MINUTES) --plot docs/how-to/soak.svg
 
-soak-bookie: setup-test ## torment one real bookie: make soak-bookie MINUTES=10
+soak-bookie: setup-test ## stress one real bookie: make soak-bookie MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak/test_bookie_soak.py -s
 
 shared-topic: SECONDS = 600
@@ -297,7 +297,7 @@ $(FULL): requirements-test.lock $(BASE)
 	$(PIP) install --require-hashes -r requirements-test.lock
 	@touch $@
 
-lock: | $(VENV_MADE) ## resolve the dependencies again and write the lock files
+lock: | $(VENV_MADE) ## resolve the dependencies and write the lock files
 	$(PIP) install uv
 	$(UV_COMPILE) $(LOCK_EXTRAS) --upgrade --output-file requirements-test.lock
 	$(UV_COMPILE) --constraint requirements-test.lock --upgrade --output-file requirements.lock
@@ -309,6 +309,6 @@ packages: ## write the list of packages in pyproject.toml
 proto: setup-test ## write the Python stubs of the .proto files
 	$(BIN)/python .ci/protos.py .typecheck
 
-clean: ## remove what the other targets made, .venv too
+clean: ## remove what the other targets made, including .venv
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Appends the lines of an audit log to a stream, each once, and waits while the stream is away."""
+"""Appends the lines of an audit log to a stream, each once, and waits while it is unavailable."""
 
 import asyncio
 from contextlib import suppress

@@ -27,7 +27,7 @@ _COMMANDS = {
     "group": ("topics.group", "Show consumer groups with their lag, and move their positions."),
     "subscription": ("topics.subscription", "Show and move the stored positions of readers."),
     "segment": ("streams.segment", "Show the log segments of a stream."),
-    "apply": ("declared.commands", "Make the cluster what TOML files declare."),
+    "apply": ("declared.commands", "Apply what TOML files declare to the cluster."),
     "diff": ("declared.commands", "Show what `apply` would change."),
     "export": ("declared.commands", "Print the state of the cluster as a file for `apply`."),
     "namespace": ("streams.namespace", "Create, show and delete namespaces."),
@@ -60,11 +60,11 @@ _COMMANDS = {
     "metadata": ("operate.metadata", "Inspect, migrate, back up and rebuild the metadata store."),
     "chaos": ("lab:chaos.command", "Rehearse outages, in the simulator or with real processes."),
     "security": ("security.command", "Make certificates, and show the one of this process."),
-    "access": ("access.command", "Say which principal may do what."),
+    "access": ("access.command", "Grant and revoke permissions, and explain decisions."),
     "config": ("operate.config", "Check and explain settings."),
     "completion": ("operate.completion", "Print a script that completes commands in a shell."),
     "doctor": ("operate.doctor", "Check the settings and the cluster that they refer to."),
-    "bench": ("lab:bench.commands.bench", "Measure writes and reads."),
+    "bench": ("lab:bench.commands.bench", "Measure throughput and latency."),
 }
 
 
@@ -151,7 +151,9 @@ class _Root(click.Group):
     invoke_without_command=True,
 )
 @click.option("--version", "is_version", is_flag=True, help="Show the version and exit.")
-@click.option("--verbose", "is_verbose", is_flag=True, help="With --version: what is installed.")
+@click.option(
+    "--verbose", "is_verbose", is_flag=True, help="With --version: also show what is installed."
+)
 @click.pass_context
 def main(context: click.Context, *, is_version: bool, is_verbose: bool) -> None:
     """Geo-replicated, strictly ordered logs.

@@ -62,7 +62,7 @@ def _question_arguments(command: Command) -> Command:
 
 @click.group()
 def access() -> None:
-    """Say which principal may do what, and explain why a call is refused.
+    """Grant and revoke permissions, and explain why a call is refused.
 
     A RESOURCE is cluster, namespace:NAME, stream:NAMESPACE/NAME or stream:NAMESPACE/PREFIX*.
     ACTIONS are separated by commas; `all` stands for all of them.
