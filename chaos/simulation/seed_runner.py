@@ -19,6 +19,7 @@ from .plans.conditions import conditions
 from .plans.damage import damage
 from .plans.end_queries import end_queries
 from .plans.grants import grants
+from .plans.metadata.late_creations import late_creations
 from .plans.metadata.rebuild import rebuild
 from .plans.operations.archives import archives
 from .plans.operations.upgrades import upgrades
@@ -65,6 +66,7 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "end-queries": end_queries,
     "grants": grants,
     "groups": groups,
+    "late-creations": late_creations,
     "lying-disk": lying_disk,
     "mixed": mixed,
     "ownerless": ownerless,
@@ -104,6 +106,7 @@ SHARES: dict[str, float] = {
     "end-queries": 1,
     "grants": 0.5,
     "groups": 0.5,
+    "late-creations": 0.5,
     "lying-disk": 0.5,
     "ownerless": 0.5,
     "policies": 1,

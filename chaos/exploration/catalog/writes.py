@@ -2,7 +2,7 @@
 
 from ....core.protocol.quorum import Quorum
 from ..processes.process import DESTROYED, REFUSAL, UNKNOWN_OUTCOME
-from ..scope import R2_OF_THREE, R2_OF_TWO, Scope
+from ..scope import R2_OF_THREE, R2_OF_TWO, Scope, lost_connection
 
 WRITES: tuple[Scope, ...] = (
     Scope("write", "a writer adds two entries", "abc", R2_OF_THREE, entries=2, recoveries=0),
@@ -128,5 +128,18 @@ WRITES: tuple[Scope, ...] = (
         lac_sends=1,
         closes=True,
         reader_rounds=1,
+    ),
+    Scope(
+        "read-stripes",
+        "a reader of a closed ledger loses its connections to both bookies of the second entry",
+        "abc",
+        Quorum(3, 2, 2, 2),
+        entries=0,
+        recoveries=0,
+        is_closed=True,
+        copies=(3, 3, 3),
+        acked=3,
+        reader_rounds=1,
+        faults=(lost_connection("reader", 1), lost_connection("reader", 2)),
     ),
 )

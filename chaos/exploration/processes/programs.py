@@ -229,6 +229,10 @@ class SteppedReader(SteppedTask):
             self._lac = max(lac, self._lac)
             while len(self._read) <= lac:
                 for entry in await reader.read(len(self._read), lac):
+                    if entry.entry_id != len(self._read):
+                        self.violations.append(
+                            f"G1: got entry {entry.entry_id}, expected {len(self._read)}"
+                        )
                     self._read[entry.entry_id] = bytes(entry.payload)
 
     def facts(self) -> Facts:

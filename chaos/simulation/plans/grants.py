@@ -1,15 +1,19 @@
 """The plan ``grants``: two tenants use streams of their own through proxies and try the other's.
 
 An administrator takes their permissions away and gives them back, while owners end, regions are cut
-off from the metadata store, and the store is unavailable. Invariants G32 and G33 judge what proxies
-sent to whom.
+off from the metadata store, and the store is unavailable. In most seeds all bookies hang together,
+for long enough that permissions end while appends are under way. Invariants G32 and G33 judge what
+proxies sent to whom.
+
+The strings "grants" and "hanging bookies" seed the generators, so they are part of a seed's
+identity.
 """
 
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from ..cluster import Fault
+from ..cluster import Fault, bookie_hosts
 from ..seed_run import RunPlan
 from ..world.sim_world import THREE_REGIONS, SimWorld
 from .proxies import LASTS_MS, proxies
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from ..proxies.grants_run import GrantsRun
 
 _CUTS_MS = (1_500, 3_000, 5_000)
+_HANGS_MS = (2_500, 4_000)
 
 
 def grants(seed: int) -> RunPlan:
@@ -28,7 +33,9 @@ def grants(seed: int) -> RunPlan:
     return replace(
         plan,
         seed=f"{seed} grants",
-        faults=tuple(sorted([*plan.faults, *faults], key=lambda fault: fault.at_ms)),
+        faults=tuple(
+            sorted([*plan.faults, *faults, *_hangs(seed, plan)], key=lambda fault: fault.at_ms)
+        ),
         appends_max=300,
         run=_run,
     )
@@ -50,3 +57,14 @@ def _fault(random: Random) -> Fault:
         )
     )
     return Fault(kind, target, random.randint(300, LASTS_MS), random.choice(_CUTS_MS))
+
+
+def _hangs(seed: int, plan: RunPlan) -> list[Fault]:
+    """Return faults by which all bookies hang together, up to three times."""
+    random = Random(f"{seed} hanging bookies")
+    bookies = bookie_hosts(THREE_REGIONS.regions, plan.bookies_by_region)
+    faults = []
+    for _ in range(random.randint(0, 3)):
+        at_ms, lasts_ms = random.randint(2_000, LASTS_MS), random.choice(_HANGS_MS)
+        faults += [Fault("pause", bookie, at_ms, lasts_ms) for bookie in bookies]
+    return faults

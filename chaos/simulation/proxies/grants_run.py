@@ -140,12 +140,26 @@ class GrantsRun(ProxyPlanRun):
                 await self._until_done(partial(namespace.create_stream, stream))
             while not self.world.is_healed:
                 await asyncio.sleep(random.random() * _PERIOD_S)
-                await self._change(client, random.choice(TENANTS), random.choice(ACTIONS))
+                tenant, action = random.choice(TENANTS), random.choice(ACTIONS)
+                if not self._are_bookies_hanging:
+                    await self._change(client, tenant, action)
+                elif not self._is_revoked(tenant, Action.APPEND):
+                    await self._change(client, tenant, Action.APPEND)
+
+    @property
+    def _are_bookies_hanging(self) -> bool:
+        """True if no append can end now: a permission that ends meanwhile forbids its result."""
+        processes = [host.process for host in self.cluster.bookie_hosts]
+        return not any(process is not None and process.is_running for process in processes)
+
+    def _is_revoked(self, tenant: str, action: Action) -> bool:
+        revoked = self._use.revoked.get((tenant, action is Action.APPEND), [])
+        return bool(revoked) and revoked[-1][1] == float("inf")
 
     async def _change(self, client: SimClient, tenant: str, action: Action) -> None:
         revoked = self._use.revoked.setdefault((tenant, action is Action.APPEND), [])
         one = _grant(tenant, action)
-        if revoked and revoked[-1][1] == float("inf"):
+        if self._is_revoked(tenant, action):
             revoked[-1] = (revoked[-1][0], self.world.loop.now * 1000)
             await self._until_done(
                 lambda: change_grants(client.store, lambda table: table.granted(one))

@@ -128,6 +128,17 @@ class UpgradeControls:
             await until(lambda: not self.is_raising)
             self._spawn(self._raise_within(bound_s))
             await until(lambda: not self.is_raising)
+            await self._return_by_mistake(self._cluster.bookie_hosts[0])
+
+    async def _return_by_mistake(self, host: SimHost) -> None:
+        """Install the older program where the level was raised, and then the newer one again.
+
+        The older one must refuse to begin (invariant G52).
+        """
+        self.roll(host, to_new=False)
+        await asyncio.sleep(2 * _ROLL_S)
+        self.roll(host, to_new=True)
+        await asyncio.sleep(2 * _ROLL_S)
 
     # --- programs -------------------------------------------------------------------------------
 

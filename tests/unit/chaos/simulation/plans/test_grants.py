@@ -1,0 +1,22 @@
+"""The plan ``grants`` lets permissions end while appends are under way."""
+
+from collections import Counter
+
+from rhumbline.chaos.simulation.cluster import bookie_hosts
+from rhumbline.chaos.simulation.plans.grants import grants
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS
+
+
+def test_all_bookies_hang_together() -> None:
+    hangs = 0
+    for seed in range(1, 20):
+        plan = grants(seed)
+        bookies = bookie_hosts(THREE_REGIONS.regions, plan.bookies_by_region)
+        pauses = Counter(
+            (fault.at_ms, fault.lasts_ms)
+            for fault in plan.faults
+            if fault.kind == "pause" and fault.target in bookies
+        )
+        assert all(number % len(bookies) == 0 for number in pauses.values())
+        hangs += len(pauses)
+    assert hangs > 10
