@@ -7,7 +7,13 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    DecimalType,
+    StringType,
+    StructField,
+    StructType,
+    _make_type_verifier,
+)
 
 from ...core.protocol.errors import ConfigurationError
 from ...typed import SchemaHistory
@@ -16,6 +22,8 @@ from .stored_schema import StoredSchemaDecoder
 
 Decode = Callable[[bytes], Mapping[str, Any]]
 """A function that returns the columns of a payload."""
+FindDecode = Callable[[], Decode]
+"""Executors call it for the function, because not every function can be sent to them."""
 
 _POSITION = ("stream", "dlsn", "txid", "created", "key", "event_time")
 _CORRUPT = "_corrupt"
@@ -73,24 +81,37 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
     return input_rows(query)
 
 
-def _decoding(spark: SparkSession, job: ConvertJob) -> tuple[StructType, Decode | None]:
-    """Return the columns of a payload and the function that decodes it; None: Spark's own."""
+def _decoding(spark: SparkSession, job: ConvertJob) -> tuple[StructType, FindDecode | None]:
+    """Return the columns of a payload and what finds its decoder; None: Spark's own decoder."""
     if job.columns is None:
         if job.function is not None:
             raise ConfigurationError("convert: --function needs the columns that it returns")
         stored = StoredSchemaDecoder(job.schemas)
-        return stored.columns, stored
+        return stored.columns, lambda: stored
     shape = spark.createDataFrame([], job.columns).schema
     if job.function is None:
         return shape, None
-    module, _, name = job.function.partition(":")
+    function = job.function
+    find_function(function)
+    return shape, lambda: find_function(function)
+
+
+def find_function(function: str) -> Decode:
+    """Return the function that ``module:function`` names. Raises ConfigurationError."""
+    module, _, name = function.partition(":")
     if not module or not name:
-        raise ConfigurationError(f"convert: {job.function!r} is not of the form module:function")
-    return shape, lambda payload: getattr(import_module(module), name)(payload)
+        raise ConfigurationError(f"convert: {function!r} is not of the form module:function")
+    try:
+        found: Decode = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"convert: cannot import {function!r}: {error}") from error
+    return found
 
 
-def _typed(rows: DataFrame, job: ConvertJob, shape: StructType, decode: Decode | None) -> DataFrame:
-    value, error = _decoded_json(shape) if decode is None else _decoded_by(decode, shape)
+def _typed(
+    rows: DataFrame, job: ConvertJob, shape: StructType, find: FindDecode | None
+) -> DataFrame:
+    value, error = _decoded_json(shape) if find is None else _decoded_by(find, shape)
     decoded = rows.withColumn("_value", value)
     time = sql.coalesce(sql.col(job.date), sql.col("created"))
     return decoded.select(
@@ -116,16 +137,42 @@ def _decoded_json(shape: StructType) -> tuple[Column, Column]:
     return value, fault
 
 
-def _decoded_by(decode: Decode, shape: StructType) -> tuple[Column, Column]:
+def _decoded_by(find: FindDecode, shape: StructType) -> tuple[Column, Column]:
     """Return the decoded value and the error, for payloads that a function decodes."""
-
-    def decoded(payload: bytes) -> tuple[Any, ...]:
-        try:
-            found = decode(bytes(payload))
-            return (*(found.get(column) for column in shape.names), None)
-        except Exception as error:  # the user's function may raise anything
-            return (*(None for _ in shape.names), f"{type(error).__name__}: {error}"[:1000])
-
     fields = [StructField(one.name, one.dataType) for one in shape.fields]
     wanted = StructType([*fields, StructField(_CORRUPT, StringType())])
-    return sql.udf(decoded, wanted, useArrow=False)(sql.col("payload")), sql.col("_value")[_CORRUPT]
+    decoded = sql.udf(row_decoder(find, wanted), wanted, useArrow=False)
+    return decoded(sql.col("payload")), sql.col("_value")[_CORRUPT]
+
+
+def row_decoder(find: FindDecode, wanted: StructType) -> Callable[[bytes], tuple[Any, ...]]:
+    """Return a function that decodes payloads to rows whose last column is the error.
+
+    Values are verified: of those with a wrong type, Spark stores some as null and fails for others.
+    """
+
+    def decoded(payload: bytes) -> tuple[Any, ...]:
+        decode = find()
+        try:
+            found = decode(bytes(payload))
+            row = (*(found.get(column) for column in columns), None)
+            verify(row)
+            wanted.toInternal(row)
+            for column, value in zip(wanted.fields, row, strict=True):
+                _check_digits(column, value)
+        except Exception as error:  # the user's function may raise anything
+            return (*(None for _ in columns), f"{type(error).__name__}: {error}"[:1000])
+        return row
+
+    columns = wanted.names[:-1]
+    verify = _make_type_verifier(wanted)
+    return decoded
+
+
+def _check_digits(column: StructField, value: Any) -> None:  # noqa: ANN401 - any verified value
+    """Raise ValueError for a decimal with more digits than its column, which Spark fails for."""
+    kind = column.dataType
+    if not isinstance(kind, DecimalType) or value is None:
+        return
+    if abs(round(value, kind.scale)) >= 10 ** (kind.precision - kind.scale):
+        raise ValueError(f"{column.name}: {value} has too many digits for {kind.simpleString()}")

@@ -91,7 +91,10 @@ def _parse(line: bytes) -> InputRecord:
         raise InvalidArgumentError(f"not a JSON object: {line[:80]!r}")
     unknown = document.keys() - RECORD["properties"].keys()
     if unknown:
-        raise InvalidArgumentError(f"unknown fields {sorted(unknown)} in {line[:80]!r}")
+        raise InvalidArgumentError(
+            f"unknown fields {sorted(unknown)} in {line[:80]!r}: "
+            f"the fields of a record are {', '.join(RECORD['properties'])}"
+        )
     payload = _bytes_of(document, "payload")
     if payload is None:
         raise InvalidArgumentError(f"neither payload nor payload_hex in {line[:80]!r}")
