@@ -6,8 +6,9 @@ import os
 import time
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPMessage
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ..core.protocol.errors import (
     ConfigurationError,
@@ -38,10 +39,13 @@ _TOKEN_CHARACTERS_MAX = 8_192
 _KEYS_BYTES_MAX = 1 << 20
 _KEYS_MAX = 100
 _FETCH_SECONDS_MAX = 5.0
+_PIECE_BYTES = 64 << 10
 _REFRESH_S_MIN = 5.0
 """Shortest interval between two looks at the keys: unknown tokens must not flood their source."""
 _REFRESH_S = 300.0
 """Age of the keys at which they are read again, so that a withdrawn key ends."""
+_UNREADABLE = (0, 0, 0)
+"""Stamp of static tokens that could not be read; no file has it."""
 
 
 class TokenVerifier:
@@ -142,16 +146,41 @@ class TokenVerifier:
         except (OSError, UnicodeDecodeError, InvalidArgumentError) as error:
             if self._static_stamp is None:
                 raise ConfigurationError(f"security.static_tokens: {file}: {error}") from error
+            if self._static_stamp != _UNREADABLE:
+                _LOG.warning("static tokens not read", file=file, error=error)
             self._static = ()  # better nobody than somebody whose token was withdrawn
-            _LOG.warning("static tokens not read", file=file, error=error)
+            self._static_stamp = _UNREADABLE
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: they may lead to an address without TLS, where anybody answers."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> None:
+        """See HTTPRedirectHandler; the response then is an error."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def _read_keys(source: str) -> bytes:
     if not source.startswith(("https://", "http://")):
         return Path(source).read_bytes()[: _KEYS_BYTES_MAX + 1]
     request = urllib.request.Request(source, headers={"Accept": "application/json"})
-    with urllib.request.urlopen(request, timeout=_FETCH_SECONDS_MAX) as response:
-        content: bytes = response.read(_KEYS_BYTES_MAX + 1)
+    content = b""
+    ends_at = time.monotonic() + _FETCH_SECONDS_MAX
+    with _OPENER.open(request, timeout=_FETCH_SECONDS_MAX) as response:
+        while len(content) <= _KEYS_BYTES_MAX and (piece := response.read1(_PIECE_BYTES)):
+            content += piece
+            if time.monotonic() > ends_at:
+                raise TimeoutError(f"the keys did not arrive within {_FETCH_SECONDS_MAX:g} s")
     return content
 
 

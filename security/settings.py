@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
 
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.runtime.settings import check_settings, setting
@@ -85,9 +86,13 @@ def _check_roles(pairs: tuple[tuple[str, str], ...]) -> None:
                 raise InvalidArgumentError(f"{name}: {role.strip()!r} is not one of {known}")
 
 
+_LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
 def _check_jwks(source: str) -> None:
-    is_local = source.startswith(("http://127.0.0.1", "http://localhost", "http://[::1]"))
-    if source.startswith("http:") and not is_local:
+    scheme, _, rest = source.partition("://")
+    is_local = scheme == "http" and urlsplit(f"//{rest}").hostname in _LOCAL_HOSTS
+    if rest and scheme != "https" and not is_local:
         raise InvalidArgumentError(f"{source!r} is not a file or an https:// address")
 
 

@@ -2,8 +2,9 @@ import base64
 import hmac
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
+from rhumbline.access import token_verifier
 from rhumbline.access.token_verifier import TokenVerifier, verifier_of
 from rhumbline.core.protocol.errors import ConfigurationError, UnauthorizedError
 from rhumbline.security.principal import Principal, Role
@@ -119,8 +121,11 @@ async def test_a_leeway_is_tolerated_and_bounded(tmp_path: Path) -> None:
 
 
 @contextmanager
-def served(issuer: Issuer) -> Iterator[tuple[str, list[str]]]:
-    """Serve the keys of an issuer over HTTP; yield the address and the requests."""
+def served(issuer: Issuer, pause_s: float = 0) -> Iterator[tuple[str, list[str]]]:
+    """Serve the keys of an issuer over HTTP; yield the address and the requests.
+
+    With ``pause_s`` the keys are sent in pieces.
+    """
     requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -130,15 +135,42 @@ def served(issuer: Issuer) -> Iterator[tuple[str, list[str]]]:
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # the client may give up
+                for begin in range(0, len(body), 50):
+                    self.wfile.write(body[begin : begin + 50])
+                    time.sleep(pause_s)
 
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    with listening(Handler) as source:
+        yield source, requests
+
+
+@contextmanager
+def redirected(to: str) -> Iterator[str]:
+    """Serve redirects to an address; yield their own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with listening(Handler) as source:
+        yield source
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/jwks", requests
+        yield f"http://127.0.0.1:{server.server_port}/jwks"
         server.shutdown()
         thread.join()
 
@@ -175,8 +207,42 @@ async def test_static_tokens_are_known_by_their_hash(tmp_path: Path) -> None:
     await refusal(verifier, "s3cret")  # withdrawn at once
     with recorded_log() as log:
         file.write_text("nonsense")
-        await refusal(verifier, "s3cret")
+        for _ in range(3):
+            await refusal(verifier, "s3cret")
     assert log.events() == ["static tokens not read"]
+
+
+async def test_static_tokens_are_known_again_when_their_file_is_back(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(static_token_line("ops", "s3cret", [Role.ADMIN]))
+    verifier = TokenVerifier(SecuritySettings(static_tokens=str(file)))
+    moved = file.rename(tmp_path / "moved")
+    with recorded_log() as log:
+        for _ in range(3):
+            await refusal(verifier, "s3cret")
+    assert log.events() == ["static tokens not read"]
+    moved.rename(file)
+    assert (await verifier.verify("s3cret")).name == "ops"
+
+
+async def test_keys_are_not_taken_from_another_address() -> None:
+    issuer = Issuer()
+    with served(issuer) as (source, requests), redirected(source) as other:
+        verifier = TokenVerifier(settings(other))
+        with recorded_log() as log:
+            await refusal(verifier, issuer.token())
+    assert (requests, log.events()) == ([], ["token keys not read"])
+
+
+async def test_keys_that_arrive_slowly_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    issuer = Issuer()
+    monkeypatch.setattr(token_verifier, "_FETCH_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(token_verifier, "_PIECE_BYTES", 1)
+    with served(issuer, pause_s=0.02) as (source, _):
+        verifier = TokenVerifier(settings(source))
+        with recorded_log() as log:
+            await refusal(verifier, issuer.token())
+    assert log.events() == ["token keys not read"]
 
 
 def test_mistakes_in_the_settings_are_named(tmp_path: Path) -> None:
@@ -185,7 +251,13 @@ def test_mistakes_in_the_settings_are_named(tmp_path: Path) -> None:
         verifier_of(SecuritySettings(static_tokens=str(tmp_path / "nowhere")))
     with pytest.raises(ConfigurationError, match="token_audience is not set"):
         SecuritySettings(jwks="keys.json")
-    with pytest.raises(ConfigurationError, match="https"):
-        SecuritySettings(jwks="http://issuer.example/keys", token_audience="log")
+    for source in (
+        "http://issuer.example/keys", "http://localhost.example/keys", "http://127.0.0.1.example/",
+        "http://127.0.0.1@issuer.example/keys", "ftp://issuer.example/keys",
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError, match="https"):
+            SecuritySettings(jwks=source, token_audience="log")
+    for source in ("keys.json", "https://issuer.example/", "http://localhost:80/", "http://[::1]/"):
+        assert SecuritySettings(jwks=source, token_audience="log").jwks == source
     with pytest.raises(ConfigurationError, match="'king'"):
         SecuritySettings(roles=(("app", "king"),))
