@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rhumbline.tests.support.processes.compiled_form import compiled_wheel
 from rhumbline.tests.support.processes.process_cluster import RHUMBLINE
 from rhumbline.tests.support.servers import metadata_servers
 from rhumbline.tests.support.tidy.source_tree import ROOT
@@ -50,7 +51,7 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     engine.write_text(_ENGINE)
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
     monkeypatch.setenv("CONTAINERS_CONF", str(engine))
-    monkeypatch.setenv("RHUMBLINE_BUILD", "pure")
+    monkeypatch.setenv("WHEEL", str(compiled_wheel()))
     image = tmp_path / "rhumbline.tar"
     run(str(ROOT / "deploy/container/build.sh"), str(image))
     print(f"image: {image.stat().st_size / 1e6:.0f} MB")
