@@ -4,6 +4,8 @@
 #
 #     deploy/container/build.sh [OUTPUT.tar]      (default: build/container/rhumbline.tar, an OCI archive)
 #
+# WHEEL names a wheel of this checkout that was built before; without it, one is built.
+#
 # The image runs as user 65532, needs no writable root, and holds Python, the compiled form of the
 # package and the extras that servers use. Two builds of one commit hold the same files.
 set -euo pipefail
