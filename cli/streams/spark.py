@@ -72,6 +72,7 @@ def _run(
         document = {
             "segments": outcome.counts.get("segments"),
             "records": outcome.counts.get("records"),
+            "undecoded": outcome.counts.get("undecoded"),
             "faults": outcome.faults,
             "remaining": list(outcome.remaining),
             "message": outcome.lines[-1],
@@ -87,6 +88,7 @@ _OUTCOME = done(
     {
         "segments": maybe(integer("Segments, if the job counts them.")),
         "records": maybe(integer("Records, if the job counts them.")),
+        "undecoded": maybe(integer("Records that `convert` could not decode.")),
         "faults": listing(text("Fault."), "Faults that were found."),
         "remaining": listing(
             text("Stream, and the segments that bookies hold."),

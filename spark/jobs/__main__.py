@@ -353,9 +353,13 @@ def _convert(spark: SparkSession, options: argparse.Namespace) -> JobOutcome:
         options.cold, namespace, stream, options.table, options.columns, options.function,
         schemas, options.date,
     )  # fmt: skip
-    records = convert(spark, job)
-    line = f"converted {show_count(records, 'record')} into {options.table}"
-    return JobOutcome([line], [], {"records": records})
+    done = convert(spark, job)
+    lines = [f"converted {show_count(done.rows, 'record')} into {options.table}"]
+    if done.undecoded:
+        lines.append(
+            f"{show_count(done.undecoded, 'record')} could not be decoded: see column decode_error"
+        )
+    return JobOutcome(lines, [], {"records": done.rows, "undecoded": done.undecoded})
 
 
 _JOBS: dict[str, Job] = {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -27,6 +27,7 @@ FindDecode = Callable[[], Decode]
 
 _POSITION = ("stream", "dlsn", "txid", "created", "key", "event_time")
 _CORRUPT = "_corrupt"
+_UNDECODED = "undecoded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,16 @@ class ConvertJob:
     """The time by which rows are partitioned: ``created`` or ``event_time``."""
 
 
-def convert(spark: SparkSession, job: ConvertJob) -> int:
-    """Append what was archived since the last run to the table; return the number of new rows.
+class ConvertedRows(NamedTuple):
+    """The rows that a run has added to a table."""
+
+    rows: int
+    undecoded: int
+    """Those with a ``decode_error``."""
+
+
+def convert(spark: SparkSession, job: ConvertJob) -> ConvertedRows:
+    """Append what was archived since the last run to the table; return how many rows these are.
 
     A row has the columns of the payload, ``record`` (its position, txid, times and key),
     ``decode_error`` and ``date``. If a payload cannot be decoded, its columns are null and
@@ -68,8 +77,10 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
         )
     source = ArchivedSource(job.cold, job.namespace, job.stream)
     rows = read_new(spark, source, (*_POSITION, "payload"))
+    failed = sql.count("decode_error").alias(_UNDECODED)
     query = (
         _typed(rows, job, shape, decode)
+        .observe(_UNDECODED, failed)
         .writeStream.format("parquet")
         .option("path", job.table)
         .option("checkpointLocation", f"{job.table}/_checkpoint")
@@ -78,7 +89,12 @@ def convert(spark: SparkSession, job: ConvertJob) -> int:
         .start()
     )
     query.awaitTermination()
-    return input_rows(query)
+    undecoded = sum(
+        progress["observedMetrics"][_UNDECODED][_UNDECODED]
+        for progress in query.recentProgress
+        if _UNDECODED in progress["observedMetrics"]
+    )
+    return ConvertedRows(input_rows(query), undecoded)
 
 
 def _decoding(spark: SparkSession, job: ConvertJob) -> tuple[StructType, FindDecode | None]:
