@@ -1,5 +1,6 @@
 """Draws the stacks that ``perf script`` prints as a flame graph in SVG."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -8,6 +9,13 @@ from zlib import crc32
 _WIDTH, _ROW, _HEAD = 1200, 17, 44
 _SHARE_MIN = 0.001
 _CHARACTER_WIDTH = 6.6
+_LOOP = "uv_run"
+"""The event loop of uvloop, below which all work is done."""
+_GLUE = re.compile(
+    r"\[unknown\]|_*Py[A-Z_x]|_*pyx_|do_call|method_|slot_tp|cfunction_|gen_send|task_step|"
+    r"TaskStep|vectorcall|run_mod|run_eval|pymain|entry_SYSCALL|do_syscall_64|ksys_|__x64_sys"
+)
+"""Functions of the interpreter that call functions, and entries into the kernel."""
 _KERNEL, _USER = ("#e8a33d", "#eebd6f"), ("#5b9bd5", "#8fbce6")
 
 
@@ -36,13 +44,14 @@ class Frame:
 def stacks_in(lines: Iterable[str]) -> Iterator[list[str]]:
     """Yield the stacks in the output of ``perf script -F comm,ip,sym,dso``, outermost first.
 
-    A function of the kernel gets the prefix ``k:``.
+    A function of the kernel gets the prefix ``k:``. What calls the event loop is left out, and so
+    are functions that only call other functions: the innermost function is always kept.
     """
     stack: list[str] = []
     for line in lines:
         if not line.strip():
             if stack:
-                yield stack[::-1]
+                yield _shortened(stack)
             stack = []
         elif line.startswith(("\t", " ")):
             _, _, rest = line.strip().partition(" ")
@@ -51,7 +60,15 @@ def stacks_in(lines: Iterable[str]) -> Iterator[list[str]]:
             is_kernel = library.startswith("[kernel") or library.startswith("[guest.kernel")
             stack.append(f"k:{name}" if is_kernel else name)
     if stack:
-        yield stack[::-1]
+        yield _shortened(stack)
+
+
+def _shortened(stack: list[str]) -> list[str]:
+    """Return a stack, which is given innermost first, outermost first and without glue."""
+    if _LOOP in stack:
+        stack = stack[: stack.index(_LOOP)] or [_LOOP]
+    kept = [name for name in stack[1:] if not _GLUE.match(name.removeprefix("k:"))]
+    return [*reversed(kept), stack[0]]
 
 
 def draw_flame_graph(title: str, root: Frame) -> str:

@@ -28,6 +28,15 @@ def test_stacks_are_read_outermost_first_and_functions_of_the_kernel_are_marked(
     assert list(stacks_in([])) == []
 
 
+def test_what_calls_the_event_loop_and_what_only_calls_others_is_left_out() -> None:
+    names = ("entry_SYSCALL_64", "__libc_write", "CPyDef_send", "_PyEval_Vector", "uv__run_idle",
+             "uv_run", "Py_RunMain", "_start")  # fmt: skip
+    sample = "".join(f"\t400000 {name}+0x1 (/x)\n" for name in names)
+    assert list(stacks_in(sample.splitlines())) == [
+        ["uv__run_idle", "CPyDef_send", "__libc_write", "entry_SYSCALL_64"]
+    ]
+
+
 def test_frames_are_as_wide_as_their_share_of_the_samples() -> None:
     root = Frame("all")
     for stack in stacks_in(PERF.splitlines()):
