@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import (
+    ArrayType,
+    DataType,
     DecimalType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -175,7 +178,7 @@ def row_decoder(find: FindDecode, wanted: StructType) -> Callable[[bytes], tuple
             verify(row)
             wanted.toInternal(row)
             for column, value in zip(wanted.fields, row, strict=True):
-                _check_digits(column, value)
+                _check_digits(column.name, column.dataType, value)
         except Exception as error:  # the user's function may raise anything
             return (*(None for _ in columns), f"{type(error).__name__}: {error}"[:1000])
         return row
@@ -185,10 +188,21 @@ def row_decoder(find: FindDecode, wanted: StructType) -> Callable[[bytes], tuple
     return decoded
 
 
-def _check_digits(column: StructField, value: Any) -> None:  # noqa: ANN401 - any verified value
-    """Raise ValueError for a decimal with more digits than its column, which Spark fails for."""
-    kind = column.dataType
-    if not isinstance(kind, DecimalType) or value is None:
+def _check_digits(name: str, kind: DataType, value: Any) -> None:  # noqa: ANN401 - verified
+    """Raise ValueError for a decimal with more digits than its type, which Spark fails for."""
+    if value is None:
         return
-    if abs(round(value, kind.scale)) >= 10 ** (kind.precision - kind.scale):
-        raise ValueError(f"{column.name}: {value} has too many digits for {kind.simpleString()}")
+    if isinstance(kind, DecimalType):
+        if abs(round(value, kind.scale)) >= 10 ** (kind.precision - kind.scale):
+            raise ValueError(f"{name}: {value} has too many digits for {kind.simpleString()}")
+    elif isinstance(kind, ArrayType):
+        for one in value:
+            _check_digits(name, kind.elementType, one)
+    elif isinstance(kind, MapType):
+        for key, one in value.items():
+            _check_digits(name, kind.keyType, key)
+            _check_digits(name, kind.valueType, one)
+    elif isinstance(kind, StructType):
+        values = [value.get(one) for one in kind.names] if isinstance(value, dict) else value
+        for field, one in zip(kind.fields, values, strict=True):
+            _check_digits(f"{name}.{field.name}", field.dataType, one)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     DecimalType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -63,6 +65,33 @@ def test_values_of_wrong_types_are_errors_of_their_row(found: object, words: str
     *values, error = decode(found)
     assert values == [None, None, None]
     assert words in error
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"totals": [Decimal("1.00"), Decimal("1000.00")]}, "totals: 1000.00"),
+        ({"by_day": {"monday": Decimal("1000.00")}}, "by_day: 1000.00"),
+        ({"order": {"total": Decimal("1000.00")}}, "order.total: 1000.00"),
+        ({"order": (Decimal("1000.00"),)}, "order.total: 1000.00"),
+    ],
+)
+def test_digits_are_counted_within_nested_columns(found: object, words: str) -> None:
+    digits = DecimalType(5, 2)
+    wanted = StructType(
+        [
+            StructField("totals", ArrayType(digits)),
+            StructField("by_day", MapType(StringType(), digits)),
+            StructField("order", StructType([StructField("total", digits)])),
+            StructField("error", StringType()),
+        ]
+    )
+    *values, error = row_decoder(lambda: lambda payload: found, wanted)(b"payload")
+    assert values == [None, None, None]
+    assert words in error
+    fitting = {"totals": [Decimal(1)], "by_day": {}, "order": {"total": None}}
+    row = row_decoder(lambda: lambda payload: fitting, wanted)(b"payload")
+    assert row == ([Decimal(1)], {}, {"total": None}, None)
 
 
 @pytest.mark.parametrize("function", ["json", "json:", "no_such_module:decode", "json:no_function"])
