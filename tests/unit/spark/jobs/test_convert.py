@@ -76,7 +76,7 @@ def test_values_of_wrong_types_are_errors_of_their_row(found: object, words: str
         ({"order": (Decimal("1000.00"),)}, "order.total: 1000.00"),
     ],
 )
-def test_digits_are_counted_within_nested_columns(found: object, words: str) -> None:
+def test_digits_are_counted_within_nested_columns(found: Mapping[str, Any], words: str) -> None:
     digits = DecimalType(5, 2)
     wanted = StructType(
         [
@@ -89,7 +89,7 @@ def test_digits_are_counted_within_nested_columns(found: object, words: str) -> 
     *values, error = row_decoder(lambda: lambda payload: found, wanted)(b"payload")
     assert values == [None, None, None]
     assert words in error
-    fitting = {"totals": [Decimal(1)], "by_day": {}, "order": {"total": None}}
+    fitting: dict[str, Any] = {"totals": [Decimal(1)], "by_day": {}, "order": {"total": None}}
     row = row_decoder(lambda: lambda payload: fitting, wanted)(b"payload")
     assert row == ([Decimal(1)], {}, {"total": None}, None)
 
