@@ -88,6 +88,7 @@ class SimClusterSettings:
     tail_cache_bytes: int = 64 * MIB
     maintenance_ms: int = 10_000
     collect_ms: int = 600_000
+    tombstone_ms: int = 7 * 24 * 3_600_000
     metadata_copies_ms: int = 600_000
     sealed_logs_kept: int = 4
     surplus_ms: int = 3_600_000
@@ -256,6 +257,7 @@ class SimCluster:
             session_ttl_ms=_SESSION_MS,
             maintenance_ms=self.settings.maintenance_ms,
             collect_ms=self.settings.collect_ms,
+            tombstone_ms=self.settings.tombstone_ms,
             metadata_copies_ms=self.settings.metadata_copies_ms,
             sealed_logs_kept=self.settings.sealed_logs_kept,
             surplus_ms=self.settings.surplus_ms,

@@ -37,6 +37,7 @@ SETTINGS = SimClusterSettings(
     log_file_bytes=64 * KIB,  # each file begins with a snapshot: tombstones, copies of metadata
     maintenance_ms=5_000,
     collect_ms=10_000,
+    tombstone_ms=300_000,  # those of a week grow by 25 bytes a ledger in each log file
     sealed_logs_kept=1,
 )
 
