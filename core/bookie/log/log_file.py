@@ -95,8 +95,9 @@ class LogFile:
         end = start + len(body)
         if is_durable:
             padding = self._padding_after(end)
-            await self.file.write_durable(self.end, [header, body, *padding])
-            self._padded_end = max(self._padded_end, end + sum(map(len, padding)))
+            parts = [header, body, padding] if padding else [header, body]
+            await self.file.write_durable(self.end, parts)
+            self._padded_end = max(self._padded_end, end + len(padding))
         else:
             await self.file.write(self.end, [header, body])
         self.end = end
@@ -104,12 +105,12 @@ class LogFile:
         self._previous = (len(body), crc)
         return start
 
-    def _padding_after(self, end: int) -> list[bytes]:
+    def _padding_after(self, end: int) -> bytes:
         """Return the zeros that follow the group that ends at ``end``."""
         if end <= self._padded_end or end - self.end > _PADDED_GROUP_BYTES_MAX:
-            return []
-        size = min(PADDING_BYTES, self._reserved_bytes // _PADDINGS_MIN, self._reserved_bytes - end)
-        return [bytes(size)] if size > 0 else []
+            return b""
+        left = self._reserved_bytes - end
+        return bytes(max(0, min(PADDING_BYTES, self._reserved_bytes // _PADDINGS_MIN, left)))
 
     async def cut(self) -> None:
         """Durably removes everything after the last group, including reserved space."""
