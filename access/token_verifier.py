@@ -164,7 +164,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> None:
-        """See HTTPRedirectHandler; the response then is an error."""
+        """Follow no redirect, which makes the response an error. See HTTPRedirectHandler."""
 
 
 _OPENER = urllib.request.build_opener(_NoRedirects)

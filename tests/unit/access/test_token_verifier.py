@@ -149,7 +149,7 @@ def served(issuer: Issuer, pause_s: float = 0) -> Iterator[tuple[str, list[str]]
 
 @contextmanager
 def redirected(to: str) -> Iterator[str]:
-    """Serve redirects to an address; yield their own."""
+    """Run a server that redirects every request to ``to``, and yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

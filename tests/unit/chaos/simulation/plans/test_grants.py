@@ -1,4 +1,4 @@
-"""The plan ``grants`` lets permissions end while appends are under way."""
+"""The plan ``grants`` revokes permissions while appends are in flight."""
 
 from collections import Counter
 
