@@ -1,4 +1,4 @@
-"""A metadata store in one document that can be replaced by compare-and-set.
+"""A metadata store in a single document that is replaced by compare-and-set.
 
 Any place that can do this carries a complete store: a file with a lock, an object with conditional
 writes, a row of a database. A ``Document`` provides the place. The store reads the whole tree,

@@ -1,4 +1,4 @@
-"""The migration fence of a store: a record that the store may be used, or what replaced it.
+"""The migration fence of a store: a record of whether it may be used, or what replaced it.
 
 Every write of every backend checks the fence in its own transaction, and every linearizable read
 checks it too. Therefore, once a fence has been closed, no write that began earlier can take effect.

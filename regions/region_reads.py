@@ -1,4 +1,4 @@
-"""Reads by measured latency: replica order, speculative requests, and sinking of slow replicas.
+"""Reads by measured latency: replica order, speculative requests, and avoidance of slow replicas.
 
 Order (rule PLC-20): sunk replicas come after all others, replicas of offline regions last. Among
 the rest the local region comes first, then regions by median latency; ties are random. Then the

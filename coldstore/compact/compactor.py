@@ -1,4 +1,4 @@
-"""Moves the records of small segments to large files, in steps that may end anywhere.
+"""Moves the records of small segments to large files, in steps that may be interrupted anywhere.
 
 1. A group of segments is written to a *staged* file, which tools that open a folder do not see.
 2. A relocation moves the segments to it: our readers use it, the folder still has the old parts.

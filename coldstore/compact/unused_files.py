@@ -1,4 +1,4 @@
-"""Decides which files of an archive nobody needs any more. Pure (rule ARC-63)."""
+"""Decides which files of an archive are no longer needed. Pure (rule ARC-63)."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass

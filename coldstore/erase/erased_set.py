@@ -1,4 +1,4 @@
-"""Record sets some records of which were erased (rule ARC-66). Pure.
+"""Record sets from which some records were erased (rule ARC-66). Pure.
 
 The checksum of the set before the erasure is kept, so that the content digest of the segment, which
 its manifest, the chain and the metadata of the cluster hold, still verifies.

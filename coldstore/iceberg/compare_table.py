@@ -1,4 +1,4 @@
-"""Compares what an Iceberg table says with what it must say of an archive (rule ARC-50).
+"""Compares the contents of an Iceberg table with what its archive requires (rule ARC-50).
 
 Iceberg's own metadata has no digests. A changed byte of it can hide files from a reader, or
 exchange their bounds, so everything that readers use is compared with what registration would

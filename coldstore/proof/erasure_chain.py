@@ -1,4 +1,4 @@
-"""The erasures of a stream form a chain whose end the tip names (rule ARC-68).
+"""The chain of the erasures of a stream, whose end the tip names (rule ARC-68).
 
 Without this chain, the loss of a relocation that erased records would show them again, as long as
 the old files exist.

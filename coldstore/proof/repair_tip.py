@@ -1,4 +1,4 @@
-"""Writes the tip of a chain again, if manifests and metadata prove it (rules ARC-26 and ARC-73)."""
+"""Rewrites a lost tip of a chain if manifests and metadata prove it (rules ARC-26 and ARC-73)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Checks the file of authorities by which the server of a cold store is verified."""
+"""Checks the file of certificate authorities by which a cold store's server is verified."""
 
 import ssl
 

@@ -1,4 +1,4 @@
-"""Writes objects so that the outcome is known in the end."""
+"""Writes objects, and resolves unknown outcomes of the writes."""
 
 from ...core.protocol.errors import NoSuchObjectError, UnavailableError, UnknownOutcomeError
 from ...core.runtime.cold_store import ColdStore

@@ -1,4 +1,4 @@
-"""The bookie's registration, kept up across lost sessions and mode changes (rule BKE-24).
+"""The bookie's registration, maintained across lost sessions and mode changes (rule BKE-24).
 
 The data path never waits for the registration: an unregistered bookie still serves its clients. One
 task for each store runs for the lifetime of the bookie. It sleeps until the session is lost or the

@@ -1,4 +1,4 @@
-"""Counters of single streams or namespaces, up to a maximum number.
+"""Counters for each stream or namespace, up to a maximum number of them.
 
 Every value of a label is a time series in the store of metrics, so they are off by default, and
 bounded: what exceeds the maximum is counted together.

@@ -1,4 +1,4 @@
-"""All errors that Rhumbline raises on purpose, in one tree.
+"""All errors that Rhumbline raises deliberately, in one class hierarchy.
 
 The first sentence of each class describes the failure, the second what the caller should do. Class
 attributes say the same to programs:

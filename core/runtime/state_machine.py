@@ -1,4 +1,4 @@
-"""State machines: transitions as data, the last transitions as a story, checks after each of them.
+"""State machines: transitions as data, a history of the last ones, and checks after each one.
 
 A component that has a life cycle declares its states and events as ``Enum`` classes, whose values
 are descriptions, and one ``TransitionTable``. Each object holds one ``StateMachine`` for as long as

@@ -1,4 +1,4 @@
-"""Decides which load reports are believed (rule PRX-30).
+"""Decides which load reports are recent enough to be used (rule PRX-30).
 
 A report is believed while its proxy is registered and renews it. Whether it was renewed is judged
 by the version of its node and by the clock of the process that reads it, so that the clocks of the

@@ -1,8 +1,8 @@
-"""Decides for how long a silent proxy keeps its append call (rule PRX-17). Pure.
+"""Decides how long an append call waits for a silent proxy (rule PRX-17). Pure.
 
-A proxy that is lost must be left soon. One that is only slow must not be left: its sets would be
-sent again, to proxies that do not own the stream, and add to the load that made it slow. The client
-cannot tell the two apart, but other proxies can.
+The client must soon leave a proxy that is lost. It must not leave one that is only slow: it would
+send its sets again, to proxies that do not own the stream, and add to the load that made the proxy
+slow. The client cannot distinguish the two cases, but other proxies can.
 """
 
 TICK_S = 0.05

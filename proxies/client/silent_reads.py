@@ -1,4 +1,4 @@
-"""Read calls to a proxy that has become silent end when other proxies say that it is lost.
+"""Ends the read calls to a silent proxy when other proxies say that it is lost.
 
 A read call has a rhythm: entries, and heartbeats while there are none. One ``ReadRhythm`` for each
 proxy learns it from all read calls of the client, so that a busy proxy is doubted after 0.4 s of

@@ -1,1 +1,1 @@
-"""Home regions of streams: from where a stream is written, and where its home should be."""
+"""Home regions of streams: where a stream is written from, and where its home should be."""

@@ -1,4 +1,4 @@
-"""Sums the judgements of all ledgers up: the durability report (rule PLC-23). Pure."""
+"""Sums up the judgements of all ledgers: the durability report (rule PLC-23). Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

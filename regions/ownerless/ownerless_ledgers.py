@@ -1,4 +1,4 @@
-"""Ends open ledgers whose writer is gone, safely beside a writer that is only asleep (RPR-22).
+"""Ends open ledgers whose writer is gone; safe even if the writer is only suspended (RPR-22).
 
 1. A roll is requested. A writer that is alive moves on by itself, or answers why it cannot.
 2. If the writer shows no activity for the grace time, its stream is taken over as by a new

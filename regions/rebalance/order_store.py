@@ -1,4 +1,4 @@
-"""The order of an operator to rebalance, and the progress of its execution (rule RPR-19).
+"""The rebalance request of an operator, and the progress of its execution (rule RPR-19).
 
 ::
 

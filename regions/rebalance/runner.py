@@ -1,4 +1,4 @@
-"""Executes the order to rebalance in the process that is elected as auditor (rule RPR-19)."""
+"""Executes a rebalance request in the process that is elected as auditor (rule RPR-19)."""
 
 import asyncio
 from collections.abc import Callable

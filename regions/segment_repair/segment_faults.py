@@ -1,4 +1,4 @@
-"""Compares a stream's segments with their ledgers, and says what can be repaired (RPR-23). Pure.
+"""Finds faults of segments by comparison with their ledgers, and their remedies (RPR-23). Pure.
 
 The ledger determines its end (REC-15); the segment is what readers go by. Nothing that is
 proposed here deletes, shortens or hides anything: a fault after which entries could be missing is

@@ -1,4 +1,4 @@
-"""Reads the segments of a stream with their ledgers, and repairs what disagrees (RPR-23).
+"""Compares the segments of a stream with their ledgers, and repairs differences (RPR-23).
 
 Every change is a compare-and-set on what was inspected, or a takeover that is conditional on the
 head of the stream. Nothing is deleted.

@@ -1,4 +1,4 @@
-"""Contiguous reads: one disk read for a run, consecutive entries close together in one file.
+"""Contiguous reads: one disk read for a run of consecutive entries that are close together.
 
 The entries are views of the bytes read; every record is verified as in a single read. A run spans
 at most ``SPAN_BYTES_MAX``, or its first entry. Entries are copied if the views would keep more than

@@ -1,4 +1,4 @@
-"""The removal of garbage files: whole files of which no ledger has entries any more.
+"""The removal of garbage files: whole files in which no remaining ledger has entries.
 
 Removing them needs no space, so it comes before everything that copies (rule BKE-30). The index
 suggests the files. The compactor then reads each of them, and would copy what the index does not

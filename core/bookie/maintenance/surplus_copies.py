@@ -1,4 +1,4 @@
-"""Returns surplus copies: ledgers of which the metadata no longer names this bookie (rule BKE-31).
+"""Returns surplus copies: ledgers whose metadata no longer names this bookie (rule BKE-31).
 
 Repair and rebalancing move copies to other bookies, and leave the old ones behind. A bookie that
 was away while its ledgers were repaired has them all. They are deleted, once nothing can still rely

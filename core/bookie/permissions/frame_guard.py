@@ -1,4 +1,4 @@
-"""Serves the frames of one client that may use some ledgers only (rules SEC-28 to SEC-30).
+"""Serves the frames of one client that may use only some ledgers (rules SEC-28 to SEC-30).
 
 A use of a ledger is decided once for each connection, when its first frame arrives. When the
 permissions of clients may have changed, every use that the connection has made is decided again,

@@ -1,4 +1,4 @@
-"""The use of a ledger for which a frame asks, and the response that refuses it. Pure."""
+"""The use of a ledger that a frame requests, and the response that refuses it. Pure."""
 
 from collections.abc import Callable
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""The usual time between two news of a ledger, by which the silence of a long poll is judged.
+"""The usual interval between updates of a ledger, by which a long poll's silence is judged.
 
-A bookie that hangs cannot be told from a ledger without new entries, except by the rhythm of the
-ledger: if news came every millisecond, 20 ms of silence are suspicious.
+A hung bookie looks like a ledger without new entries, except for the rhythm of the ledger: if
+updates arrived every millisecond, 20 ms of silence are suspicious.
 """
 
 _FLOOR_MS = 20.0

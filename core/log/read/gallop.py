@@ -1,8 +1,8 @@
-"""A search for the first number of a range for which a condition holds, near the range's start.
+"""A search for the first number in a range that meets a condition, fast near the range's start.
 
-The condition is examined at the first number, then at distances that double, then by halving. An
-answer close to the start is found with few examinations, any other with at most twice the logarithm
-of the length.
+This is galloping search: the condition is tested at the first number, then at doubling distances,
+then by bisection. A result close to the start takes few tests, any other at most twice the
+logarithm of the length.
 """
 
 
