@@ -6,11 +6,11 @@ would therefore wait until each stream rolls by size or time. Instead every proc
 writers on such bookies to roll: the next segment is placed by the states of that moment, and the
 closed one is repaired.
 
-Bound: a writer begins to roll at most ``REREAD_MS``, two reads of the metadata store, and
-1/``ROLLS_PER_SECOND`` s for each writer of the process before it, after the command returned. If
-there is no legal ensemble for a new segment, its writer is left alone, and answers a request with
-this reason. A writer whose roll takes longer than one pass answers that too: the answers show that
-it is alive.
+Bound: after the command has returned, a writer begins to roll within ``REREAD_MS``, a few reads of
+the metadata store, and 1/``ROLLS_PER_SECOND`` s for each writer of the process before it. If there
+is no legal ensemble for a new segment, its writer is left alone, and answers a request with this
+reason. A writer whose roll takes longer than one pass answers that too: the answers show that it is
+alive.
 """
 
 from ..core.ledger.client import LedgerClient

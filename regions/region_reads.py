@@ -1,8 +1,9 @@
 """Reads by measured latency: replica order, speculative requests, and avoidance of slow replicas.
 
-Order (rule PLC-20): sunk replicas come after all others, replicas of offline regions last. Among
-the rest the local region comes first, then regions by median latency; ties are random. Then the
-second attempt is moved to another rack and the third to another region.
+Order (rule PLC-20): *sunk* replicas, which are in trouble, come after all healthy ones, and
+replicas of offline regions last. Among the rest the local region comes first, then regions by
+median latency; ties are random. Then the second attempt is moved to another rack and the third to
+another region.
 
 Speculation (rule PLC-21): another replica is asked when one has been silent for longer than the
 99th percentile of first responses from its region (at least ``floor_ms``), twice as long for each
@@ -10,9 +11,9 @@ further one. A replica that slows down must not raise its own percentile until n
 asked any more. Therefore the wait is also at most ``_MEDIANS_MAX`` medians, and ``local_ms_max`` in
 the own region. Every read earns a share of an extra request; without budget, the read waits.
 
-Sinking (rule PLC-22): a replica that failed, or was outrun by one asked later, sinks for
-``sink_ms_min``, doubled each time in a row. After that a single read probes it, and the response
-decides for the others.
+Sinking (rule PLC-22): a replica that failed, or was overtaken by one asked later, is avoided for
+``sink_ms_min``; the time doubles with each failure in a row. After that a single read probes it,
+and the response decides for the others.
 """
 
 import asyncio

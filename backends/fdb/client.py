@@ -1,7 +1,7 @@
 """An asyncio adapter for FoundationDB's transactions, with retries and conversion of errors.
 
 The bindings run a network thread of their own, which calls ``on_ready`` callbacks; these reach the
-loop through ``call_soon_threadsafe``. A future that is ready already costs neither.
+loop through ``call_soon_threadsafe``. A future that is already ready needs neither.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 A manifest names the files that the archiver wrote, and never changes. Compaction writes the records
 of several segments to one file, and then publishes a relocation with the new parts of all of them.
 One object is created, so all of these segments move at the same moment. Relocations are numbered;
-the newest one that names a segment counts. They hold nothing that readers believe without the
+the newest one that names a segment applies. They hold nothing that readers believe without the
 manifest: the manifest says which records the parts must hold.
 """
 

@@ -1,7 +1,7 @@
 """The chain of the erasures of a stream, whose end the tip names (rule ARC-68).
 
-Without this chain, the loss of a relocation that erased records would show them again, as long as
-the old files exist.
+Without this chain, the loss of a relocation that erased records would make them visible again for
+as long as the old files exist.
 """
 
 from collections.abc import Iterable

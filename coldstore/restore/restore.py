@@ -5,8 +5,8 @@ them. During the restore the stream is marked as being deleted, so that no write
 repeated restore continues where the previous attempt stopped.
 
 Archives do not hold everything. The following is not restored: subscriptions, a truncation within
-the archived segments, and the deduplication table. A numbered producer can
-therefore duplicate a record that it sent before the loss, but no record that it sends afterwards.
+the archived segments, and the deduplication table. A numbered producer can therefore duplicate a
+record that it sent before the loss, but no record that it sends afterwards.
 """
 
 from collections.abc import Sequence

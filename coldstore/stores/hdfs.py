@@ -1,6 +1,6 @@
 """A cold store in HDFS that uses WebHDFS, over http or https. Only this module imports ``hdfs``.
 
-The user is a name that HDFS believes, or proved with Kerberos.
+HDFS either trusts the user name that is given, or has it proved with Kerberos.
 
 An object is written to a temporary file, which is then renamed to the object's name. The rename of
 WebHDFS refuses to replace a file and is atomic in the NameNode, so exactly one of several writers

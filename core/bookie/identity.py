@@ -1,10 +1,10 @@
 """The identity of a storage directory: the identity file, and formatting (rules BKE-3, BKE-4).
 
-Formatting mints a new bookie id, so an emptied bookie never answers for what it was before. The id,
-the cluster's instance id and the region are fixed for the lifetime of the storage. They are stored
-in the identity file, in two copies, and in the metadata store as a cookie (BookKeeper's text form)
-and a region node. The file is written last, so an interrupted format leaves no storage, only an id
-that is never used.
+Formatting generates a new bookie id, so an emptied bookie never answers for its former contents.
+The id, the cluster's instance id and the region are fixed for the lifetime of the storage. They are
+stored in the identity file, in two copies, and in the metadata store as a cookie (BookKeeper's text
+form) and a region node. The file is written last, so an interrupted format leaves no storage, only
+an id that is never used.
 """
 
 import json

@@ -8,7 +8,8 @@ B15, B16).
 
 Ledgers that are created later are not in limbo. The ledger ids of a metadata store only rise, so an
 id that it allocates after the damage is an upper bound of its ledgers. Until every store has
-allocated one, every ledger is in limbo. The ledgers of a store that is not known here stay in it.
+allocated one, every ledger is in limbo. The ledgers of a store that is not known here stay in
+limbo.
 """
 
 from ..metadata.ledger_ids import store_number_of

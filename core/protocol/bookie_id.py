@@ -1,6 +1,6 @@
 """Bookie ids: ``<name>@<8 hex digits of the incarnation>`` (rules BKE-3, PLC-10).
 
-Formatting a bookie's storage mints a new incarnation, so an id names one incarnation of its data.
+Formatting a bookie's storage begins a new incarnation, so an id names one incarnation of its data.
 An empty bookie that returns at the same address has another id, and its "never had it" responses
 are not mistaken for those of the old one (bugs B13, B14). An id without ``@`` belongs to an Apache
 bookie and has no incarnation to check. The region of an id never changes.

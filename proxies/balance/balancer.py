@@ -2,9 +2,8 @@
 
 All write proxies of a region publish their load. One of them, the *balancer*, is elected by an
 ephemeral node. Each round it reads the reports, decides with ``plan_moves`` and writes the
-assignments in a transaction that requires its election to hold (rules PRX-30, PRX-40,
-PRX-41). It moves
-nothing itself: each proxy follows the assignments (``assignment_follower.py``).
+assignments in a transaction that requires its election to hold (rules PRX-30, PRX-40, PRX-41). It
+moves nothing itself: each proxy follows the assignments (``assignment_follower.py``).
 """
 
 import asyncio

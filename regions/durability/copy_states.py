@@ -1,7 +1,7 @@
 """States of bookies that decide whether their copies count (rule PLC-23). Pure.
 
 A copy is *live* if its bookie is registered and proves what it says. Copies on other bookies may
-come back, or have gone.
+come back, or are gone.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,9 +1,9 @@
 """Keeps the durability report of one metadata store up to date, in the process that audits it.
 
 The audit notes every ledger that it reads, so the index of layouts costs no reads of its own. The
-report is computed again after each audit, soon after a bookie changed, and every few seconds. Old
-knowledge is never reported: without a complete audit and the registrations of late the durability
-is unknown.
+report is computed again after each audit, soon after a bookie changed, and every few seconds.
+Outdated knowledge is never reported: without a recent complete audit and recent registrations the
+durability is unknown.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Decides how long the writer of an open ledger has been inactive (RPR-22). Pure.
 
-Every sign only rises. If none has risen between two observations, the writer stored nothing and
-answered nothing in between, however seldom it is observed.
+No sign of activity ever returns to an earlier value. If two observations are equal, the writer
+stored nothing and answered nothing in between, however seldom it is observed.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Attaches the data directories of a bookie when its storage is opened (rules DSK-1, DSK-2).
 
-A directory is added by its setting, and becomes one of the bookie only while it is empty. One that
-is recorded must be there with its cookie, unless the settings declare it lost.
+A directory is added by its setting, and must be empty when it is added. A directory that is
+recorded must be there with its cookie, unless the settings declare it lost.
 """
 
 from collections.abc import Callable, Sequence

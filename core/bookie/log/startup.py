@@ -7,7 +7,7 @@
    before it, the snapshot that every used log begins with, and the end marker (end_marker.py).
 4. Find the sorted files that the manifest names.
 
-Unreadable or missing data begins a limbo (limbo.py). Nothing on disk is changed here.
+Unreadable or missing data puts ledgers into limbo (limbo.py). Nothing on disk is changed here.
 """
 
 from dataclasses import dataclass, field

@@ -2,8 +2,8 @@
 
 A use of a ledger is decided once for each connection, when its first frame arrives. When the
 permissions of clients may have changed, every use that the connection has made is decided again,
-and the connection is closed if one of them is not allowed any more. With it end the long polls and
-reads in progress, and adds that were not acknowledged never are.
+and the connection is closed if one of them is no longer allowed. This ends long polls and reads in
+progress, and adds that were not acknowledged by then never are.
 """
 
 from collections.abc import Callable

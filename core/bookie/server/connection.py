@@ -11,7 +11,7 @@ Partial frames and running file reads are limited over all connections (partial_
 read_queue.py). A peer that does not read its responses causes no further file reads, and does not
 keep a connection that the bookie closes.
 
-The frames of a client that may use some ledgers only pass a guard (frame_guard.py).
+The frames of a client that may use only some ledgers pass a guard (frame_guard.py).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The open client connections of a bookie: which of them make room for new ones, or end when idle.
 
-Every open connection occupies a file descriptor and some memory. A client that vanished without a
-word, or that opens connections and says nothing, would occupy them for ever, so idle connections
-are closed. One address that holds many connections must not lock the others out until then, even if
-its connections are allowed. At the limit, an idle connection of the address with the most of them
+Every open connection occupies a file descriptor and some memory. A client that disappears silently,
+or that opens connections and sends nothing, would occupy them forever, so idle connections are
+closed. One address that holds many connections must not lock the others out until then, even if its
+connections are allowed. At the limit, an idle connection of the address with the most of them
 therefore makes room for a connection from an address with fewer.
 """
 
