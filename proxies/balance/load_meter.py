@@ -78,7 +78,7 @@ class LoadMeter:
         self._rates: dict[str, _StreamRates] = {}
 
     async def probe_queue(self) -> None:
-        """Measure for ever how late the event loop runs a timer."""
+        """Measure continuously how late the event loop runs a timer."""
         while True:
             due = self._loop.time() + _PROBE_S
             await asyncio.sleep(_PROBE_S)

@@ -44,5 +44,5 @@ class CpuShortage:
 
     @property
     def expected_delay_s(self) -> float:
-        """Time for which the process may stand still; 0 if it is not short of CPU."""
+        """Time for which the process may stall; 0 if it is not short of CPU."""
         return _SECONDS_PER_SHARE * max(0.0, self.share - USUAL_SHARE)

@@ -52,5 +52,5 @@ class LoopLateness:
 
     @property
     def expected_s(self) -> float:
-        """The time for which this process may stand still again: the worst or the usual one."""
+        """The time for which this process may stall again: the worst or the usual delay."""
         return max(self.worst_s, self.usual_s)

@@ -283,7 +283,7 @@ class Prober:
 
     @property
     def _expected_delay_s(self) -> float:
-        """Time for which this process may stand still, by its delays and its wait for a CPU."""
+        """Time for which this process may stall, from its past delays and its waiting for a CPU."""
         return max(self._lateness.expected_s, self._shortage.expected_delay_s)
 
     def _observer(self) -> Observer:

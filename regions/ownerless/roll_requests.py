@@ -3,7 +3,7 @@
 A process that wants a ledger to end, because bookies of it are lost or drained or because an
 operator says so, cannot know whether the ledger's writer is alive. It leaves a request in the
 metadata store. Every process follows the requests and rolls its own writers; one that cannot roll
-answers why, every few seconds while that lasts. A writer that does neither is gone or asleep.
+answers why, every few seconds while that lasts. A writer that does neither is gone or suspended.
 
 ::
 
