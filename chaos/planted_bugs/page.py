@@ -85,7 +85,8 @@ def _rows_of(text: str) -> dict[str, str]:
 
 def _default_row(outcome: HuntResult) -> str:
     if not outcome.is_found:
-        return f"| {outcome.name} | **not found** |  | none in {outcome.seeds} |  |"
+        seeds, seconds = f"none in {outcome.seeds}", f"{outcome.seconds:.0f}"
+        return f"| {outcome.name} | **not found** |  | {seeds} | {seconds} |"
     found = ", ".join(outcome.found_by)
     where = f"seed {outcome.seed} of `{outcome.seed_plan}`"
     return f"| {outcome.name} | {found} | {where} | {outcome.seeds} | {outcome.seconds:.0f} |"

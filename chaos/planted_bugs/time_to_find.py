@@ -2,12 +2,13 @@
 
 A bug with a scope is found in the time of the scope. A bug that a plan finds is found when the
 default run has come to the seed: after the seeds until then, at the CPU time of a seed of the plan,
-divided by the plan's share of the time. Other plans may find the bug earlier.
+divided by the plan's share of the time. Other plans may find the bug earlier. For some bugs the
+default run was made, and its time is known.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..simulation.seed_runner import SHARES
 
@@ -20,6 +21,9 @@ _SCOPE_ROW = re.compile(
     r"^\| (\S+) \| .* \| `(\S+)` \| (\S+) \| [\d,]+ \| ([\d.]+) \|$", re.MULTILINE
 )
 _SEEDS_ROW = re.compile(r"^\| `(\S+)` \| ([\d,]+) \| \d+ \|", re.MULTILINE)
+_MEASURED_ROW = re.compile(
+    r"^\| (\S+) \| [^|]+ \| (seed \d+ of `\S+`)? *\| [^|]+ \| (\d+) \|$", re.MULTILINE
+)
 _PLAN_ROW = re.compile(r"^\| (\S+) \| .* \| `(\S+)` \| [^|]+ \| (\d+) \| [^|]*\|$", re.MULTILINE)
 
 
@@ -30,6 +34,8 @@ class TimeToFind:
     bug: str
     way: str
     seconds: float | None
+    measured: str = ""
+    """The CPU seconds and the seed of a default run; empty if none was made for this bug."""
 
     @property
     def is_within_limit(self) -> bool:
@@ -42,7 +48,8 @@ class TimeToFind:
             time = "not known"
         else:
             time = f"{self.seconds:,.1f}" if self.seconds < 10 else f"{self.seconds:,.0f}"
-        return f"| {self.bug} | {self.way} | {time if self.is_within_limit else f'**{time}**'} |"
+        shown = time if self.is_within_limit else f"**{time}**"
+        return f"| {self.bug} | {self.way} | {shown} | {self.measured} |"
 
 
 def times_to_find(planted: str, scopes: str, simulator: str) -> Iterator[TimeToFind]:
@@ -56,7 +63,14 @@ def times_to_find(planted: str, scopes: str, simulator: str) -> Iterator[TimeToF
     }
     per_hour = {plan: int(seeds.replace(",", "")) for plan, seeds in _SEEDS_ROW.findall(simulator)}
     found = {bug: (plan, int(seeds)) for bug, plan, seeds in _PLAN_ROW.findall(planted)}
-    every = [_time_of(bug, explored, found, per_hour) for bug in {**explored, **found}]
+    measured = {
+        bug: f"{s} ({seed})" if seed else f"not within {s}"
+        for bug, seed, s in _MEASURED_ROW.findall(planted)
+    }
+    every = [
+        replace(_time_of(bug, explored, found, per_hour), measured=measured.get(bug, ""))
+        for bug in {**explored, **found}
+    ]
     yield from sorted(every, key=lambda one: (-_sortable(one.seconds), one.bug))
 
 
@@ -100,9 +114,11 @@ is quicker. For a plan this is computed: the seeds until found, at the plan's [s
 hour](simulator.md#seeds-per-hour), divided by its share of the time. The run gives each plan at
 least half of this share, and more while it finds new situations; other plans may find the bug
 earlier. `make sim-many MINUTES=10` has {LIMIT_S:,.0f} CPU seconds on two cores. {within} of
-{len(every)} bugs are found within them; longer times are **bold**.
+{len(every)} bugs are found within them; longer times are **bold**. *Measured* are the CPU seconds
+of a whole default run on one core until it found the bug, for the bugs for which such a run was
+made ([In the default run](#in-the-default-run)).
 
-| bug | way | CPU s |
-|---|---|---:|
+| bug | way | CPU s, computed | CPU s, measured |
+|---|---|---:|---|
 """
     return head + "\n".join(one.row() for one in every) + "\n"

@@ -14,6 +14,12 @@ PLANTED = """\
 | lost | a title | `races` | **not found** | none in 300 |  |
 | other | a title | `steady` | L1 | 1 | `NAME=other SEED=1` |
 """
+DEFAULT_RUN = """
+| bug | found by | in | seeds until found | seconds |
+|---|---|---|---|---|
+| quick | L1 | seed 3 of `swarm` | 40 | 77 |
+| slow | **not found** |  | none in 900 | 1201 |
+"""
 SCOPES = """\
 | write | a writer adds two entries | `abc`, 3/3/2/R2 | 491 | 737 | 0.2 | yes |
 
@@ -40,8 +46,17 @@ def test_the_slowest_are_listed_first_and_marked() -> None:
     assert "2 of\n4 bugs" in text
     rows = [line.split(" ")[1] for line in text.splitlines() if line.startswith("| ")][1:]
     assert rows == ["other", "slow", "quick", "both"]
-    assert "| other | seed 1 of `steady` | **not known** |" in text
-    assert "| both | scope `write` | 0.6 |" in text
+    assert "| other | seed 1 of `steady` | **not known** |  |" in text
+    assert "| both | scope `write` | 0.6 |  |" in text
+
+
+def test_default_runs_that_were_made_are_shown_beside_the_computed_time() -> None:
+    found = {one.bug: one for one in times_to_find(PLANTED + DEFAULT_RUN, SCOPES, SIMULATOR)}
+    assert found.keys() == {"quick", "slow", "both", "other"}
+    assert found["quick"].measured == "77 (seed 3 of `swarm`)"
+    assert found["slow"].measured == "not within 1201"
+    assert found["both"].measured == ""
+    assert found["quick"].row().endswith(" | 77 (seed 3 of `swarm`) |")
 
 
 def test_without_seeds_per_hour_there_is_no_section() -> None:
