@@ -178,6 +178,15 @@ class SequenceGap(NamedTuple):
     append: RecordedAppend
 
 
+class KnownNumber(NamedTuple):
+    """The last number of a producer that a writer session knew when it was opened."""
+
+    session: int
+    at_ms: float
+    producer: bytes
+    last: int | None
+
+
 class LateAdd(NamedTuple):
     """An add to a deleted ledger, sent to a bookie that had reported not to have the ledger."""
 
@@ -255,6 +264,7 @@ class History:
         self.truncations: list[Truncation] = []
         self.untruncations: list[Untruncation] = []
         self.sequence_gaps: list[SequenceGap] = []
+        self.known_numbers: list[KnownNumber] = []
         self.admin_calls: list[AdminCall] = []
         """The administrative calls for the stream's name, whichever stream had it."""
         self.deleted_ms: float | None = None

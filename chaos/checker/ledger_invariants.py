@@ -357,13 +357,25 @@ def an_ack_means_enough_regions(record: RunRecord) -> Iterator[str]:
             )
 
 
+def _is_of_a_recovery(swap: CompareAndSet, record: RunRecord) -> bool:
+    """Return whether a recovery sent it: a writer closes a ledger before any recovery began."""
+    if swap.proposed is not LedgerState.CLOSED:
+        return swap.proposed is LedgerState.IN_RECOVERY
+    return any(
+        version.metadata is not None
+        and version.metadata.state is LedgerState.IN_RECOVERY
+        and version.at_ms <= swap.sent_ms
+        for version in record.ledgers.get(swap.ledger_id, ())
+    )
+
+
 @invariant("L16")
 def one_change_at_a_time(record: RunRecord) -> Iterator[str]:
     """A process has at most one compare-and-set of an open ledger in progress, and the versions
     that it replaces never go back (rule LED-12)."""
     before: dict[tuple[str, int], CompareAndSet] = {}
     for swap in sorted(record.compare_and_sets, key=lambda swap: swap.sent_ms):
-        if swap.proposed is not LedgerState.OPEN:
+        if _is_of_a_recovery(swap, record):
             continue  # a recovery of the same process is another handle
         key = swap.client, swap.ledger_id
         last = before.get(key)

@@ -1,6 +1,7 @@
 """Invariants of a stream's records: all readers get acknowledged records once and in order."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
@@ -189,7 +190,9 @@ def at_most_two_segments_in_progress(record: RunRecord) -> Iterator[str]:
 
 @invariant("G9")
 def completed_segments_match_their_ledgers(record: RunRecord) -> Iterator[str]:
-    """A completed segment ends where its closed ledger ends, and its end never changes."""
+    """A completed segment ends where its closed ledger ends, has as many records as readers get
+    from it, and its end never changes."""
+    finals: dict[int, int] = {}
     for lssn, versions in record.segments.items():
         ends: list[tuple[int, int]] = []
         for version in versions:
@@ -200,6 +203,7 @@ def completed_segments_match_their_ledgers(record: RunRecord) -> Iterator[str]:
                     yield f"segment {lssn} was completed and then in progress again"
                 continue
             ends.append((version.segment.last_entry_id, version.segment.record_count))
+            finals[lssn] = version.segment.record_count
             ledger = record.last_version(version.segment.ledger_id)
             if ledger is not None and ledger.last_entry_id != version.segment.last_entry_id:
                 yield (
@@ -208,6 +212,21 @@ def completed_segments_match_their_ledgers(record: RunRecord) -> Iterator[str]:
                 )
         if len(set(ends)) > 1:
             yield f"the end of segment {lssn} moved: {ends}"
+    for read in record.history.reads:
+        if read.is_complete and read.records:
+            yield from _miscounted(read, finals)
+
+
+def _miscounted(read: RecordedRead, finals: Mapping[int, int]) -> Iterator[str]:
+    """Yield segments that a complete read passed through, and whose records are not as many as
+    their metadata says."""
+    counts = Counter(delivered.dlsn.lssn for delivered in read.records)
+    for lssn in range(read.records[0].dlsn.lssn + 1, read.records[-1].dlsn.lssn):
+        if lssn in finals and finals[lssn] != counts[lssn]:
+            yield (
+                f"segment {lssn} says that it has {finals[lssn]} records; {read.reader} got "
+                f"{counts[lssn]}"
+            )
 
 
 @invariant("G10")

@@ -5,7 +5,7 @@ metadata.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
@@ -13,6 +13,7 @@ from .history import (
     TOKEN,
     AppendOutcome,
     DeliveredRecord,
+    KnownNumber,
     RecordedAppend,
     RecordedRead,
 )
@@ -214,8 +215,9 @@ def txids_rise_and_seeks_find_them(record: RunRecord) -> Iterator[str]:
 def numbered_records_are_stored_once(record: RunRecord) -> Iterator[str]:
     """A numbered record is stored at one position, however often it was sent, and every call that
     returned a position returned that one. A record that was refused as a duplicate is in the
-    stream, and a writer that was acknowledged knows all numbers before it (rules STR-16 and
-    STR-17)."""
+    stream, and a writer that was acknowledged knows all numbers before it. When it is opened, it
+    knows each producer's last acknowledged number, and none that is not in the stream (rules STR-16
+    and STR-17)."""
     positions: dict[tuple[bytes, int], Dlsn] = {}
     for read in record.history.reads:
         for delivered in read.records:
@@ -236,6 +238,27 @@ def numbered_records_are_stored_once(record: RunRecord) -> Iterator[str]:
                 f"session {gap.session}, which had {later} acknowledged, refused {gap.append} "
                 f"of {gap.append.producer} as a gap"
             )
+    for known in record.history.known_numbers:
+        yield from _misknown(record, known, positions)
+
+
+def _misknown(
+    record: RunRecord, known: KnownNumber, positions: Mapping[tuple[bytes, int], Dlsn]
+) -> Iterator[str]:
+    acked = (
+        append.producer[1]
+        for append in record.history.appends_with_outcome(AppendOutcome.OK)
+        if append.producer is not None
+        and append.producer[0] == known.producer
+        and (append.ended_ms or 0.0) < known.at_ms
+    )
+    missed = max(acked, default=-1)
+    last = -1 if known.last is None else known.last
+    text = f"session {known.session} knew {known.last} as the last number of {known.producer!r}"
+    if last < missed and _acked_after(record, known.session, known.at_ms) is not None:
+        yield f"{text} at {known.at_ms:.1f} ms, but {missed} was acknowledged"
+    if known.last is not None and (known.producer, last) not in positions and _is_whole(record):
+        yield f"{text} at {known.at_ms:.1f} ms, which is not in the stream"
 
 
 def _doubled(record: RunRecord, append: RecordedAppend, at: Dlsn | None) -> Iterator[str]:
@@ -244,14 +267,14 @@ def _doubled(record: RunRecord, append: RecordedAppend, at: Dlsn | None) -> Iter
     )
     if len(positions) > 1:
         yield f"{append} of {append.producer} is at {', '.join(map(str, positions))}"
-    was_read = any(read.is_complete for read in record.history.reads)
-    if (
-        at is None
-        and append.was_refused_as_duplicate
-        and was_read
-        and len(record.stored.starts) == 1
-    ):
+    if at is None and append.was_refused_as_duplicate and _is_whole(record):
         yield f"{append} of {append.producer} was refused as a duplicate, but is not in the stream"
+
+
+def _is_whole(record: RunRecord) -> bool:
+    """Return whether everything in the stream was read, and nothing of it was truncated."""
+    was_read = any(read.is_complete for read in record.history.reads)
+    return was_read and len(record.stored.starts) == 1
 
 
 def _acked_after(record: RunRecord, session: int, at_ms: float) -> RecordedAppend | None:

@@ -77,6 +77,7 @@ LIVENESS = {
     "V3": "each append that was pending when the faults ended has an outcome soon",
     "V5": "a reader in each region reads everything soon after the faults",
     "V7": "a new writer takes the stream over and appends soon after the faults",
+    "V10": "a record of a writer that pauses is readable soon after the faults",
     "V9": "every bookie serves again soon after the faults",
     "G54": "every copy that a failed data directory held is restored soon after the faults",
     "G56": "every completed segment is archived soon after the faults",

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from ..checker.run_record import INVARIANTS
 from .plans.acknowledgements import acknowledgements
 from .plans.applications.groups import groups
+from .plans.applications.idle_writers import idle_writers
+from .plans.applications.impatient_clients import impatient_clients
+from .plans.applications.producers import producers
 from .plans.applications.schemas import schemas
 from .plans.basic import basic, steady
 from .plans.conditions import conditions
@@ -31,6 +34,7 @@ from .plans.races import changes, races
 from .plans.recoveries import recoveries
 from .plans.recreation import recreation
 from .plans.regions.cut_off_readers import cut_off_readers
+from .plans.regions.lowered_repairs import lowered_repairs
 from .plans.regions.r_changes import r_changes
 from .plans.regions.rebalances import rebalances
 from .plans.regions.regional import regional
@@ -66,12 +70,16 @@ PLANS: dict[str, Callable[[int], RunPlan]] = {
     "end-queries": end_queries,
     "grants": grants,
     "groups": groups,
+    "idle-writers": idle_writers,
+    "impatient-clients": impatient_clients,
     "late-creations": late_creations,
+    "lowered-repairs": lowered_repairs,
     "lying-disk": lying_disk,
     "mixed": mixed,
     "ownerless": ownerless,
     "policies": policies,
     "priorities": priorities,
+    "producers": producers,
     "proxies": proxies,
     "r-changes": r_changes,
     "races": races,
@@ -106,11 +114,15 @@ SHARES: dict[str, float] = {
     "end-queries": 1,
     "grants": 0.5,
     "groups": 0.5,
+    "idle-writers": 0.5,
+    "impatient-clients": 0.5,
     "late-creations": 0.5,
+    "lowered-repairs": 0.5,
     "lying-disk": 0.5,
     "ownerless": 0.5,
     "policies": 1,
     "priorities": 1,
+    "producers": 0.5,
     "proxies": 1,
     "r-changes": 1,
     "races": 1,

@@ -22,12 +22,15 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
         "deliveries to tenants": 20 * SEEDS,
     },
     "groups": {"group deliveries": 50 * SEEDS, "memberships": 3 * SEEDS, "growths": SEEDS},
+    "idle-writers": {"query_end": 20 * SEEDS, "kill or power or read-error": 2 * SEEDS},
+    "impatient-clients": {"stream claims": 2 * SEEDS},
     "ownerless": {
         "takeovers by repair": SEEDS / 2,
         "takeovers beside a sleeper": SEEDS / 2 - 1,
         "seals": 0,
     },
     "priorities": {"lag": 20 * SEEDS, "recovery fence complete": SEEDS},
+    "producers": {"retried sets": 4 * SEEDS, "sessions": 5 * SEEDS},
     "proxies": {"stop-proxy": SEEDS / 2, "move-stream": SEEDS, "stream claims": 2 * SEEDS},
     "r-changes": {"change-r": 3 * SEEDS, "ensemble changes": 0},
     "rebalances": {"rebalance": SEEDS, "copies rebalanced": SEEDS},
@@ -48,7 +51,15 @@ SEEN_MORE_THAN: dict[str, dict[str, float]] = {
 """By plan: how often all seeds together must see a state, or begin a kind of fault, at least."""
 
 
-LONG = ("data-directories", "grants", "groups", "proxies", "rebalances", "upgrades")
+LONG = (
+    "data-directories",
+    "grants",
+    "groups",
+    "impatient-clients",
+    "proxies",
+    "rebalances",
+    "upgrades",
+)
 """Plans whose seeds take too long for the short tier."""
 
 

@@ -668,6 +668,12 @@ def _lost_requests(cluster: SimCluster, fault: Fault) -> Undo:
     return _set_store_health(cluster, "lost_requests", fault.value)
 
 
+@_kind("metadata-late-answers")
+def _late_answers(cluster: SimCluster, fault: Fault) -> Undo:
+    """Delay the store's responses to reads by up to ``value`` ms each."""
+    return _set_store_health(cluster, "late_answers_ms", fault.value)
+
+
 @_kind("metadata-late-requests")
 def _late_requests(cluster: SimCluster, fault: Fault) -> Undo:
     """Delay a share of the requests to the store until after their senders timed out."""

@@ -1,12 +1,12 @@
 """The plan ``grants``: two tenants use streams of their own through proxies and try the other's.
 
 An administrator takes their permissions away and gives them back, while owners end, regions are cut
-off from the metadata store, and the store is unavailable. In most seeds all bookies hang together,
-for long enough that permissions end while appends are under way. Invariants G32 and G33 judge what
-proxies sent to whom.
+off from the metadata store, and the store is unavailable or responds late. In most seeds, all
+bookies hang together, for long enough that permissions end while appends are under way. Invariants
+G32 and G33 judge what proxies sent to whom.
 
-The strings "grants" and "hanging bookies" seed the generators, so they are part of a seed's
-identity.
+The strings "grants", "hanging bookies" and "grants arrive late" seed the generators, so they are
+part of a seed's identity.
 """
 
 from dataclasses import replace
@@ -34,7 +34,10 @@ def grants(seed: int) -> RunPlan:
         plan,
         seed=f"{seed} grants",
         faults=tuple(
-            sorted([*plan.faults, *faults, *_hangs(seed, plan)], key=lambda fault: fault.at_ms)
+            sorted(
+                [*plan.faults, *faults, *_hangs(seed, plan), *_late_answers(seed)],
+                key=lambda fault: fault.at_ms,
+            )
         ),
         appends_max=300,
         run=_run,
@@ -68,3 +71,12 @@ def _hangs(seed: int, plan: RunPlan) -> list[Fault]:
         at_ms, lasts_ms = random.randint(2_000, LASTS_MS), random.choice(_HANGS_MS)
         faults += [Fault("pause", bookie, at_ms, lasts_ms) for bookie in bookies]
     return faults
+
+
+def _late_answers(seed: int) -> list[Fault]:
+    """Return a fault, in half of the seeds, by which grants arrive long after they were read."""
+    random = Random(f"{seed} grants arrive late")
+    if random.random() < 0.5:
+        return []
+    at_ms, value = random.randint(1_000, LASTS_MS // 2), random.choice((600, 1_500))
+    return [Fault("metadata-late-answers", "metadata", at_ms, LASTS_MS // 2, value)]

@@ -158,6 +158,9 @@ class StreamApplications(Applications):
         self._append_each(appends, call, tasks)
         return len(appends)
 
+    def _opened(self, writer: StreamWriter, session: int) -> None:
+        self.producers.opened(writer, session)
+
     async def _before_close(self, writer: StreamWriter) -> None:
         """Send all unresolved record sets again, so that each has an outcome."""
         await self.producers.resend_unresolved(writer, self.history.session_count)
@@ -250,13 +253,19 @@ class StreamsRun(SeedRun):
     """A run of ``streams``, with its applications and additional checks at the end."""
 
     workload = StreamWorkload
+    applications = StreamApplications
+    producer_count = PRODUCERS
+    repeat_share = 0.0
+    """See ``IdempotentProducers``."""
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
-        apps = self.apps = StreamApplications(self.cluster, self.history, plan.habits)
-        apps.producers = IdempotentProducers(self.cluster, self.history, PRODUCERS)
+        apps = self.apps = self.applications(self.cluster, self.history, plan.habits)
+        apps.producers = IdempotentProducers(
+            self.cluster, self.history, self.producer_count, self.repeat_share
+        )
         apps.stream_workload = self.stream_workload = self.workload(
             self.cluster, self.history, numbers
         )

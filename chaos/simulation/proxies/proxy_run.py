@@ -77,6 +77,9 @@ class ThinApplications(Applications):
     stream without a proxy.
     """
 
+    timeout_ms = 60_000
+    """Time for which a producer sends a record set again, longer than any fault."""
+
     def __init__(self, cluster: SimCluster, history: History, habits: WriterHabits) -> None:
         super().__init__(cluster, history, habits)
         self.addresses: tuple[str, ...] = ()
@@ -105,7 +108,7 @@ class ThinApplications(Applications):
             host.runtime(),
             calls,
             namespace=NAMESPACE,
-            timeout_ms=60_000,
+            timeout_ms=self.timeout_ms,
             reader=self.cluster.settings.reader,
         ) as client:
             yield client

@@ -9,7 +9,13 @@ from random import Random
 from ....core.log.write.batch import AppendMany
 from ....core.log.write.stream_writer import StreamWriter
 from ....core.protocol.errors import DuplicateRecordError, RhumblineError, SequenceGapError
-from ...checker.history import AppendOutcome, History, RecordedAppend, SequenceGap
+from ...checker.history import (
+    AppendOutcome,
+    History,
+    KnownNumber,
+    RecordedAppend,
+    SequenceGap,
+)
 from ..cluster import SimCluster
 
 SET_MAX = 5
@@ -35,13 +41,26 @@ class _Producer:
 class IdempotentProducers:
     """All idempotent producers of a run. Only the newest writer session sends their records."""
 
-    def __init__(self, cluster: SimCluster, history: History, count: int) -> None:
+    def __init__(
+        self, cluster: SimCluster, history: History, count: int, repeat_share: float = 0.0
+    ) -> None:
+        """``repeat_share``: the share of calls that repeat a set which the same writer has not
+        acknowledged yet, if its producer is chosen."""
         self.retried = 0
         """Number of sets that were acknowledged by their second call or a later one."""
         self._cluster = cluster
         self._history = history
+        self._repeat_share = repeat_share
         self._newest = 0
         self._all = [_Producer(bytes([n + 1] * 16), history.new_session()) for n in range(count)]
+
+    def opened(self, writer: StreamWriter, session: int) -> None:
+        """Record which numbers a writer knows that was just opened."""
+        now_ms = self._history.now_ms()
+        for producer in self._all:
+            last = writer.last_sequence(producer.identity)
+            known = KnownNumber(session, now_ms, producer.identity, last)
+            self._history.known_numbers.append(known)
 
     def send(
         self, writer: StreamWriter, session: int, random: Random, padding_max: int
@@ -53,11 +72,16 @@ class IdempotentProducers:
         """
         self._newest = max(self._newest, session)
         producer = random.choice(self._all)
-        if session < self._newest or producer.session_in_charge == session:
+        if session < self._newest:
+            return None
+        if producer.session_in_charge == session and not self._repeats(random):
             return None
         if not producer.unresolved:
             self._next_set(producer, random, padding_max)
         return self._call(writer, session, producer)
+
+    def _repeats(self, random: Random) -> bool:
+        return self._repeat_share > 0 and random.random() < self._repeat_share
 
     def producers_in_doubt(self) -> list["_Producer"]:
         """Return the producers whose last set is unresolved."""

@@ -105,6 +105,7 @@ class Applications:
         session = self.history.new_session()
         self._note(host, f"writes as session {session}")
         self._writers[session] = process_of(host)
+        self._opened(writer, session)
         tasks = Tasks()
         failure: RhumblineError | None = None
         number = 0
@@ -147,6 +148,7 @@ class Applications:
                     writer = await client.namespace.open_writer(STREAM)
                     session = self.history.new_session()
                     self._writers[session] = process_of(host)
+                    self._opened(writer, session)
                     for number in range(count):
                         append = self.history.begin_append(session, number, b"the end")
                         await self._record_outcomes([writer.append(append.payload)], [append])
@@ -159,6 +161,9 @@ class Applications:
                 except RhumblineError as error:
                     self._note(host, f"cannot write the end: {describe_error(error)}")
                 await asyncio.sleep(_RETRY_S)
+
+    def _opened(self, writer: StreamWriter, session: int) -> None:
+        """Record what a subclass needs of a writer that was just opened."""
 
     async def _before_close(self, writer: StreamWriter) -> None:
         """Do what a subclass needs with the final writer before it is closed."""

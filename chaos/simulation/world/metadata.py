@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeVar, cast
 from zlib import crc32
@@ -113,6 +114,7 @@ class MetadataHealth:
     slowness: float = 1.0
     lost_requests: float = 0.0  # share of requests that never arrive
     lost_answers: float = 0.0  # share of responses that never arrive
+    late_answers_ms: float = 0.0  # maximum, of reads only
     late_requests: float = 0.0  # share of requests that arrive up to ``LATE_S_MAX`` late
     watch_delay_ms: float = 0.0  # maximum; watch events also overtake each other
 
@@ -459,7 +461,9 @@ class SimMetadataStore:
         if site.chance(site.health.late_requests):
             delay_s += LATE_S_MAX * site.random.random()
         loop.call_later(
-            delay_s, self._arrive, name, path, operation, answer, member, context=self._world
+            delay_s,
+            partial(self._arrive, name, path, operation, answer, member, is_write=is_write),
+            context=self._world,
         )
         try:
             async with asyncio.timeout_at(deadline):
@@ -499,6 +503,8 @@ class SimMetadataStore:
         operation: Callable[[], Coroutine[Any, Any, T]],
         answer: "asyncio.Future[T]",
         member: SimNode,
+        *,
+        is_write: bool,
     ) -> None:
         """Process a request at the servers. Runs as the simulation: the caller may be dead."""
         site, network = self.site, self.site.network
@@ -512,6 +518,8 @@ class SimMetadataStore:
         if site.chance(site.health.lost_answers):
             return
         delay_s = network.delay_s(member, self._node) * site.health.slowness
+        if site.health.late_answers_ms and not is_write:
+            delay_s += site.random.random() * site.health.late_answers_ms / 1000
 
         def reply() -> None:
             if network.is_blocked(member, self._node) or answer.done():

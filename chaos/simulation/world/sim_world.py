@@ -301,6 +301,7 @@ class SimWorld:
         health = self.metadata.health
         health.is_down, health.slowness, health.watch_delay_ms = False, 1.0, 0.0
         health.lost_requests = health.lost_answers = health.late_requests = 0.0
+        health.late_answers_ms = 0.0
         for host in self.hosts.values():
             host.resume()
             disk = host.image.health

@@ -2,7 +2,8 @@
 
 The plan is ``swarm`` with three bookies in each region, short segments, two repair processes and a
 small tolerance. Orders to rebalance are given, replaced, paused and resumed. In most seeds bookies
-return surplus copies soon, so that copies also move back to bookies that had them.
+return surplus copies soon, so that copies also move back to bookies that had them. At the end every
+bookie is sent adds to the ledgers that it fenced, which it may have returned and got back since.
 """
 
 from dataclasses import replace
@@ -11,6 +12,7 @@ from random import Random
 from .....core.protocol.quorum import Quorum
 from ...cluster import Fault
 from ...seed_run import RunPlan
+from ..recoveries import RecoveriesRun
 from ..swarm import swarm
 
 _QUORUMS = (Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 2), Quorum(3, 3, 3, 3), Quorum(4, 3, 2, 2))
@@ -49,4 +51,5 @@ def rebalances(seed: int) -> RunPlan:
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         repairs=("east", "west"),
         habits=replace(plan.habits, pause_ms=50),
+        run=RecoveriesRun,
     )

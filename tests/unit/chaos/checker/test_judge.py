@@ -13,6 +13,7 @@ from rhumbline.chaos.checker.history import (
     EndQuery,
     GrantUse,
     History,
+    KnownNumber,
     LateAdd,
     RecordDelivery,
     RecordedAppend,
@@ -366,6 +367,29 @@ def owner_does_not_know_a_number(record: RunRecord) -> None:
     record.history.sequence_gaps.append(SequenceGap(1, 160.0, append_of(record, 1)))
 
 
+def owner_missed_an_acknowledged_number(record: RunRecord) -> None:
+    """The newest number of the producer is 1. It was acknowledged at 50 ms."""
+    record.history.known_numbers.append(KnownNumber(1, 160.0, PRODUCER, 0))
+
+
+def owner_knows_a_number_that_is_not_stored(record: RunRecord) -> None:
+    record.history.known_numbers.append(KnownNumber(1, 160.0, PRODUCER, 2))
+
+
+def read_through_segment_2(record: RunRecord, record_count: int) -> None:
+    """Let segment 2 have one record, and say that it has ``record_count``."""
+    segment = replace(a_segment(2, 6), last_entry_id=0, record_count=record_count)
+    record.segments[2] = [SegmentVersion(410.0, segment)]
+    read = RecordedRead("counting", None, is_complete=True, called_ms=900.0, ready_ms=910.0)
+    first = read_of(record).records[0]
+    read.records = [first._replace(dlsn=Dlsn(lssn, 0, 0)) for lssn in (1, 2, 3)]
+    record.history.reads.append(read)
+
+
+def segment_has_another_number_of_records(record: RunRecord) -> None:
+    read_through_segment_2(record, 2)
+
+
 def with_identity(record: RunRecord) -> StreamVersions:
     """Let the stream be created at 0 ms by a call, without any other administrative call."""
     record.stored.identity = "this one"
@@ -439,6 +463,13 @@ def two_changes_at_once(record: RunRecord) -> None:
     record.compare_and_sets = [
         CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
         CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 20.0, 40.0),
+    ]
+
+
+def ledger_is_closed_during_a_change(record: RunRecord) -> None:
+    record.compare_and_sets = [
+        CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
+        CompareAndSet("app/1", 5, LedgerState.CLOSED, 1, 20.0, 40.0),
     ]
 
 
@@ -641,6 +672,7 @@ def segment_is_completed_before_its_last_record(record: RunRecord) -> None:
 
 DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
+    "G9": (segment_has_another_number_of_records,),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
     "G12": (
         truncation_goes_back,
@@ -680,6 +712,8 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
         number_was_acknowledged_at_two_positions,
         duplicate_that_is_not_stored,
         owner_does_not_know_a_number,
+        owner_missed_an_acknowledged_number,
+        owner_knows_a_number_that_is_not_stored,
     ),
     "G18": (
         stream_that_no_call_created,
@@ -704,7 +738,11 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G23": (sealed_stream_acknowledges,),
     "G22": (stream_of_a_busy_writer_is_taken,),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),
-    "L16": (two_changes_at_once, older_version_is_replaced),
+    "L16": (
+        two_changes_at_once,
+        ledger_is_closed_during_a_change,
+        older_version_is_replaced,
+    ),
     "L18": (copy_is_dropped,),
     "L19": (deleted_stream_is_read, deleted_ledger_accepts_an_add, deleted_ledger_returns_an_entry),
     "L20": (response_of_an_unnamed_bookie_counts,),
@@ -812,6 +850,29 @@ def test_legal_behaviour_violates_nothing() -> None:
     record.observed.stored[A, 5, ENTRIES] = (290.0, 290.0)  # beyond the end that was recovered
     record.observed.withdrawals[A, 5, ENTRIES] = (400.0, 400.0)
     assert [str(violation) for violation in judge(record)] == []
+
+
+def test_a_recovery_may_close_a_ledger_while_a_change_of_the_same_process_has_no_answer() -> None:
+    record = a_record()
+    ledger_is_closed_during_a_change(record)
+    assert violated_ids(record) == {"L16"}
+    record.ledgers[5].insert(1, LedgerVersion(15.0, an_open_ledger().in_recovery()))
+    assert violated_ids(record) == set()
+
+
+def test_a_segment_has_as_many_records_as_it_says() -> None:
+    record = a_record()
+    read_through_segment_2(record, 1)
+    assert "G9" not in violated_ids(record)
+
+
+def test_an_owner_may_know_what_was_acknowledged_and_need_not_if_it_has_lost_the_stream() -> None:
+    record = a_record()
+    record.history.known_numbers += [
+        KnownNumber(1, 160.0, PRODUCER, 1),
+        KnownNumber(2, 160.0, PRODUCER, None),
+    ]
+    assert violated_ids(record) == set()
 
 
 def test_a_bookie_may_deny_an_entry_of_a_ledger_that_is_closed_without_it() -> None:

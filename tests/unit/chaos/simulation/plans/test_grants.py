@@ -1,4 +1,4 @@
-"""The plan ``grants`` revokes permissions while appends are in flight."""
+"""The plan ``grants`` revokes permissions while appends are in flight, or grants arrive late."""
 
 from collections import Counter
 
@@ -20,3 +20,10 @@ def test_all_bookies_hang_together() -> None:
         assert all(number % len(bookies) == 0 for number in pauses.values())
         hangs += len(pauses)
     assert hangs > 10
+
+
+def test_grants_arrive_late_in_some_seeds() -> None:
+    late = [
+        any(f.kind == "metadata-late-answers" for f in grants(seed).faults) for seed in range(20)
+    ]
+    assert 5 < sum(late) < 15
