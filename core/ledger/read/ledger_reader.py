@@ -31,6 +31,7 @@ from .long_poll import LongPoll
 from .metadata_refresh import MetadataRefresh
 from .news_rhythm import NewsRhythm
 from .range_reader import RangeReader
+from .replica_order import ReplicaOrder
 
 
 class LedgerReader:
@@ -43,8 +44,9 @@ class LedgerReader:
         self.digest = EntryDigest(metadata.digest_type, metadata.password)
         self.context = context
         self.rhythm = NewsRhythm()
+        self.replicas = ReplicaOrder(context)
         self._version = version
-        self._ranges = RangeReader(context, metadata.ledger_id, self.digest)
+        self._ranges = RangeReader(context, self.replicas, metadata.ledger_id, self.digest)
         self._views: dict[Fragment, QuorumView] = {}
         self._piggyback: Entry | None = None
         self._poll: LongPoll | None = None

@@ -2,7 +2,8 @@
 
 The poll is sent to the first replica in the read order. If there is no response for longer than the
 ledger's rhythm suggests, and at the latest after a fixed time, it is also sent to the next one. A
-bookie that hangs or is cut off from the writer thus causes a bounded delay.
+replica that another one overtakes comes last in the order of this reader until it responds. A
+bookie that hangs or is cut off from the writer thus delays a reader once, for a bounded time.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from ..connection.v3_responses import entry_in, error_in
 from ..context import LedgerContext
 from ..read_policy import ReadKind, ReplicaChoice
 from .news_rhythm import NewsRhythm
+from .replica_order import ReplicaOrder
 from .speculative_request import ReplicaSequence
 
 POLL_MS = 10_000
@@ -44,6 +46,7 @@ class PollingReader(Protocol):
     metadata: LedgerMetadata
     context: LedgerContext
     rhythm: NewsRhythm
+    replicas: ReplicaOrder
 
     def learn_lac(self, lac: int) -> None:
         """Raises the known LAC."""
@@ -75,20 +78,10 @@ class LongPoll(ReplicaSequence):
 
     def _choose(self, view: QuorumView) -> list[ReplicaChoice]:
         """Returns the read order. Replicas of the next entry come first, as they can send it."""
-        context = self._reader.context
         bookies = self._reader.metadata.last_fragment.bookies
-        failed = context.pool.failed_lately()
         holders = view.quorum.write_set(self.previous + 1)
         others = [index for index in range(len(bookies)) if index not in holders]
-        order: list[ReplicaChoice] = []
-        for indices in (holders, others):
-            order += context.reads.order(
-                [
-                    ReplicaChoice(i, bookies[i], view.regions[i], bookies[i] in failed)
-                    for i in indices
-                ]
-            )
-        return order
+        return self._reader.replicas.choose(bookies, view, holders, others)
 
     @property
     def is_over(self) -> bool:
@@ -138,11 +131,13 @@ class LongPoll(ReplicaSequence):
     ) -> None:
         sent_at = self._pending.pop(choice)
         self._sent_count -= 1  # only the polls that wait at a bookie delay the next one
+        self._reader.replicas.on_response(choice.bookie)
         error = error_in(error, response)
         if error is None:
             assert response is not None
-            if self._take_news(response):
-                self._report_slow(choice, sent_at)
+            overtaken = self._sent_before(sent_at)
+            if self._take_news(response, is_delayed=bool(overtaken)):
+                self._report_news(choice, overtaken)
         elif isinstance(error, UnavailableError):
             self._reader.context.pool.on_failure(choice.bookie)
             self._policy.on_failure(choice)
@@ -154,8 +149,11 @@ class LongPoll(ReplicaSequence):
         elif not self._pending:
             self._on_exhausted()
 
-    def _take_news(self, response: pb.Response) -> bool:
-        """Takes the LAC and entry of a response, and returns whether the LAC is higher."""
+    def _take_news(self, response: pb.Response, *, is_delayed: bool) -> bool:
+        """Takes the LAC and entry of a response, and returns whether the LAC is higher.
+
+        ``is_delayed``: a silent replica was waited for before this one received the poll.
+        """
         body = response.read_response
         if not body.HasField("max_lac") or body.max_lac <= self.previous:
             return False
@@ -168,19 +166,23 @@ class LongPoll(ReplicaSequence):
             except CorruptionError:
                 pass  # the LAC is valid nevertheless; the entry is read from another replica
         if not self._ended.done():
-            self._reader.rhythm.note(self._loop.time())
+            self._reader.rhythm.note(self._loop.time(), is_delayed=is_delayed)
         self._reader.learn_lac(body.max_lac)
         return True
 
-    def _report_slow(self, choice: ReplicaChoice, sent_at: float) -> None:
-        """Reports replicas that were polled earlier and do not respond soon as slow."""
-        self._policy.on_response(ReadKind.POLL, choice, 0.0, len(self._pending) + 1)
-        earlier = self._sent_before(sent_at)
-        if earlier:
-            self._loop.call_later(_OUTRUN_S, self._report_outrun, earlier)
+    def _report_news(self, choice: ReplicaChoice, overtaken: list[ReplicaChoice]) -> None:
+        """Reports who brought news, and replicas that were polled earlier as silent.
 
-    def _report_outrun(self, earlier: list[ReplicaChoice]) -> None:
-        for choice in earlier:
+        Those that do not respond soon are then reported as slow.
+        """
+        self._policy.on_response(ReadKind.POLL, choice, 0.0, len(self._pending) + 1)
+        for silent in overtaken:
+            self._reader.replicas.add_silent(silent.bookie)
+        if overtaken:
+            self._loop.call_later(_OUTRUN_S, self._report_outrun, overtaken)
+
+    def _report_outrun(self, overtaken: list[ReplicaChoice]) -> None:
+        for choice in overtaken:
             if choice in self._pending:
                 self._policy.on_outrun(choice)
 

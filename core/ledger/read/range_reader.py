@@ -9,6 +9,7 @@ from ...protocol.quorum import QuorumView
 from ...wire.entry import Entry, EntryDigest, decode_entry
 from ..context import LedgerContext
 from ..read_policy import ReplicaChoice
+from .replica_order import ReplicaOrder
 from .speculative_request import OnReply, SpeculativeRequest
 
 _SINGLE_READS_MAX = 64  # concurrent reads of single entries
@@ -17,10 +18,13 @@ _SINGLE_READS_MAX = 64  # concurrent reads of single entries
 class RangeReader:
     """The reads of one ledger. Every entry is verified: entry id, ledger id and digest."""
 
-    __slots__ = ("_context", "_digest", "_ledger_id")
+    __slots__ = ("_context", "_digest", "_ledger_id", "_replicas")
 
-    def __init__(self, context: LedgerContext, ledger_id: int, digest: EntryDigest) -> None:
+    def __init__(
+        self, context: LedgerContext, replicas: ReplicaOrder, ledger_id: int, digest: EntryDigest
+    ) -> None:
         self._context = context
+        self._replicas = replicas
         self._ledger_id = ledger_id
         self._digest = digest
 
@@ -79,17 +83,7 @@ class RangeReader:
         )
 
     def _order(self, fragment: Fragment, view: QuorumView, entry_id: int) -> list[ReplicaChoice]:
-        failed = self._context.pool.failed_lately()
-        choices = [
-            ReplicaChoice(
-                index,
-                fragment.bookies[index],
-                view.regions[index],
-                fragment.bookies[index] in failed,
-            )
-            for index in view.quorum.write_set(entry_id)
-        ]
-        return list(self._context.reads.order(choices))
+        return self._replicas.choose(fragment.bookies, view, view.quorum.write_set(entry_id))
 
     def _send_one(self, choice: ReplicaChoice, entry_id: int, on_reply: OnReply[Entry]) -> bool:
         def on_response(error: RhumblineError | None, data: bytes) -> None:

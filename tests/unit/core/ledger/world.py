@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.read_policy import ReadPolicy
 from rhumbline.core.ledger.slow_departure import SlowDeparture
 from rhumbline.core.metadata.ledger_store import LedgerNumber
 from rhumbline.core.protocol.bookie_id import BookieId, Region
@@ -462,7 +463,12 @@ class World:
         self.runtime = Runtime(FixedClock(), Random(1))
         self.config = config or LedgerConfig()
 
-    def client(self, region: str | None = "a", config: LedgerConfig | None = None) -> LedgerClient:
+    def client(
+        self,
+        region: str | None = "a",
+        config: LedgerConfig | None = None,
+        reads: ReadPolicy | None = None,
+    ) -> LedgerClient:
         return LedgerClient(
             self.runtime,
             self.ledgers,  # type: ignore[arg-type]
@@ -470,6 +476,7 @@ class World:
             RegionAwarePlacement(),
             config or self.config,
             Region(region) if region else None,
+            reads=reads,
             on_evidence=self.evidence.append,
             on_missing_range=self.holes.append,
             on_slow_departure=self.slow_departures.append,

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from rhumbline.core.ledger.read.ledger_reader import LedgerReader
 from rhumbline.core.ledger.read.long_poll import LongPoll
 from rhumbline.core.ledger.read.news_rhythm import NewsRhythm
+from rhumbline.core.ledger.read.replica_order import ReplicaOrder
 from rhumbline.core.ledger.read_policy import ReadKind, ReplicaChoice
-from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import BookieUnavailableError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
@@ -19,7 +21,8 @@ from rhumbline.core.runtime.primitives.backoff import Backoff
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v3
 from rhumbline.core.wire.entry import Entry, EntryDigest, encode_entry
-from rhumbline.tests.unit.core.ledger.world import World, run_in_world
+from rhumbline.regions.region_reads import RegionReads
+from rhumbline.tests.unit.core.ledger.world import Outcomes, World, run_in_world
 
 pytestmark = pytest.mark.run_by(runner=run_in_world)
 
@@ -74,12 +77,14 @@ class Reader:
         self.digest = DIGEST
         self.metadata: Any = SimpleNamespace(last_fragment=SimpleNamespace(bookies=BOOKIES))
         self.policy = Policy()
-        self.context: Any = SimpleNamespace(
+        context: Any = SimpleNamespace(
             runtime=SimpleNamespace(random=Random(1)), reads=self.policy, pool=self
         )
+        self.context = context
         self.view = QuorumView(quorum or Quorum(3, 3, 2, 1), REGIONS)
         self.failed = [BOOKIES[index] for index in failed]
         self.rhythm = NewsRhythm()
+        self.replicas = ReplicaOrder(context)
         self.kept: list[Entry] = []
         self.lacs: list[int] = []
         self.hints = 0
@@ -131,6 +136,10 @@ class Reader:
     ) -> None:
         response = v3.read_response(self.requests[0][0], status, body, max_lac=lac)
         self._callbacks[index](None, response)
+
+    def take_callback(self, index: int) -> Callable[[RhumblineError | None, Any], None]:
+        """Removes and returns the callback of the last poll of a replica."""
+        return self._callbacks.pop(index)
 
     def lose(self, index: int) -> None:
         self._callbacks[index](LOST, None)
@@ -384,13 +393,13 @@ async def test_pauses_between_polls_grow_only_while_the_lac_stays(progress: int)
         await writer.close()
 
 
-async def test_poll_of_a_ledger_with_quick_news_is_sent_on_after_20_ms() -> None:
+async def test_poll_of_a_ledger_with_quick_news_is_sent_on_after_21_ms() -> None:
     reader = Reader(4)
     for number in range(20):
         reader.rhythm.note(number * 0.001)
     reader.start()
     await asyncio.sleep(0.2)
-    assert [at for _, at in reader.received] == [0, 0.02, 0.06]
+    assert [at for _, at in reader.received] == [0, 0.021, 0.063]
 
 
 async def test_poll_of_a_ledger_with_rare_news_is_sent_on_after_the_time_of_the_policy() -> None:
@@ -408,4 +417,67 @@ async def test_news_are_noted_once_for_each_poll() -> None:
         reader.start()
         await asyncio.sleep(0.05)
         reader.respond(reader.polled[-1], lac, entry(lac))
-    assert reader.rhythm.silence_ms == pytest.approx(100, rel=0.3)
+    assert reader.rhythm.silence_ms == pytest.approx(70, abs=1)
+
+
+async def test_replica_that_another_one_overtook_comes_last_until_it_responds() -> None:
+    reader = Reader(4, Quorum(3, 2, 2, 1))
+    reader.start()
+    await asyncio.sleep(1.5)
+    assert reader.polled == [2, 0]
+    silent = reader.take_callback(2)
+    reader.respond(0, 5, entry(5))
+    reader.last_add_confirmed = 7  # replicas 2 and 0 hold the next entry, as before
+    reader.received.clear()
+    poll = reader.start()
+    await asyncio.sleep(2.5)
+    assert reader.polled == [0, 1, 2], "the others come first, even if they lack the entry"
+    poll.end()
+    silent(LOST, None)
+    reader.start()
+    assert reader.polled[3:] == [2]
+
+
+async def test_wait_for_a_silent_replica_does_not_count_as_the_rhythm_of_the_ledger() -> None:
+    reader = Reader(4)
+    for number in range(20):
+        reader.rhythm.note(number * 0.010 - 0.2)
+    for lac in range(5, 15):
+        poll = reader.start()
+        for bookie in BOOKIES:
+            reader.replicas.on_response(bookie)
+        await poll.wait(0.030)
+        first, second = reader.polled[-2:]
+        assert first != second
+        reader.respond(second, lac, entry(lac))
+    assert reader.rhythm.silence_ms == pytest.approx(30)
+
+
+@pytest.mark.parametrize("random_seed", range(8))
+async def test_tailing_reader_waits_for_a_hung_bookie_for_less_than_60_ms(random_seed: int) -> None:
+    """News come every 10 ms; at the third of them that is late, the reader had waited 200 ms."""
+    world = World("aaa")
+    random = Random(random_seed)
+    reads = RegionReads(Region("a"), random)
+    loop = asyncio.get_running_loop()
+    sent_at: list[float] = []
+    delays: list[float] = []
+
+    async def tail(reader: LedgerReader) -> None:
+        while True:
+            for found in await reader.wait(len(delays) - 1, 60_000):
+                delays.append(loop.time() - sent_at[found.entry_id])
+
+    async with world.client(reads=reads) as client:
+        writer = await client.create(Quorum(3, 3, 2, 1))
+        tailing = loop.create_task(tail(await client.open(writer.ledger_id)))
+        for number in range(300):
+            world.bookies[0].is_hung = number >= 100
+            sent_at.append(loop.time())
+            writer.add(b"x", Outcomes())
+            await asyncio.sleep(random.uniform(0.007, 0.013))
+        tailing.cancel()
+    assert len(delays) >= 298
+    assert max(delays[:90]) <= 0.02
+    assert 0.02 < max(delays[100:]) < 0.06
+    assert sum(delay > 0.03 for delay in delays[100:]) <= 6, "once, and once for each probe"

@@ -8,6 +8,7 @@ import pytest
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.read.range_reader import RangeReader
+from rhumbline.core.ledger.read.replica_order import ReplicaOrder
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
@@ -56,7 +57,9 @@ class Reads:
         regions = [world.by_id[bookie].region for bookie in self.fragment.bookies]
         self.view = QuorumView(quorum, regions)
         digest = EntryDigest(metadata.digest_type, metadata.password)
-        self.reader = RangeReader(client._context, writer.ledger_id, digest)
+        self.reader = RangeReader(
+            client._context, ReplicaOrder(client._context), writer.ledger_id, digest
+        )
         for bookie in world.bookies:
             bookie.requests.clear()
 
@@ -270,7 +273,7 @@ async def test_apache_bookies_get_plain_reads_only() -> None:
         apache.entries[7, i] = encode_entry(digest, 7, i, i - 1, 1, b"x")
     world.bookies[0].entries.update(apache.entries)
     async with world.client("a") as client:
-        reader = RangeReader(client._context, 7, digest)
+        reader = RangeReader(client._context, ReplicaOrder(client._context), 7, digest)
         fragment = Fragment(0, (world.bookies[0].bookie, apache.bookie))
         view = QuorumView(Quorum(2, 2, 2, 1), ["a", None])
         entries = await reader.read(fragment, view, 1, 4)
