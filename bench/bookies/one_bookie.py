@@ -24,6 +24,7 @@ from ...core.wire import v2
 from ...core.wire.entry import ENTRY_HEADER_BYTES, EntryDigest, encode_entry, master_key
 from ...server.bookie_host import status_address
 from ..harness.bookie_processes import REGION, BookieProcesses, anonymous_bytes, written_bytes
+from ..harness.disk_usage import disk_bytes
 from ..harness.raw_connection import BenchConnection, BenchRequest, until
 
 SIZES = (128, 1024, 16 * 1024, 128 * 1024)
@@ -246,13 +247,12 @@ class OneBookie:
         last = self._lasts[ledger_id]
         if last >= 0:  # check that the last acknowledged entry is readable
             await connection.run(iter([((ledger_id, last), v2.encode_read(ledger_id, last))]), 1)
-        size = sum(path.stat().st_size for path in self._directory.rglob("*.*"))
         return {
             "w": name,
             "peer": "rhumbline-bookie",
             "mode": "restart",
             "entries": sum(self._lasts.values()) + len(self._lasts),
-            "disk_mib": size // _MIB,
+            "disk_mib": disk_bytes(self._directory) // _MIB,
             "ledgers": before["ledgers"],
             "restart_s": round(seconds, 2),
             "anon_mib": anonymous_bytes(self.pid) // _MIB,

@@ -1,4 +1,4 @@
-"""Reads what processes and folders use, from /proc and the file system."""
+"""Reads what processes use from /proc."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -20,14 +20,3 @@ def usage_of(pid: int) -> ProcessUsage | None:
         return ProcessUsage(kib << 10, sum(1 for _ in (folder / "fd").iterdir()))
     except (FileNotFoundError, ProcessLookupError, StopIteration):
         return None
-
-
-def disk_bytes(folder: Path) -> int:
-    """Return the bytes that the files below a folder take; one may vanish meanwhile."""
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_blocks * 512 if path.is_file() else 0
-        except FileNotFoundError:
-            continue
-    return total

@@ -14,8 +14,9 @@ from pathlib import Path
 from ...chaos.lab.dashboards.dashboard_picture import Mark, draw_dashboard, show_value
 from ...chaos.lab.dashboards.panel_series import Line, PanelPicture
 from ...chaos.managed_process import ManagedProcess
+from ..harness.disk_usage import disk_bytes
 from .flatness import DESCRIPTORS, DISK, MEMORY, P50, P99, TOLERANCES, Flatness, judge
-from .process_usage import disk_bytes, usage_of
+from .process_usage import usage_of
 from .soak_cluster import LOST_AFTER_S, SoakCluster
 
 OPERATIONS = "operations"

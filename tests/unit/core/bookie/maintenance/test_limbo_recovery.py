@@ -201,10 +201,8 @@ def test_ranges_follow_the_striping_rule(state: LedgerState) -> None:
     assert found == expected
 
 
-def ledger_client(world: World) -> LedgerClient:
-    config = LedgerConfig(
-        connect_timeout_ms=500, request_timeout_ms=500, recovery_timeout_ms=1_000, backoff_ms_max=50
-    )
+def ledger_client(world: World, *, recovery_timeout_ms: int = 30_000) -> LedgerClient:
+    config = LedgerConfig(recovery_timeout_ms=recovery_timeout_ms, backoff_ms_max=50)
     return LedgerClient(
         world.runtime, world.ledgers, world.directory, RegionAwarePlacement(), config
     )
@@ -264,7 +262,7 @@ async def test_cluster_after_power_loss_recovers_only_by_an_operators_command() 
     await world.start()
     disks, ledger_id = await cluster_after_power_loss(world)
     bookies = await serve_all(world, disks, "two")
-    async with ledger_client(world) as client:
+    async with ledger_client(world, recovery_timeout_ms=1_000) as client:
         for _ in range(2):
             await run_maintenance(bookies)
             with pytest.raises(RecoveryIncompleteError):
@@ -273,11 +271,12 @@ async def test_cluster_after_power_loss_recovers_only_by_an_operators_command() 
         metadata, _ = await world.ledgers.read(ledger_id)
         assert metadata.state is LedgerState.IN_RECOVERY
 
-        for bookie in bookies:  # the operator knows that these disks are honest
-            await bookie.aclose()
-        bookies = await serve_all(world, disks, "two")
-        for bookie in bookies:
-            await end_limbo(bookie.storage)
+    for bookie in bookies:  # the operator knows that these disks are honest
+        await bookie.aclose()
+    bookies = await serve_all(world, disks, "two")
+    for bookie in bookies:
+        await end_limbo(bookie.storage)
+    async with ledger_client(world) as client:
         closed = await client.recover(ledger_id, PASSWORD)
         assert closed.last_entry_id == ACKNOWLEDGED - 1
         reader = await client.open(ledger_id, PASSWORD)

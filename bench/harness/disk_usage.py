@@ -1,0 +1,14 @@
+"""Measures the disk space that folders take."""
+
+from pathlib import Path
+
+
+def disk_bytes(folder: Path) -> int:
+    """Return the bytes that the files below a folder take; one may vanish meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_blocks * 512 if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return total
