@@ -67,4 +67,16 @@ REPAIRS: tuple[Scope, ...] = (
         lost=(1,),
         faults=(("b1", DESTROYED),),
     ),
+    Scope(
+        "repair-close",
+        "repair moves the first entries of an open ledger, whose writer closes it meanwhile",
+        "abb",
+        R2_OF_TWO,
+        entries=2,
+        recoveries=0,
+        closes=True,
+        repairs=1,
+        lost=(1,),
+        faults=(("b1", DESTROYED),),
+    ),
 )
