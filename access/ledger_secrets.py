@@ -7,6 +7,7 @@ from pathlib import Path
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.protocol.ledger_metadata import NAMESPACE_KEY
 from ..security.ledger_passwords import ledger_password, parse_ledger_secrets
+from ..security.secret_files import warn_if_readable
 
 
 class LedgerSecrets:
@@ -38,5 +39,6 @@ class LedgerSecrets:
             if stamp != self._stamp:
                 text = Path(self._file).read_text(encoding="utf-8")
                 self._secrets, self._stamp = parse_ledger_secrets(text), stamp
+                warn_if_readable(self._file)
         except (OSError, UnicodeDecodeError, InvalidArgumentError) as error:
             raise ConfigurationError(f"security.ledger_secrets: {self._file}: {error}") from error

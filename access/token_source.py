@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from ..core.protocol.errors import ConfigurationError
+from ..security.secret_files import warn_if_readable
 
 
 class TokenSource:
@@ -26,6 +27,7 @@ class TokenSource:
                 if stamp != self._stamp:
                     self._token = Path(self._file).read_text(encoding="utf-8").strip()
                     self._stamp = stamp
+                    warn_if_readable(self._file)
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"token file {self._file}: {error}") from error
         return self._token

@@ -4,16 +4,15 @@ import asyncio
 import json
 import os
 import time
-import urllib.request
 from collections.abc import Callable
-from http.client import HTTPMessage
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.protocol.errors import (
     ConfigurationError,
     InvalidArgumentError,
     UnauthorizedError,
+    UnavailableError,
 )
 from ..core.protocol.installation import needs_extra
 from ..core.runtime.event_log import EventLog
@@ -25,6 +24,7 @@ from ..security.token_claims import (
     principal_of_claims,
     principal_of_static_token,
 )
+from .key_fetch import fetch
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -39,7 +39,6 @@ _TOKEN_CHARACTERS_MAX = 8_192
 _KEYS_BYTES_MAX = 1 << 20
 _KEYS_MAX = 100
 _FETCH_SECONDS_MAX = 5.0
-_PIECE_BYTES = 64 << 10
 _REFRESH_S_MIN = 5.0
 """Shortest interval between two looks at the keys: unknown tokens must not flood their source."""
 _REFRESH_S = 300.0
@@ -59,7 +58,9 @@ class TokenVerifier:
         self._roles = dict(settings.roles)
         self._now_s = now_s
         self._keys: dict[str, PyJWK] = {}
-        self._keys_at: float | None = None
+        self._looked_at: float | None = None
+        self._read_at: float | None = None
+        self._is_failing = False
         self._static: tuple[StaticToken, ...] = ()
         self._static_stamp: tuple[int, int, int] | None = None
         self._refreshing = asyncio.Lock()
@@ -70,7 +71,10 @@ class TokenVerifier:
             self._read_static()
 
     async def verify(self, token: str) -> Principal:
-        """Return whose token it is. Raises UnauthorizedError, which never contains the token."""
+        """Return whose token it is. Raises UnauthorizedError, which never contains the token.
+
+        Raises UnavailableError if the keys of JWTs could not be read for too long.
+        """
         if not token or len(token) > _TOKEN_CHARACTERS_MAX:
             raise UnauthorizedError("the token is empty or too long")
         if self._settings.static_tokens:
@@ -113,25 +117,43 @@ class TokenVerifier:
     async def _key(self, key_id: str) -> "PyJWK | None":
         """Return a key by its id; a source with one key without an id has that for all."""
         found = self._find(key_id)
-        age = self._now_s() - self._keys_at if self._keys_at is not None else _REFRESH_S
-        if age < (_REFRESH_S if found is not None else _REFRESH_S_MIN):
-            return found
-        async with self._refreshing:
-            if self._keys_at is None or self._now_s() - self._keys_at >= _REFRESH_S_MIN:
-                await self._refresh()
+        age = self._now_s() - self._looked_at if self._looked_at is not None else _REFRESH_S
+        if age >= (_REFRESH_S if found is not None else _REFRESH_S_MIN):
+            async with self._refreshing:
+                if self._looked_at is None or self._now_s() - self._looked_at >= _REFRESH_S_MIN:
+                    await self._refresh()
+        self._check_age()
         return self._find(key_id)
 
     def _find(self, key_id: str) -> "PyJWK | None":
         return self._keys.get(key_id) or self._keys.get("")
 
+    def _check_age(self) -> None:
+        """Raise UnavailableError if a key may have been withdrawn long ago."""
+        if self._read_at is None:
+            raise UnavailableError("this process could not read the keys of tokens yet")
+        age_s = self._now_s() - self._read_at
+        if age_s * 1000 >= self._settings.jwks_stale_ms_max:
+            raise UnavailableError(
+                f"this process has last read the keys of tokens {age_s:.0f} s ago, which is too "
+                "long"
+            )
+
     async def _refresh(self) -> None:
-        self._keys_at = self._now_s()
+        self._looked_at = began_at = self._now_s()
         source = self._settings.jwks
         try:
             content = await asyncio.to_thread(_read_keys, source)
             self._keys = _parse_keys(content)
         except (OSError, ValueError, InvalidArgumentError) as error:
-            _LOG.warning("token keys not read", origin=source, error=error)
+            if not self._is_failing:
+                self._is_failing = True
+                _LOG.warning("token keys not read", origin=source, error=error)
+            return
+        self._read_at = began_at
+        if self._is_failing:
+            self._is_failing = False
+            _LOG.info("token keys read again", origin=source)
 
     # --- static tokens --------------------------------------------------------------------------
 
@@ -152,36 +174,10 @@ class TokenVerifier:
             self._static_stamp = _UNREADABLE
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: they may lead to an address without TLS, where anybody answers."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> None:
-        """Follow no redirect, which makes the response an error. See HTTPRedirectHandler."""
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
-
-
 def _read_keys(source: str) -> bytes:
-    if not source.startswith(("https://", "http://")):
-        return Path(source).read_bytes()[: _KEYS_BYTES_MAX + 1]
-    request = urllib.request.Request(source, headers={"Accept": "application/json"})
-    content = b""
-    ends_at = time.monotonic() + _FETCH_SECONDS_MAX
-    with _OPENER.open(request, timeout=_FETCH_SECONDS_MAX) as response:
-        while len(content) <= _KEYS_BYTES_MAX and (piece := response.read1(_PIECE_BYTES)):
-            content += piece
-            if time.monotonic() > ends_at:
-                raise TimeoutError(f"the keys did not arrive within {_FETCH_SECONDS_MAX:g} s")
-    return content
+    if source.startswith(("https://", "http://")):
+        return fetch(source, bytes_max=_KEYS_BYTES_MAX, seconds_max=_FETCH_SECONDS_MAX)
+    return Path(source).read_bytes()[: _KEYS_BYTES_MAX + 1]
 
 
 def _parse_keys(content: bytes) -> "dict[str, PyJWK]":

@@ -20,10 +20,11 @@ from functools import partial
 from ..core.protocol.errors import ConfigurationError
 from ..core.protocol.installation import needs_extra
 from ..core.runtime.plugins import METADATA_STORES, OpenerTable
+from ..security.secret_files import warn_if_readable
 from .memory import MemoryStore, MemoryTree
 from .migrating_store import MigratingStore
 from .migration_fence import MovableStore
-from .uri import StoreUri, parse_uri
+from .uri import StoreUri, parse_uri, secret_files_of
 
 TIMEOUT_MS = 10_000
 """Default timeout of one call, in milliseconds."""
@@ -67,6 +68,8 @@ async def open_without_following(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> M
     with opener.attributed():
         store = await opener.open(parsed, timeout_ms)
         opener.check_interface(store, MovableStore)
+    for file in secret_files_of(parsed):
+        warn_if_readable(file)
     return store
 
 

@@ -88,3 +88,8 @@ def parse_uri(text: str) -> StoreUri:
             raise ConfigurationError(f"metadata store URI {text!r} has option {name!r} twice")
         options[name] = value
     return StoreUri(text, scheme, authority, unquote(path), options)
+
+
+def secret_files_of(uri: StoreUri) -> list[str]:
+    """Return the files with secrets that the options of a URI name."""
+    return [uri.options[name] for name in ("tls_key", "auth_file") if name in uri.options]

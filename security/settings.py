@@ -158,6 +158,14 @@ class SecuritySettings:
         "proxies accept.",
         check=_check_jwks,
     )
+    jwks_stale_ms_max: int = setting(
+        3_600_000,
+        "Time for which JWTs are verified with the keys that are known, while the file or address "
+        "of jwks cannot be read. Afterwards proxies refuse every JWT. A shorter time makes the end "
+        "of a withdrawn key certain sooner, a longer one survives longer outages.",
+        low=1_000,
+        high=7 * _DAY_MS,
+    )
     token_issuer: str = setting("", "Issuer (`iss`) that a JWT must have. Empty: any.")
     token_audience: str = setting(
         "", "Audience (`aud`) that a JWT must have. Required with jwks.", needs="jwks"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..core.runtime.event_log import EventLog
+from ..security.secret_files import warn_if_readable
 from ..security.settings import TlsSettings
 from .certificate import decode_pem
 
@@ -137,6 +138,7 @@ class TlsCredentials:
         try:
             if settings.serves:
                 decode_pem(pem.certificate)  # before a context is made of half a file
+                warn_if_readable(settings.key)
             return _Loaded(
                 pem,
                 _server_context(settings, ssl.CERT_REQUIRED) if settings.serves else None,

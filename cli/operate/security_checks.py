@@ -2,16 +2,19 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ...backends.uri import parse_uri, secret_files_of
+from ...client.settings import Settings
 from ...client.units import show_count
 from ...core.ledger.connection.bookie_link import address_for
 from ...core.protocol.bookie_id import Region
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ...security.certificate_names import principal_of_certificate
+from ...security.secret_files import mode_of_readable
 from ...security.settings import TlsSettings
 from ...server.server_directory import ServerRecord
 from ...tls.certificate import Certificate, decode_der, decode_pem
@@ -53,6 +56,29 @@ def _add(found: dict[tuple[str, int], str], text: str, name: str) -> None:
     address = parse_address(text)
     if address is not None:
         found[address] = name
+
+
+def check_secret_files(settings: Settings) -> Iterator[Finding]:
+    """Check who reads the files with secrets that the settings name, if they name any."""
+    stores = [settings.cluster.metadata, *(uri for _, uri in settings.cluster.regional_metadata)]
+    files = [settings.tls.key, settings.security.token_file, settings.security.ledger_secrets]
+    for uri in filter(None, stores):
+        files += secret_files_of(parse_uri(uri))
+    named = list(dict.fromkeys(filter(None, files)))
+    if not named:
+        return
+    faults = []
+    for file in named:
+        try:
+            mode = mode_of_readable(file)
+        except OSError as error:
+            faults.append(f"{file} cannot be examined: {error.strerror}")
+            continue
+        if mode is not None:
+            faults.append(f"other users can read {file} (mode {mode}): chmod 600")
+    count = show_count(len(named), "file", "files")
+    good = f"only those who need them read {count}"
+    yield Finding("secret files", WARNING if faults else OK, "; ".join(faults) or good)
 
 
 async def check_security(

@@ -53,8 +53,9 @@ from .maintenance.surplus_copies import SurplusCopies
 from .registration import BookieRegistrations, registration_of
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
-from .server.open_connections import OpenConnections, close_idle_connections
-from .server.partial_frames import PartialFrames
+from .server.limits.open_connections import OpenConnections, close_idle_connections
+from .server.limits.partial_frames import PartialFrames
+from .server.limits.unsent_responses import UnsentResponses
 from .server.plain_requests import judge_plain_requests
 from .space_limits import limits_on_disk
 from .start_guard import RECORD_MS, StartGuard
@@ -129,6 +130,7 @@ class Bookie:
         self._partial_frames = PartialFrames(
             config.partial_frame_bytes_max, config.partial_frame_ms_max
         )
+        self._unsent = UnsentResponses(config.unsent_bytes_max)
         self._server: asyncio.Server | None = None
         self._registrations = BookieRegistrations(config, self._tasks, runtime.random)
         self._maintenance_task: asyncio.Task[Any] | None = None
@@ -344,7 +346,12 @@ class Bookie:
         if self.state is BookieState.STARTING:
             return _ClosedConnection()
         return ClientConnection(
-            self.service, self._tasks, self._connections, self._closed_reasons, self._partial_frames
+            self.service,
+            self._tasks,
+            self._connections,
+            self._closed_reasons,
+            self._partial_frames,
+            self._unsent,
         )
 
     def _guard_of(self, security: IncomingSecurity) -> Any:  # noqa: ANN401 - as above
@@ -502,6 +509,7 @@ class Bookie:
             "repaired_entries": self.scrubber.repaired_count,
             **self.maintenance.statistics(),
             "partial_frame_bytes": self._partial_frames.held_bytes,
+            "unsent_bytes": self._unsent.held_bytes,
             "closed": dict(sorted(self._closed_reasons.items())),
             **service.meter.statistics(),
             "failure": None if failure is None else str(failure),

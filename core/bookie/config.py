@@ -103,6 +103,14 @@ class BookieConfig:
         low=0,
     )
 
+    unsent_bytes_max: int = setting(
+        512 * MIB,
+        "Bytes of unsent responses over all connections. Above half of it, each connection gets an "
+        "equal share of that half. Above the limit, connections of the address with the most "
+        "unsent bytes are closed, those first whose peers have read nothing for the longest time.",
+        low=0,
+    )
+
     partial_frame_bytes_max: int = setting(
         256 * MIB,
         "Bytes of partial frames that are buffered over all connections. A connection that would "

@@ -349,6 +349,12 @@ CATALOGUE = (
         "Bytes buffered for partially received requests.",
     ),
     Metric(
+        "bookie.unsent_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Bytes of responses that clients have not read, of connections with 16 KiB or more.",
+    ),
+    Metric(
         "bookie.closed.{reason}",
         MetricType.COUNTER,
         "{connection}",

@@ -27,15 +27,17 @@ _REFLECT = methods.Method(
 
 
 async def _admit(context: Context, identity: CallIdentity, record: CallRecord) -> Caller:
-    """Return the caller; end the call if its caller must be known and is not."""
+    """Return the caller; end the call if its caller must be known and is not, or cannot be now."""
     try:
         record.principal = await identity.principal(context)
         caller = Caller(record.principal, peer_of(context), record.request_id)
         CURRENT_CALLER.set(caller)
         return caller
-    except UnauthorizedError as error:
+    except RhumblineError as error:
         record.failed(error)
-        await _abort(context, error, "UNAUTHENTICATED")
+        await _abort(
+            context, error, "UNAUTHENTICATED" if isinstance(error, UnauthorizedError) else ""
+        )
         raise
 
 

@@ -12,8 +12,9 @@ from ....core.bookie.log.log_format import OFFSET_BITS
 from ....core.bookie.log.write_log import WriteLog
 from ....core.bookie.server.connection import ClientConnection
 from ....core.bookie.server.entry_service import EntryService
-from ....core.bookie.server.open_connections import OpenConnections
-from ....core.bookie.server.partial_frames import PartialFrames
+from ....core.bookie.server.limits.open_connections import OpenConnections
+from ....core.bookie.server.limits.partial_frames import PartialFrames
+from ....core.bookie.server.limits.unsent_responses import UnsentResponses
 from ....core.bookie.storage import Storage
 from ....core.metadata.ledger_store import LedgerStore
 from ....core.protocol.bookie_id import BookieId
@@ -184,9 +185,13 @@ class SteppedBookie(ExploredProcess):
     def _connection(self, client: str, number: int) -> ClientConnection:
         found = self._connections.get((client, number))
         if found is None:
-            partial = PartialFrames(1 << 20, 60_000)
             found = ClientConnection(
-                self.service, self._tasks, OpenConnections(1), Counter(), partial
+                self.service,
+                self._tasks,
+                OpenConnections(1),
+                Counter(),
+                PartialFrames(1 << 20, 60_000),
+                UnsentResponses(1 << 20),
             )
             found.connection_made(_BookieTransport(self, client, number))
             self._connections[client, number] = found

@@ -7,9 +7,9 @@ BKE-9). Every other request is decoded by its wire form (requests_v2, requests_v
 
 Each connection has limits: bytes of adds in flight, bytes of unsent responses, queued file reads
 and parked polls. Above one of the first three, the socket is not read; further polls are refused.
-Partial frames and running file reads are limited over all connections (partial_frames.py,
-read_queue.py). A peer that does not read its responses causes no further file reads, and does not
-keep a connection that the bookie closes.
+Partial frames, unsent responses and running file reads are limited over all connections too
+(limits, read_queue.py). While too many responses of a connection are unsent, its reads wait in its
+queue. A peer that does not read them does not keep a connection that the bookie closes.
 
 The frames of a client that may use only some ledgers pass a guard (frame_guard.py).
 """
@@ -29,10 +29,11 @@ from ..log.commit_group import Outbox
 from ..permissions.frame_guard import CLOSED_BY_CHANGE, FrameGuard
 from . import requests_v2, requests_v3
 from .entry_service import EntryService
+from .limits.open_connections import OpenConnections
+from .limits.partial_frames import PartialFrames
+from .limits.unsent_responses import COUNTED_BYTES_MIN, UnsentResponses
 from .long_poll import ParkedPoll
-from .open_connections import OpenConnections
 from .operation_meter import ADD
-from .partial_frames import PartialFrames
 from .read_queue import ReadQueue
 from .requests import FileRead
 
@@ -57,6 +58,7 @@ class ClientConnection:
         open_connections: OpenConnections,
         closed_reasons: Counter[str],
         partial_frames: PartialFrames,
+        unsent: UnsentResponses,
     ) -> None:
         self.service = service
         self.polls: dict[ParkedPoll, None] = {}
@@ -66,8 +68,12 @@ class ClientConnection:
         self._splitter = FrameSplitter()
         self._partial_frames = partial_frames
         self._has_partial_frame = False
+        self._unsent = unsent
         self._transport: asyncio.Transport | None = None
+        self._closing: asyncio.Transport | None = None  # it still sends responses
         self._out: list[bytes] = []
+        self._out_bytes = 0
+        self.written_bytes = 0
         self._is_serving = False
         self._is_flush_planned = False
         self._inflight_bytes = 0
@@ -89,7 +95,7 @@ class ClientConnection:
             self.service.on_refused(self, "connect", None, "too-many-connections")
             self.close("too-many-connections")
             return
-        self._transport.set_write_buffer_limits(self.service.config.connection_write_bytes_max)
+        self.limit_unsent(self.service.config.connection_write_bytes_max)
         self._guard = self.service.clients.guard_of(self)
 
     def eof_received(self) -> bool:
@@ -98,7 +104,8 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._transport = None
+        self._transport = self._closing = None
+        self._unsent.release(self)
         self._release()
         self._out.clear()
 
@@ -112,6 +119,8 @@ class ClientConnection:
         """Reads requests and files again."""
         self._is_write_blocked = False
         self.idle_rounds = 0
+        self._unsent.release(self)
+        self.limit_unsent(self.service.config.connection_write_bytes_max)
         self._reads.resume()
         self._throttle()
 
@@ -229,6 +238,7 @@ class ClientConnection:
         if self._transport is None:
             return
         self._out.append(frame)
+        self._out_bytes += len(frame)
         if not self._is_serving and not self._is_flush_planned:
             self._is_flush_planned = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -237,16 +247,50 @@ class ClientConnection:
         """Sends a large response now; joins its parts only if they are small."""
         if self._transport is None:
             return
-        if sum(map(len, parts)) < _PART_BYTES_MIN * len(parts):
-            self._transport.write(b"".join(parts))
+        size = sum(map(len, parts))
+        if size < _PART_BYTES_MIN * len(parts):
+            self._write(b"".join(parts))
         else:
             self._transport.writelines(parts)
+            self._count_written(size)
 
     def _flush(self) -> None:
         self._is_flush_planned = False
         if self._transport is not None and self._out:
             frames, self._out = self._out, []
-            self._transport.write(b"".join(frames))
+            self._out_bytes = 0
+            self._write(b"".join(frames))
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+        self._count_written(len(data))
+
+    def _count_written(self, size: int) -> None:
+        assert self._transport is not None
+        self.written_bytes += size
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes >= COUNTED_BYTES_MIN:
+            self._unsent.hold(self, unsent_bytes)
+
+    @property
+    def is_full(self) -> bool:
+        """See RequestConnection."""
+        return (
+            self._is_write_blocked
+            or self._out_bytes > self.service.config.connection_write_bytes_max
+        )
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See UnsentHolder."""
+        transport = self._transport or self._closing
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    def limit_unsent(self, bytes_max: int) -> None:
+        """See UnsentHolder."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(bytes_max)
 
     def add_inflight(self, request_bytes: int) -> None:
         """Counts the bytes of an accepted add until its response is sent."""
@@ -287,9 +331,9 @@ class ClientConnection:
                     head + add if isinstance(add, bytes) else add.response(error)
                     for add in outbox.adds
                 ]
-                self._transport.write(b"".join(frames))
+                self._write(b"".join(frames))
             else:
-                self._transport.write(head + head.join(cast("list[bytes]", outbox.adds)))
+                self._write(head + head.join(cast("list[bytes]", outbox.adds)))
         self.release_inflight(outbox.request_bytes)
 
     def close(self, reason: str, error: RhumblineError | None = None) -> None:
@@ -302,10 +346,23 @@ class ClientConnection:
             self.service.log_malformed(self.extra_info("peername"), error)
         self._flush()
         transport, self._transport = self._transport, None
+        if transport is None:
+            return  # the flush has exceeded the limit on unsent responses
         if transport.get_write_buffer_size():  # the peer may never read it
+            self._closing = transport
             asyncio.get_running_loop().call_later(_UNSENT_S_MAX, transport.abort)
         transport.close()
         self._release()
+
+    def drop(self, reason: str) -> None:
+        """See UnsentHolder."""
+        transport = self._transport or self._closing
+        if transport is not None:
+            self._closed_reasons[reason] += 1
+            self._transport = self._closing = None
+            self._out.clear()
+            transport.abort()
+            self._release()
 
     def _release(self) -> None:
         self._open_connections.remove(self)

@@ -323,7 +323,7 @@ class EntryService(StorageListener):
         except RhumblineError as error:
             self.respond(op, self.weaken_denial(op, error))
             return
-        entry = self.storage.cached(location)
+        entry = None if op.connection.is_full else self.storage.cached(location)
         if entry is not None:
             self.respond_entry(op, entry)
             return

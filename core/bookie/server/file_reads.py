@@ -37,7 +37,9 @@ class EntryReading:
         try:
             if location is None:
                 location = await storage.locate(op.ledger_id, self.entry_id)
-            entry = await storage.read(op.ledger_id, self.entry_id, location)
+            entry = storage.cached(location)
+            if entry is None:
+                entry = await storage.read(op.ledger_id, self.entry_id, location)
             self.service.respond_entry(op, entry)
         except RhumblineError as error:
             self.service.respond(op, self.service.weaken_denial(op, error))

@@ -74,7 +74,7 @@ class PiggybackPoll(Poll):
         except RhumblineError:
             self._send(None)
             return
-        entry = service.storage.cached(location)
+        entry = None if self._connection.is_full else service.storage.cached(location)
         if entry is None:
             self._connection.enqueue_read(self)
         else:

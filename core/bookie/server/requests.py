@@ -20,6 +20,11 @@ class RequestConnection(Protocol):
         """Return what the transport knows about the peer; None if the connection is closed."""
         ...
 
+    @property
+    def is_full(self) -> bool:
+        """True while so many responses are unsent that entries in memory are read later too."""
+        ...
+
     def send(self, frame: bytes) -> None:
         """Queues a response; it is sent with others of this event-loop iteration."""
         ...

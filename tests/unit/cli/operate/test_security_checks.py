@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rhumbline.cli.operate import security_checks
-from rhumbline.cli.operate.security_checks import check_security
+from rhumbline.cli.operate.security_checks import check_secret_files, check_security
 from rhumbline.cli.operate.server_checks import FAULT, OK, WARNING
 from rhumbline.core.runtime.primitives.transport_security import PASS
 from rhumbline.security.principal import Role
 from rhumbline.security.settings import TlsSettings
+from rhumbline.settings import ClusterSettings, SecuritySettings, Settings
 from rhumbline.tests.support.security.certificates import authority, settings_for
 from rhumbline.tls.credentials import TlsCredentials
 from rhumbline.tls.gate import TlsGate
@@ -91,3 +92,24 @@ def test_ports_for_operators_are_checked_as_well() -> None:
         ("p-1", 4291): "operators of write proxy",
         ("p-2", 4281): "read proxy",
     }
+
+
+def test_secrets_that_others_can_read_are_named(tmp_path: Path) -> None:
+    assert list(check_secret_files(Settings())) == []
+    token, password = tmp_path / "token", tmp_path / "password"
+    for file in (token, password):
+        file.touch(0o600)
+    settings = Settings(
+        cluster=ClusterSettings(metadata=f"zk://host/?auth_file={password}"),
+        security=SecuritySettings(token_file=str(token), ledger_secrets=str(token)),
+    )
+    (good,) = check_secret_files(settings)
+    assert (good.verdict, good.detail) == (OK, "only those who need them read 2 files")
+    token.chmod(0o644)
+    password.unlink()
+    (bad,) = check_secret_files(settings)
+    assert bad.verdict == WARNING
+    assert bad.detail == (
+        f"other users can read {token} (mode 0644): chmod 600; "
+        f"{password} cannot be examined: No such file or directory"
+    )

@@ -77,6 +77,7 @@ async def test_statistics_of_a_new_bookie_and_after_some_requests() -> None:
             "repaired_entries": 0,
             "maintenance_failures": 0,
             "partial_frame_bytes": 0,
+            "unsent_bytes": 0,
             "closed": {},
             "failure": None,
         }

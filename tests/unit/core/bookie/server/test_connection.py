@@ -243,6 +243,42 @@ async def test_peer_that_does_not_read_its_responses_is_not_read() -> None:
         assert (peer.transport.done, peer.connection.is_paused) == (["pause", "resume"], False)
 
 
+async def test_entries_in_memory_wait_for_the_responses_before_them() -> None:
+    config = BookieConfig(connection_write_bytes_max=10_000)
+    async with one_bookie(config) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0, bytes(1_000))) == Code.OK
+        peer = Peer(bookie)
+        peer.send(*[v2.encode_read(1, 0)] * 100)
+        assert sum(map(len, peer.transport.written)) < 12_000
+        assert await peer.codes(100) == [Code.OK] * 100
+        peer.connection.pause_writing()
+        peer.send(v2.encode_read(1, 0))
+        assert await peer.codes(1) == []
+        peer.connection.resume_writing()
+        assert await peer.codes(1) == [Code.OK]
+
+
+async def test_connections_that_end_with_unsent_responses_count_until_these_are_gone() -> None:
+    config = BookieConfig(unsent_bytes_max=150_000)
+    async with one_bookie(config) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        ended, other = Peer(bookie), Peer(bookie, "192.0.2.2")
+        ended.transport.unsent_bytes = 100_000
+        ended.send(v2.encode_read(1, 0))
+        ended.connection.close("idle")
+        assert bookie.statistics()["unsent_bytes"] == 100_000
+        other.transport.unsent_bytes = 60_000
+        other.send(v2.encode_read(1, 0))
+        assert (ended.transport.done, other.transport.done) == (["close", "abort"], [])
+        assert bookie.statistics()["closed"] == {"idle": 1, "responses-not-read": 1}
+        other.transport.unsent_bytes = 200_000
+        other.send(v2.encode_read(1, 0), v2.encode_read(1, 0))
+        assert other.transport.done == ["abort"], "the one that is served may be closed as well"
+        ended.connection.connection_lost(None)
+        other.connection.connection_lost(None)
+        assert bookie.statistics()["unsent_bytes"] == 0
+
+
 async def test_peer_that_does_not_read_its_responses_causes_no_file_reads() -> None:
     async with one_bookie(BookieConfig(tail_cache_bytes=0)) as (_, bookie, wire):
         assert await wire.add(entry(1, 0)) == Code.OK

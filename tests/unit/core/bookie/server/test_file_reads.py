@@ -27,10 +27,12 @@ class Bookie:
 
     def __init__(self, entries: Sequence[bytes] = ()) -> None:
         self.storage = self
+        self.is_full = False
         self.entries = list(entries)
         self.run_length = 2
         self.read_s = 0.0
         self.failure: RhumblineError | None = None
+        self.in_memory: bytes | None = None
         self.located: list[tuple[int, int]] = []
         self.calls: list[tuple[int, int, int, bool]] = []
         self.sent: list[object] = []
@@ -59,6 +61,9 @@ class Bookie:
     async def locate(self, ledger_id: int, entry_id: int) -> Location:
         self.located.append((ledger_id, entry_id))
         return PLACE
+
+    def cached(self, location: Location) -> bytes | None:
+        return self.in_memory
 
     async def read(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
         assert (ledger_id, location) == (7, PLACE)
@@ -114,6 +119,14 @@ async def test_entry_is_located_unless_it_was_before(is_located: bool) -> None:
     await EntryReading(cast(Any, bookie), op, 3, PLACE if is_located else None).run()
     assert bookie.located == ([] if is_located else [(7, 3)])
     assert bookie.sent == [(None, b"entry 3")]
+
+
+async def test_entry_in_memory_is_not_read_again() -> None:
+    bookie = Bookie()
+    bookie.in_memory = b"in memory"
+    op = Read(cast(Any, bookie), 7, 3, b"", is_fencing=False)
+    await EntryReading(cast(Any, bookie), op, 3, PLACE).run()
+    assert bookie.sent == [(None, b"in memory")]
 
 
 async def test_failed_read_is_answered_with_its_error() -> None:

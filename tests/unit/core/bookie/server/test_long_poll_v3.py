@@ -28,6 +28,7 @@ class Bookie:
 
     def __init__(self, lac: int = 5, last: int = 6) -> None:
         self.storage = self
+        self.is_full = False
         self.ledger = LedgerRecord(7, bytes(20))
         self.ledger.lac, self.ledger.lac_changed_ms = lac, 1_234
         self.last = last

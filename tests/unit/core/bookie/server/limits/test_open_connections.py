@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.server.open_connections import (
+from rhumbline.core.bookie.server.limits.open_connections import (
     CLOSED_FOR_OTHERS,
     OpenConnections,
     close_idle_connections,

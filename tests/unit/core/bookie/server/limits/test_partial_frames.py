@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.server.partial_frames import FrameHolder, PartialFrames
+from rhumbline.core.bookie.server.limits.partial_frames import FrameHolder, PartialFrames
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping

@@ -1,0 +1,1 @@
+"""Limits on what all client connections of a bookie hold together."""
