@@ -102,6 +102,8 @@ class Storage:
         """Called when a state record does not fit; returns whether space was freed for it."""
         self.is_lost: Callable[[int], bool] = lambda number: False
         """Returns whether the sorted file with a number lay in a data directory that has failed."""
+        self.directory_of_file: Callable[[int], str] = lambda number: ""
+        """Returns the data directory in use that has the file with a number; "" for any other."""
         self.on_log_began: Callable[[], None] = lambda: None
         """Called when the log continues in a new file."""
         self._highest_number = 0
@@ -320,6 +322,10 @@ class Storage:
             return NoSuchLedgerError(f"no ledger {ledger_id} here")
         return NoSuchEntryError(f"ledger {ledger_id} has no such entry here")
 
+    def directory_of(self, location: Location) -> str:
+        """Return the data directory that must respond for a read; "" for the bookie's own one."""
+        return self.directory_of_file(location.position >> OFFSET_BITS)
+
     def cached(self, location: Location) -> bytes | None:
         """Return the entry if it is in the tail cache."""
         return self.tail.get(location.position, location.length)
@@ -348,16 +354,19 @@ class Storage:
         count_max: int,
         bytes_max: int,
         *,
-        may_be_empty: bool = False,
+        following_in: str | None = None,
     ) -> list[bytes | memoryview]:
         """Return consecutive entries from ``first`` on, verified, that one disk read can fetch.
 
         The result has at most ``count_max`` entries. The first entry is always returned, unless
-        ``may_be_empty`` is set and it alone exceeds ``bytes_max``; the others fit into
+        ``following_in`` names the directory of earlier ones: then the result is empty if the first
+        entry is in another directory, or alone exceeds ``bytes_max``. The others fit into
         ``bytes_max`` together with it. Raises as ``find`` and ``read`` of the first entry.
         """
         location = await self.locate(ledger_id, first)
-        if may_be_empty and location.length > bytes_max:
+        if following_in is not None and (
+            location.length > bytes_max or self.directory_of(location) != following_in
+        ):
             return []
         entry = self.cached(location)
         if entry is not None:

@@ -41,6 +41,8 @@ class LostFiles:
         self.unreadable_count = 0
         """Entries of lost files that no replica provided in the last attempt."""
         self._storage.is_lost = self._is_lost
+        if self._disk.directories:
+            self._storage.directory_of_file = self._directory_of
         for directory in self._disk.directories:
             directory.on_failed = self._failed
             if directory.failure is not None:
@@ -52,6 +54,9 @@ class LostFiles:
 
     def _is_lost(self, number: int) -> bool:
         return self._disk.is_lost(file_path(SORTED_KIND, number))
+
+    def _directory_of(self, number: int) -> str:
+        return self._disk.directory_of(file_path(SORTED_KIND, number))
 
     def statistics(self) -> dict[str, Any]:
         """Return the gauges by name."""

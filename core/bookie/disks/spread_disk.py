@@ -49,12 +49,30 @@ class DataDirectory:
         self.is_full = False
         """True if it gets no new files, because it has too little free space."""
         self.on_failed: Callable[[DataDirectory], None] = lambda directory: None
+        self._reads: dict[asyncio.Timeout, None] = {}
 
     def fail(self, error: DiskFailedError) -> None:
-        """Ends the use of the directory. Safe to repeat."""
+        """Ends the use of the directory, and the reads that wait for it. Safe to repeat."""
         if self.failure is None:
             self.failure = error
+            now_s = asyncio.get_running_loop().time()
+            for waiting in self._reads:
+                waiting.reschedule(now_s)
             self.on_failed(self)
+
+    async def read(self, file: File, offset: int, length: int) -> bytes:
+        """Read a file of the directory. Raises LostFileError, as soon as the directory fails."""
+        self.check(file.path)
+        waiting = asyncio.timeout(None)
+        try:
+            async with waiting:
+                self._reads[waiting] = None
+                return await file.read(offset, length)
+        except TimeoutError:
+            self.check(file.path)
+            raise
+        finally:
+            self._reads.pop(waiting, None)
 
     async def measure(self, full_below: FullBelow) -> None:
         """Reads the free space. A failure, or no response, ends the use of the directory."""
@@ -123,6 +141,11 @@ class SpreadDisk:
         """Return whether the file lay in a data directory that has failed."""
         directory = self._places.get(path)
         return directory is not None and directory.failure is not None
+
+    def directory_of(self, path: str) -> str:
+        """Return the data directory in use that has a file; "" for any other file."""
+        directory = self._places.get(path)
+        return "" if directory is None or directory.failure is not None else directory.path
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
         """See Disk. A new sorted file goes to the directory with the most space that can be used.
@@ -243,8 +266,7 @@ class _DataFile:
 
     async def read(self, offset: int, length: int) -> bytes:
         """See File. Raises LostFileError too."""
-        self._directory.check(self._file.path)
-        return await self._file.read(offset, length)
+        return await self._directory.read(self._file, offset, length)
 
     async def size(self) -> int:
         """See File."""

@@ -31,6 +31,7 @@ from ...runtime.event_log import EventLog, LogLimit
 from ...runtime.tasks import Tasks
 from ..config import BookieConfig
 from ..free_space import FreeSpaceMonitor
+from ..index.ledger_entries import Location
 from ..index.tiered_index import NotInMemoryError
 from ..ledger_membership import LedgerMembership, MembershipCheck, MetadataReader
 from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerRecord, lac_of_body
@@ -41,7 +42,8 @@ from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
 from .long_poll import LongPollRegistry, ParkedPoll, Poll
 from .operation_meter import OperationMeter
-from .requests import BatchRead, EntryAdd, EntryRead, RequestConnection, WriteLac
+from .read_queue import ReadSlots
+from .requests import BatchRead, EntryAdd, EntryRead, FileRead, RequestConnection, WriteLac
 
 _LOG = EventLog(__name__)
 
@@ -70,7 +72,7 @@ class EntryService(StorageListener):
         self.storage = storage
         self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
         self.clients = LedgerClients(ledgers, tasks, config.learning_count_max)
-        self.read_slots = asyncio.Semaphore(config.file_reads_max)
+        self.read_slots = ReadSlots(config.file_reads_max)
         """The file reads that may run at the same time, over all connections."""
         self.meter = OperationMeter()
         self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
@@ -354,13 +356,34 @@ class EntryService(StorageListener):
             raise self.storage.absence(ledger_id)
         return entry_id
 
-    async def fetch(self, ledger_id: int, entry_id: int) -> bytes:
-        """Return an entry (-1: the last one) from memory or its file.
+    async def locate_for(
+        self, read: FileRead, connection: RequestConnection, ledger_id: int, entry_id: int
+    ) -> Location | None:
+        """Return where an entry is, for a read that runs.
 
-        Raises as ``resolve`` and ``Storage.read``.
+        If the file is in another directory than those of the read, the read is queued again for
+        that directory, and the result is None. Raises as ``Storage.locate``.
+        """
+        location = await self.storage.locate(ledger_id, entry_id)
+        directory = self.storage.directory_of(location)
+        if directory == read.directory:
+            return location
+        read.directory = directory
+        connection.enqueue_read(read)
+        return None
+
+    async def fetch(
+        self, read: FileRead, connection: RequestConnection, ledger_id: int, entry_id: int
+    ) -> bytes | None:
+        """Return an entry (-1: the last one) from memory or its file, for a read that runs.
+
+        The result is None if the read was queued again, as by ``locate_for``. Raises as ``resolve``
+        and ``Storage.read``.
         """
         entry_id = self.resolve(ledger_id, entry_id)
-        location = await self.storage.locate(ledger_id, entry_id)
+        location = await self.locate_for(read, connection, ledger_id, entry_id)
+        if location is None:
+            return None
         entry = self.storage.cached(location)
         if entry is None:
             entry = await self.storage.read(ledger_id, entry_id, location)

@@ -17,7 +17,7 @@ _BATCH_MS_MAX = 50
 class EntryReading:
     """A read of one entry in a file. Without ``location`` the index is read from disk first."""
 
-    __slots__ = ("entry_id", "location", "op", "service")
+    __slots__ = ("directory", "entry_id", "location", "op", "service")
 
     def __init__(
         self,
@@ -30,13 +30,18 @@ class EntryReading:
         self.op = op
         self.entry_id = entry_id
         self.location = location
+        self.directory = "" if location is None else service.storage.directory_of(location)
 
     async def run(self) -> None:
         """See requests.FileRead."""
         op, storage, location = self.op, self.service.storage, self.location
         try:
             if location is None:
-                location = await storage.locate(op.ledger_id, self.entry_id)
+                location = await self.service.locate_for(
+                    self, op.connection, op.ledger_id, self.entry_id
+                )
+            if location is None:
+                return
             entry = storage.cached(location)
             if entry is None:
                 entry = await storage.read(op.ledger_id, self.entry_id, location)
@@ -46,17 +51,19 @@ class EntryReading:
 
 
 class BatchReading:
-    """A read of consecutive entries, up to a missing one, a full response, or ``_BATCH_MS_MAX``.
+    """A read of consecutive entries in one directory.
 
+    It ends at a missing entry, one in another directory, a full response, or ``_BATCH_MS_MAX``.
     Without the time limit, a client with a shorter timeout would close the connection and repeat
     the same request forever.
     """
 
-    __slots__ = ("op", "service")
+    __slots__ = ("directory", "op", "service")
 
     def __init__(self, service: "EntryService", op: BatchRead) -> None:
         self.service = service
         self.op = op
+        self.directory = ""
 
     async def run(self) -> None:
         """See requests.FileRead."""
@@ -68,11 +75,15 @@ class BatchReading:
         end_s = now_s() + _BATCH_MS_MAX / 1000
         read = self.service.storage.read_run
         try:
+            if (
+                await self.service.locate_for(self, op.connection, op.ledger_id, op.entry_id)
+                is None
+            ):
+                return
             while not entries or (count_left > 0 and now_s() < end_s):
                 next_id = op.entry_id + len(entries)
-                run = await read(
-                    op.ledger_id, next_id, count_left, room, may_be_empty=bool(entries)
-                )
+                following_in = self.directory if entries else None
+                run = await read(op.ledger_id, next_id, count_left, room, following_in=following_in)
                 if not run:
                     break
                 count_left -= len(run)

@@ -37,7 +37,9 @@ class PlainPoll(Poll):
 class PiggybackPoll(Poll):
     """A poll whose response holds the LAC and the entry after the reader's last one."""
 
-    __slots__ = ("_began", "_connection", "_ledger", "_request", "_service", "_waited")
+    __slots__ = (
+        "_began", "_connection", "_ledger", "_request", "_service", "_waited", "directory",
+    )  # fmt: skip
 
     def __init__(
         self, connection: "ClientConnection", service: "EntryService", request: pb.Request
@@ -50,6 +52,7 @@ class PiggybackPoll(Poll):
         self._ledger: LedgerRecord | None = None
         self._waited = False
         self._began = 0.0
+        self.directory = ""
 
     def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
@@ -76,6 +79,7 @@ class PiggybackPoll(Poll):
             return
         entry = None if self._connection.is_full else service.storage.cached(location)
         if entry is None:
+            self.directory = service.storage.directory_of(location)
             self._connection.enqueue_read(self)
         else:
             self._send(entry, entry_id)
@@ -84,9 +88,12 @@ class PiggybackPoll(Poll):
         """Reads the entry from a file. If that fails, the response holds the LAC alone."""
         wanted = max(self.previous_lac + 1, 0)
         try:
-            self._send(await self._service.fetch(self.ledger_id, wanted), wanted)
+            entry = await self._service.fetch(self, self._connection, self.ledger_id, wanted)
         except RhumblineError:
             self._send(None)
+            return
+        if entry is not None:
+            self._send(entry, wanted)
 
     def _send(self, entry: bytes | None, entry_id: int = NO_ENTRY) -> None:
         assert self._ledger is not None

@@ -2,6 +2,9 @@
 
 A read that has ended holds a response until the client takes it. So no read starts while the client
 does not read its responses, and the reads of all connections share a limited number of slots.
+
+Reads of different directories have slots and readers of their own: a disk that does not respond
+holds up the reads of its files only.
 """
 
 import asyncio
@@ -12,34 +15,64 @@ from ...runtime.tasks import Tasks
 from .requests import FileRead
 
 READERS_MAX = 16
-"""Maximum number of concurrent file reads of one connection."""
+"""Maximum number of concurrent file reads of one connection in one directory."""
+
+
+class ReadSlots:
+    """The slots of each directory, which all connections share."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._slots: dict[str, asyncio.Semaphore] = {}
+
+    def of(self, directory: str) -> asyncio.Semaphore:
+        """Return the slots of a directory."""
+        found = self._slots.get(directory)
+        if found is None:
+            found = self._slots[directory] = asyncio.Semaphore(self._count_max)
+        return found
+
+
+class _Lane:
+    """The reads of one connection in one directory."""
+
+    __slots__ = ("reader_count", "slots", "waiting")
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self.slots = slots
+        self.waiting: deque[FileRead] = deque()
+        self.reader_count = 0
 
 
 class ReadQueue:
     """Runs queued reads and calls ``on_read`` after each. The caller limits the queue's length."""
 
-    def __init__(self, tasks: Tasks, slots: asyncio.Semaphore, on_read: Callable[[], None]) -> None:
+    def __init__(self, tasks: Tasks, slots: ReadSlots, on_read: Callable[[], None]) -> None:
         """``slots`` limits the concurrent reads of all queues that share it."""
         self._tasks = tasks
         self._slots = slots
         self._on_read = on_read
-        self._waiting: deque[FileRead] = deque()
-        self._reader_count = 0
+        self._lanes: dict[str, _Lane] = {}
+        self._waiting_count = 0
         self._is_held = False
 
     def __len__(self) -> int:
         """Return the number of reads that have not started."""
-        return len(self._waiting)
+        return self._waiting_count
 
     @property
     def is_active(self) -> bool:
         """True while a read runs, or waits for anything but the client."""
-        return self._reader_count > 0
+        return any(lane.reader_count for lane in self._lanes.values())
 
     def add(self, read: FileRead) -> None:
         """Queues a read."""
-        self._waiting.append(read)
-        self._start_readers(1)
+        lane = self._lanes.get(read.directory)
+        if lane is None:
+            lane = self._lanes[read.directory] = _Lane(self._slots.of(read.directory))
+        lane.waiting.append(read)
+        self._waiting_count += 1
+        self._start_readers(lane, 1)
 
     def hold(self) -> None:
         """Starts no further read until ``resume``."""
@@ -48,25 +81,29 @@ class ReadQueue:
     def resume(self) -> None:
         """Starts reads again."""
         self._is_held = False
-        self._start_readers(len(self._waiting))
+        for lane in self._lanes.values():
+            self._start_readers(lane, len(lane.waiting))
 
     def clear(self) -> None:
         """Drops the reads that have not started."""
-        self._waiting.clear()
+        self._waiting_count = 0
+        for lane in self._lanes.values():
+            lane.waiting.clear()
 
-    def _start_readers(self, count: int) -> None:
+    def _start_readers(self, lane: _Lane, count: int) -> None:
         if self._is_held or self._tasks.is_closed:
             return
-        for _ in range(min(count, READERS_MAX - self._reader_count)):
-            self._reader_count += 1
-            self._tasks.spawn(self._run(), "read")
+        for _ in range(min(count, READERS_MAX - lane.reader_count)):
+            lane.reader_count += 1
+            self._tasks.spawn(self._run(lane), "read")
 
-    async def _run(self) -> None:
+    async def _run(self, lane: _Lane) -> None:
         try:
-            while self._waiting and not self._is_held:
-                async with self._slots:
-                    if self._waiting and not self._is_held:
-                        await self._waiting.popleft().run()
+            while lane.waiting and not self._is_held:
+                async with lane.slots:
+                    if lane.waiting and not self._is_held:
+                        self._waiting_count -= 1
+                        await lane.waiting.popleft().run()
                 self._on_read()
         finally:
-            self._reader_count -= 1
+            lane.reader_count -= 1

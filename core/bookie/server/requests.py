@@ -55,7 +55,10 @@ class RequestConnection(Protocol):
 
 
 class FileRead(Protocol):
-    """A request that reads entries from a file."""
+    """A request that reads entries from the files of one directory."""
+
+    directory: str
+    """The data directory with the files; "" for the bookie's own one, which has the index."""
 
     async def run(self) -> None:
         """Reads and responds. Handles every error that a disk or a peer can cause."""

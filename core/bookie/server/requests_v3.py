@@ -157,7 +157,7 @@ class _LacReading:
     last entry cannot be read, or if the ledger is in limbo (rule BKE-13).
     """
 
-    __slots__ = ("_connection", "_request", "_service")
+    __slots__ = ("_connection", "_request", "_service", "directory")
 
     def __init__(
         self, connection: "ClientConnection", service: "EntryService", request: pb.Request
@@ -165,6 +165,7 @@ class _LacReading:
         self._connection = connection
         self._service = service
         self._request = request
+        self.directory = ""
 
     async def run(self) -> None:
         began = self._service.meter.now()
@@ -175,7 +176,9 @@ class _LacReading:
         entry: bytes | None = None
         status = OK
         try:
-            entry = await self._service.fetch(ledger_id, NO_ENTRY)
+            entry = await self._service.fetch(self, self._connection, ledger_id, NO_ENTRY)
+            if entry is None:
+                return  # it runs again, in the directory of the entry
         except (NoSuchEntryError, NoSuchLedgerError):
             # Apache's bookie responds "no entry" here for an unknown ledger too.
             status = v3.Status.NO_ENTRY if body is None else OK
@@ -202,9 +205,9 @@ def _force(connection: "ClientConnection", service: "EntryService", request: pb.
 
 
 class _EntryListing:
-    """A request for the list of a ledger's entries on this bookie."""
+    """A request for the list of a ledger's entries on this bookie, which the index has."""
 
-    __slots__ = ("_connection", "_request", "_service")
+    __slots__ = ("_connection", "_request", "_service", "directory")
 
     def __init__(
         self, connection: "ClientConnection", service: "EntryService", request: pb.Request
@@ -212,6 +215,7 @@ class _EntryListing:
         self._connection = connection
         self._service = service
         self._request = request
+        self.directory = ""
 
     async def run(self) -> None:
         began = self._service.meter.now()

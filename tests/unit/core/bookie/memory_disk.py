@@ -54,6 +54,8 @@ class MemoryFile:
 
     async def read(self, offset: int, length: int) -> bytes:
         await asyncio.sleep(self._disk.read_s)
+        if self._disk.read_gate is not None:
+            await self._disk.read_gate.wait()
         self._disk.read_count += 1
         return bytes(self._content[offset : offset + length])
 
@@ -81,7 +83,8 @@ class MemoryDisk:
     """Files by path, in memory.
 
     ``gate`` is an event for which durable writes of ``gated_bytes`` wait, ``room`` the free space
-    in bytes, ``read_s`` the duration of a read in seconds.
+    in bytes, ``read_s`` the duration of a read in seconds, ``read_gate`` an event for which reads
+    wait.
     """
 
     def __init__(self) -> None:
@@ -93,6 +96,7 @@ class MemoryDisk:
         self.is_failing = False
         self.room: int | None = None
         self.read_s = 0.0
+        self.read_gate: asyncio.Event | None = None
         self.sync_count = 0
         self.read_count = 0
 

@@ -174,8 +174,8 @@ async def test_run_of_entries_ends_at_its_limits() -> None:
     assert await storage.read_run(1, 2, 3, 1 << 20) == expected[2:5]
     assert await storage.read_run(1, 0, 99, 2 * size) == expected[:2]
     assert await storage.read_run(1, 0, 99, size - 1) == expected[:1]
-    assert await storage.read_run(1, 0, 99, size - 1, may_be_empty=True) == []
-    assert await storage.read_run(1, 0, 99, size, may_be_empty=True) == expected[:1]
+    assert await storage.read_run(1, 0, 99, size - 1, following_in="") == []
+    assert await storage.read_run(1, 0, 99, size, following_in="") == expected[:1]
     with pytest.raises(NoSuchEntryError):
         await storage.read_run(1, 6, 9, 1 << 20)
     with pytest.raises(NoSuchLedgerError):

@@ -10,12 +10,14 @@ from random import Random
 import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.disks import lost_files, spread_disk
 from rhumbline.core.bookie.disks.attach_directories import attach_configured
 from rhumbline.core.bookie.disks.lost_files import LostFiles
 from rhumbline.core.bookie.disks.spread_disk import SpreadDisk
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.protocol.errors import DiskFailedError
+from rhumbline.core.wire import v2
 from rhumbline.core.wire.lost_ledgers import NONE_LOST, LostLedgers
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
@@ -49,7 +51,8 @@ class UnevenDisk(MemoryDisk):
 class Spread:
     """A bookie with two data directories."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: BookieConfig) -> None:
+        self.config = config
         self.world = World()
         self.main = MemoryDisk()
         self.data = {path: UnevenDisk(Random(path)) for path in ("/d1", "/d2")}
@@ -58,14 +61,14 @@ class Spread:
         self.lost: LostFiles
 
     async def open(self, *paths: str, lost: tuple[str, ...] = ()) -> None:
-        config = replace(SMALL, data_dirs=paths, lost_data_dirs=lost)
+        config = replace(self.config, data_dirs=paths, lost_data_dirs=lost)
         disk = await attach_configured(
             self.main, config, self.data.__getitem__, self.world.runtime.random
         )
         assert isinstance(disk, SpreadDisk)
         self.disk = disk
         self.bookie = await Bookie.open(
-            self.world.runtime, disk, SMALL, self.world.ledgers, self.world.directory
+            self.world.runtime, disk, self.config, self.world.ledgers, self.world.directory
         )
         await self.bookie.serve("127.0.0.1", 0)
         self.lost = LostFiles(disk, self.bookie, 100)
@@ -75,9 +78,9 @@ class Spread:
 
 
 @asynccontextmanager
-async def filled() -> AsyncIterator[tuple[Spread, Wire]]:
+async def filled(config: BookieConfig = SMALL) -> AsyncIterator[tuple[Spread, Wire]]:
     """Yield a bookie that has entries in sorted files of both directories."""
-    spread = Spread()
+    spread = Spread(config)
     await spread.world.start()
     bookie_id = await spread.world.format(spread.main)
     await spread.open("/d1", "/d2")
@@ -286,3 +289,36 @@ async def test_a_start_without_a_lost_directory_begins_a_limbo(is_restored: bool
         again = await Wire.connect(spread.bookie)
         assert bool(await unknown(again)) != is_restored
         await again.aclose()
+
+
+async def test_disk_that_hangs_holds_up_the_reads_of_its_own_files_only() -> None:
+    async with filled(replace(SMALL, file_reads_max=2, read_cache_bytes=0)) as (spread, wire):
+        storage = spread.bookie.storage
+        places: dict[str, list[int]] = {"/d1": [], "/d2": []}
+        for number in range(COUNT):
+            directory = storage.directory_of(await storage.locate(1, number))
+            if directory:
+                places[directory].append(number)
+        assert len(places["/d1"]) > 20 and places["/d2"]
+        gate = spread.data["/d1"].read_gate = asyncio.Event()
+        hanging = await Wire.connect(spread.bookie)
+        for number in places["/d1"]:
+            hanging.send(v2.encode_read(1, number))
+        for number in places["/d2"]:
+            assert (await wire.read(1, number))[0] == Code.OK
+        for number in places["/d2"]:
+            hanging.send(v2.encode_read(1, number))
+        found = [await read_response(hanging) for _ in places["/d2"]]
+        assert sorted(found) == [(Code.OK, number) for number in places["/d2"]]
+        spread.disk.directories[0].fail(DiskFailedError("it hangs"))
+        found = [await read_response(hanging) for _ in places["/d1"]]
+        assert sorted(found) == [(Code.IO, number) for number in places["/d1"]]
+        assert storage.directory_of(await storage.locate(1, places["/d1"][0])) == ""
+        gate.set()
+        await hanging.aclose()
+
+
+async def read_response(wire: Wire) -> tuple[int, int]:
+    response = v2.decode_response(await wire.frame())
+    assert isinstance(response, v2.ReadResponse)
+    return response.code, response.entry_id

@@ -10,7 +10,7 @@ from rhumbline.core.bookie.index.entry_index import Location
 from rhumbline.core.bookie.server.entry_service import EntryService
 from rhumbline.core.bookie.server.file_reads import BatchReading, EntryReading
 from rhumbline.core.bookie.server.operation_meter import OperationMeter
-from rhumbline.core.bookie.server.requests import BatchRead, EntryRead
+from rhumbline.core.bookie.server.requests import BatchRead, EntryRead, FileRead, RequestConnection
 from rhumbline.core.protocol.errors import (
     CorruptionError,
     NoSuchEntryError,
@@ -34,7 +34,9 @@ class Bookie:
         self.failure: RhumblineError | None = None
         self.in_memory: bytes | None = None
         self.located: list[tuple[int, int]] = []
-        self.calls: list[tuple[int, int, int, bool]] = []
+        self.calls: list[tuple[int, int, int, str | None]] = []
+        self.directory = ""
+        self.queued: list[FileRead] = []
         self.sent: list[object] = []
         self.meter = OperationMeter(lambda: 0.0)
 
@@ -62,6 +64,23 @@ class Bookie:
         self.located.append((ledger_id, entry_id))
         return PLACE
 
+    async def locate_for(
+        self,
+        read: FileRead,
+        connection: RequestConnection,
+        ledger_id: int,
+        entry_id: int,
+    ) -> Location | None:
+        service = cast("EntryService", self)
+        return await EntryService.locate_for(service, read, connection, ledger_id, entry_id)
+
+    def directory_of(self, location: Location) -> str:
+        assert location == PLACE
+        return self.directory
+
+    def enqueue_read(self, read: FileRead) -> None:
+        self.queued.append(read)
+
     def cached(self, location: Location) -> bytes | None:
         return self.in_memory
 
@@ -72,16 +91,22 @@ class Bookie:
         return b"entry %d" % entry_id
 
     async def read_run(
-        self, ledger_id: int, first: int, count_max: int, bytes_max: int, *, may_be_empty: bool
+        self,
+        ledger_id: int,
+        first: int,
+        count_max: int,
+        bytes_max: int,
+        *,
+        following_in: str | None,
     ) -> list[bytes]:
         assert ledger_id == 7
-        self.calls.append((first, count_max, bytes_max, may_be_empty))
+        self.calls.append((first, count_max, bytes_max, following_in))
         if self.read_s:
             await asyncio.sleep(self.read_s)
         found = self.entries[first : first + min(self.run_length, count_max)]
         if not found:
             raise self.failure or NoSuchEntryError("no such entry")
-        return [] if may_be_empty and len(found[0]) > bytes_max else found
+        return [] if following_in is not None and len(found[0]) > bytes_max else found
 
 
 class Read(EntryRead):
@@ -119,6 +144,28 @@ async def test_entry_is_located_unless_it_was_before(is_located: bool) -> None:
     await EntryReading(cast(Any, bookie), op, 3, PLACE if is_located else None).run()
     assert bookie.located == ([] if is_located else [(7, 3)])
     assert bookie.sent == [(None, b"entry 3")]
+
+
+async def test_read_runs_with_the_others_of_its_directory() -> None:
+    bookie = Bookie(FIVE)
+    bookie.directory = "/d1"
+    entry = Read(cast(Any, bookie), 7, 3, b"", is_fencing=False)
+    assert EntryReading(cast(Any, bookie), entry, 3, PLACE).directory == "/d1"
+    run = Batch(cast(Any, bookie), 7, 0, b"", is_fencing=False)
+    run.count_max, run.bytes_max, run.entry_bytes = 0, 1_000, 4
+    for read in (
+        EntryReading(cast(Any, bookie), entry, 3, None),
+        BatchReading(cast(Any, bookie), run),
+    ):
+        assert read.directory == ""
+        await read.run()
+        assert (bookie.sent, bookie.queued, read.directory) == ([], [read], "/d1")
+        bookie.queued.clear()
+        await read.run()
+        assert bookie.queued == []
+        assert len(bookie.sent) == 1
+        bookie.sent.clear()
+    assert [call[3] for call in bookie.calls] == [None, "/d1", "/d1"]
 
 
 async def test_entry_in_memory_is_not_read_again() -> None:
@@ -159,7 +206,7 @@ async def test_batch_ends_at_its_limits(
 async def test_batch_asks_for_what_is_left_of_its_limits() -> None:
     bookie = Bookie(FIVE)
     assert await batch(bookie, 0, 5, 100) == FIVE
-    assert bookie.calls == [(0, 5, 100, False), (2, 3, 72, True), (4, 1, 44, True)]
+    assert bookie.calls == [(0, 5, 100, None), (2, 3, 72, ""), (4, 1, 44, "")]
 
 
 async def test_batch_ends_before_an_entry_that_cannot_be_read() -> None:

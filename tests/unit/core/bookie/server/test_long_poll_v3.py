@@ -29,6 +29,7 @@ class Bookie:
     def __init__(self, lac: int = 5, last: int = 6) -> None:
         self.storage = self
         self.is_full = False
+        self.directory = ""
         self.ledger = LedgerRecord(7, bytes(20))
         self.ledger.lac, self.ledger.lac_changed_ms = lac, 1_234
         self.last = last
@@ -68,8 +69,16 @@ class Bookie:
         assert location == LOCATION
         return self.in_memory
 
-    async def fetch(self, ledger_id: int, entry_id: int) -> bytes:
+    def directory_of(self, location: str) -> str:
+        assert location == LOCATION
+        return self.directory
+
+    async def fetch(
+        self, read: FileRead, connection: object, ledger_id: int, entry_id: int
+    ) -> bytes | None:
         self.find(ledger_id, entry_id)
+        if read.directory != self.directory:
+            return None
         return b"from a file"
 
     def poll(self, previous_lac: int = 3) -> PiggybackPoll:
@@ -153,6 +162,17 @@ async def test_entry_that_is_not_in_memory_is_read_from_a_file(is_on_disk: bool)
     assert (response.entry_id, response.body, response.max_lac) == (4, b"from a file", 5)
     assert response.lac_updated_ms == 1_234
     assert bookie.asked == [(7, 4), (7, 4)]
+
+
+async def test_entry_is_read_with_the_others_of_its_directory() -> None:
+    bookie = Bookie()
+    bookie.in_memory, bookie.directory = None, "/d1"
+    poll = bookie.poll(3)
+    poll.wake(bookie.ledger, has_waited=True)
+    assert (bookie.queued, poll.directory) == ([poll], "/d1")
+    bookie.directory = "/d2"
+    await poll.run()
+    assert bookie.sent == [], "it was queued again"
 
 
 async def test_first_entry_is_read_from_a_file_for_a_reader_without_any() -> None:

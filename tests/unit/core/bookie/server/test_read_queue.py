@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rhumbline.core.bookie.server.read_queue import READERS_MAX, ReadQueue
+from rhumbline.core.bookie.server.read_queue import READERS_MAX, ReadQueue, ReadSlots
 from rhumbline.core.bookie.server.requests import FileRead
 from rhumbline.core.runtime.tasks import Tasks
 
@@ -10,7 +10,10 @@ from rhumbline.core.runtime.tasks import Tasks
 class GatedRead(FileRead):
     """A read that waits for a gate."""
 
-    def __init__(self, gate: asyncio.Event, started: list["GatedRead"]) -> None:
+    def __init__(
+        self, gate: asyncio.Event, started: list["GatedRead"], directory: str = ""
+    ) -> None:
+        self.directory = directory
         self._gate = gate
         self._started = started
 
@@ -22,7 +25,7 @@ class GatedRead(FileRead):
 async def test_reads_start_in_order_and_a_limited_number_of_them_at_once() -> None:
     gate, started, ended = asyncio.Event(), list[GatedRead](), list[int]()
     tasks = Tasks()
-    queue = ReadQueue(tasks, asyncio.Semaphore(100), lambda: ended.append(len(queue)))
+    queue = ReadQueue(tasks, ReadSlots(100), lambda: ended.append(len(queue)))
     reads = [GatedRead(gate, started) for _ in range(READERS_MAX + 3)]
     for read in reads:
         queue.add(read)
@@ -61,7 +64,7 @@ async def turns(count: int) -> None:
 
 async def test_queues_share_a_limited_number_of_slots_in_turn() -> None:
     gate, started = asyncio.Event(), list[GatedRead]()
-    tasks, slots = Tasks(), asyncio.Semaphore(2)
+    tasks, slots = Tasks(), ReadSlots(2)
     queues = [ReadQueue(tasks, slots, lambda: None) for _ in range(2)]
     many = [GatedRead(gate, started) for _ in range(40)]
     other = GatedRead(gate, started)
@@ -84,7 +87,7 @@ async def test_held_reads_start_when_the_client_reads_again() -> None:
     gate, started = asyncio.Event(), list[GatedRead]()
     gate.set()
     tasks = Tasks()
-    queue = ReadQueue(tasks, asyncio.Semaphore(1), lambda: None)
+    queue = ReadQueue(tasks, ReadSlots(1), lambda: None)
     for _ in range(20):
         queue.add(GatedRead(gate, started))
     queue.hold()
@@ -94,4 +97,29 @@ async def test_held_reads_start_when_the_client_reads_again() -> None:
     queue.resume()
     await turns(200)
     assert (len(started), len(queue), queue.is_active) == (21, 0, False)
+    await tasks.aclose()
+
+
+async def test_reads_of_a_directory_do_not_wait_for_those_of_another() -> None:
+    hangs, gate, started = asyncio.Event(), asyncio.Event(), list[GatedRead]()
+    gate.set()
+    tasks, slots = Tasks(), ReadSlots(2)
+    queues = [ReadQueue(tasks, slots, lambda: None) for _ in range(2)]
+    hanging = [GatedRead(hangs, started, "/d1") for _ in range(40)]
+    for number, read in enumerate(hanging):
+        queues[number % 2].add(read)
+    await turns(5)
+    assert len(started) == 2
+    others = [GatedRead(gate, started, directory) for directory in ("", "/d2", "", "/d2")]
+    for number, read in enumerate(others):
+        queues[number % 2].add(read)
+    await turns(20)
+    assert set(started[2:]) == set(others)
+    assert len(queues[0]) + len(queues[1]) == 38
+    for queue in queues:
+        queue.clear()
+        assert len(queue) == 0
+    hangs.set()
+    await turns(20)
+    assert not any(queue.is_active for queue in queues)
     await tasks.aclose()
