@@ -42,7 +42,8 @@ class GroupCall:
         self._session: Session | None = None
         self._operations: asyncio.Queue[pb.GroupRequest]
         self._operations = asyncio.Queue(_OPERATIONS_WAITING_MAX)
-        self._outbox: list[pb.GroupResponse] = []
+        self._responses: asyncio.Queue[pb.GroupResponse]
+        self._responses = asyncio.Queue(_OPERATIONS_WAITING_MAX)
         self._has_changed = False
         self._heartbeat_id = 0
         self._has_left = False
@@ -126,7 +127,7 @@ class GroupCall:
                 await self._carry_out(request, response)
             except RhumblineError as error:
                 response.error.CopyFrom(encode_error(error))
-            self._outbox.append(response)
+            await self._responses.put(response)  # no further operation if they are not read
             self._wakeup.wake()
 
     async def _send_all(self, send: SendResponse) -> None:
@@ -134,9 +135,8 @@ class GroupCall:
             response = pb.GroupResponse(id=self._heartbeat_id, has_changed=self._has_changed)
             self._has_changed, self._heartbeat_id = False, 0
             await send(response)
-        outbox, self._outbox = self._outbox, []
-        for response in outbox:
-            await send(response)
+        for _ in range(self._responses.qsize()):
+            await send(self._responses.get_nowait())
 
     # --- operations -----------------------------------------------------------------------------
 
