@@ -165,7 +165,7 @@ async def test_read_runs_with_the_others_of_its_directory() -> None:
         assert bookie.queued == []
         assert len(bookie.sent) == 1
         bookie.sent.clear()
-    assert [call[3] for call in bookie.calls] == [None, "/d1", "/d1"]
+    assert [call[3] for call in bookie.calls] == [None, *["/d1"] * 3]
 
 
 async def test_entry_in_memory_is_not_read_again() -> None:
