@@ -71,9 +71,9 @@ def auth_file(path: Path, line: str) -> Path:
 # --- ZooKeeper ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def secure_zookeeper(certs: Certificates) -> Iterator[str]:
-    """The host:port of a server that accepts only clients with a certificate."""
+@pytest.fixture
+def secure_zookeeper(certs: Certificates, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a server with TLS; with ``certificates`` clients need one too."""
     server = metadata_servers.started(ZooKeeper)
     port = free_port()
     server.java_options = [
@@ -85,14 +85,20 @@ def secure_zookeeper(certs: Certificates) -> Iterator[str]:
         f"ssl.keyStore.location={certs.server.both}",
         "ssl.trustStore.type=PEM",
         f"ssl.trustStore.location={certs.ca}",
-        "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
     ]
+    if request.param == "certificates":
+        server.settings += [
+            "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider"
+        ]
+    else:
+        server.settings += ["ssl.clientAuth=none"]
     server.start()
     yield f"127.0.0.1:{port}"
     server.remove()
 
 
 @ZOOKEEPER
+@pytest.mark.parametrize("secure_zookeeper", ["certificates"], indirect=True)
 @pytest.mark.filterwarnings("ignore:unclosed <ssl:ResourceWarning")  # kazoo leaves failed ones open
 async def test_zookeeper_with_server_and_client_certificates(
     secure_zookeeper: str, certs: Certificates
@@ -115,16 +121,19 @@ async def test_zookeeper_with_server_and_client_certificates(
 
 
 @ZOOKEEPER
-async def test_zookeeper_with_passwords(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secure_zookeeper", ["passwords"], indirect=True)
+async def test_zookeeper_with_passwords_over_tls(
+    secure_zookeeper: str, certs: Certificates, tmp_path: Path
+) -> None:
     """The nodes of one user are inaccessible to other users and to anonymous clients."""
-    at = f"{metadata_servers.zookeeper().address}/{unique_name()}"
-    base_uri = f"zk://{at}"
+    at = f"{secure_zookeeper}/{unique_name()}"
+    base_uri = f"zk://{at}?{tls(certs.ca)}"
     own, wrong = (auth_file(tmp_path, f"digest:me:{word}") for word in ("secret", "guess"))
-    await use(documented("zk", "auth_file", at, auth_file=own))
-    async with opened(f"{base_uri}?auth_file={own}") as store:
+    await use(documented("zk", "auth_file", at, tls_ca=certs.ca, auth_file=own))
+    async with opened(f"{base_uri}&auth_file={own}") as store:
         assert "secret" not in store.uri
         assert "auth" not in store.uri
-    for stranger in (f"{base_uri}?auth_file={wrong}", base_uri):
+    for stranger in (f"{base_uri}&auth_file={wrong}", base_uri):
         assert "NoAuth" in await refused(stranger, UnauthorizedError)
 
 
