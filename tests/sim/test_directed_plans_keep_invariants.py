@@ -8,7 +8,7 @@ from _pytest.mark import ParameterSet
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
-SEEDS = 6
+SEEDS = 5
 SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "archives": {"segments archived": 4 * SEEDS, "parts deleted": 4 * SEEDS},
     "conditions": {"conditional appended": 2 * SEEDS, "conditional refused": 2 * SEEDS},
