@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def disk_bytes(folder: Path) -> int:
-    """Return the bytes that the files below a folder take; one may vanish meanwhile."""
+    """Return the disk space of all files below a folder, in bytes. Files may vanish meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         try:

@@ -82,7 +82,7 @@ def end_queries(seed: int) -> RunPlan:
     )
 
 
-class _EndQueries(StreamWorkload):
+class EndQueries(StreamWorkload):
     """Hosts that query the end of the main stream."""
 
     operations: Mapping[str, int] = {"query_end": 3, "open_at_latest": 1}
@@ -92,4 +92,4 @@ class _EndQueries(StreamWorkload):
 class EndQueriesRun(StreamsRun):
     """A run of ``streams`` whose hosts query the end of the stream all the time."""
 
-    workload = _EndQueries
+    workload = EndQueries

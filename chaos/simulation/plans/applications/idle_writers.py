@@ -8,7 +8,6 @@ reader must get the writer's records all the same (invariant V10).
 """
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
@@ -22,9 +21,9 @@ from ....checker.history import AppendOutcome
 from ...cluster import STREAM, Fault
 from ...faults.faults import KINDS
 from ...seed_run import RunPlan
-from ...workload.stream_workload import StreamWorkload
 from ...workload.workload import Applications
 from ...world.sim_world import SimHost
+from ..end_queries import EndQueries
 from ..races import races
 from ..streams import StreamApplications, StreamsRun
 from ..swarm import REGIONS
@@ -132,17 +131,10 @@ class _PausingApplications(StreamApplications):
                 await reader.aclose()
 
 
-class _EndQueries(StreamWorkload):
-    """Hosts that query the end of the main stream."""
-
-    operations: Mapping[str, int] = {"query_end": 3, "open_at_latest": 1}
-    pause_s_max = 0.2
-
-
 class IdleWritersRun(StreamsRun):
     """A run of ``streams`` at whose end the writer is idle, before another one takes over."""
 
-    workload = _EndQueries
+    workload = EndQueries
     applications = _PausingApplications
 
     async def _verify_end_state(self) -> None:

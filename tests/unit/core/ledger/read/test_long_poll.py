@@ -455,7 +455,7 @@ async def test_wait_for_a_silent_replica_does_not_count_as_the_rhythm_of_the_led
 
 @pytest.mark.parametrize("random_seed", range(8))
 async def test_tailing_reader_waits_for_a_hung_bookie_for_less_than_60_ms(random_seed: int) -> None:
-    """News come every 10 ms; at the third of them that is late, the reader had waited 200 ms."""
+    """A new entry comes every 10 ms. Each wait for the hung bookie was longer before."""
     world = World("aaa")
     random = Random(random_seed)
     reads = RegionReads(Region("a"), random)
