@@ -180,17 +180,20 @@ class Namespaces:
             on_progress=on_progress,
         )
 
-    async def all(self, *, after: str | None = None) -> AsyncIterator[ListedNamespace]:
+    async def all(
+        self, *, after: str | None = None, may_be_partial: bool = True
+    ) -> AsyncIterator[ListedNamespace]:
         """Yield all namespaces of the cluster that follow ``after``, by name.
 
-        If the global store cannot be reached, those of this process's region are listed alone.
-        Raises MetadataUnavailableError.
+        If the global store cannot be reached, those of this process's region are listed alone,
+        unless not ``may_be_partial``: a caller that concludes anything from what is missing needs
+        all of them. Raises MetadataUnavailableError.
         """
         try:
             store, region = self._open_global().store, None
             await store.children("/")
         except MetadataUnavailableError:
-            if self._region is None or self._region not in self._regional:
+            if not may_be_partial or self._region is None or self._region not in self._regional:
                 raise
             store, region = (await self.store_of(self._region)).store, self._region
         while page := await list_namespaces(store, after=after):

@@ -83,7 +83,7 @@ async def _change_subscription(
         return
     reader = await namespace.open_reader(stream, parse_start(subscription.start))
     try:
-        await namespace.subscriptions.create(stream, name, reader.position)
+        await namespace.subscriptions.create(stream, name, reader.confirmed_position())
     finally:
         await reader.aclose()
 

@@ -27,7 +27,8 @@ async def read_compared(client: Client, declared: DeclaredCluster, *, prunes: bo
 
     Raises MetadataUnavailableError, CorruptionError, LimitExceededError and ConfigurationError.
     """
-    stores = {str(name): region async for name, region in client.namespaces.all()}
+    listed = client.namespaces.all(may_be_partial=False)
+    stores = {str(name): region async for name, region in listed}
     namespaces: dict[str, FoundNamespace] = {}
     quorums: dict[str, Quorum] = {}
     reader = _Reader(client)
@@ -53,7 +54,7 @@ async def read_all(client: Client) -> FoundCluster:
     """Return everything that files can declare. Raises as ``read_compared``."""
     reader = _Reader(client)
     namespaces = {}
-    async for name, region in client.namespaces.all():
+    async for name, region in client.namespaces.all(may_be_partial=False):
         namespaces[name] = await reader.read_namespace(name, region, None, ())
     return FoundCluster(
         await _regions(client),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import Namespace
 from ...core.protocol.dlsn import Dlsn
-from ...core.protocol.errors import RhumblineError
+from ...core.protocol.errors import MetadataUnavailableError, RhumblineError
 from ...core.protocol.segments import Segment
 from ...regions.subscriptions.lag_bytes import bytes_of
 from ...regions.subscriptions.stream_lag import (
@@ -17,7 +17,6 @@ from ...regions.subscriptions.stream_lag import (
     UNKNOWN_LAG,
     StreamCount,
     lag_of,
-    read_end,
     read_positions,
 )
 from ..output_schema import Schema, integer, maybe, record, text
@@ -60,7 +59,7 @@ async def read_live_end(namespace: Namespace, known: StreamDescription) -> LiveE
     counts: dict[int, int | None] = {segment.lssn: None for segment in in_progress}
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            end = await read_end(namespace, known.name)
+            end = await namespace.end(known.name)
             for segment in in_progress:
                 counts[segment.lssn] = await _records_of(namespace, known.name, segment, end)
     except (RhumblineError, TimeoutError):
@@ -71,10 +70,20 @@ async def read_live_end(namespace: Namespace, known: StreamDescription) -> LiveE
 async def read_lags(
     namespace: Namespace, known: StreamDescription, end: LiveEnd
 ) -> list[dict[str, Any]]:
-    """Return the subscriptions of a stream with their lag, the first hundred by name."""
+    """Return the subscriptions of a stream with their lag, the first hundred by name.
+
+    Without the metadata store there are none. Raises MetadataUnavailableError if the description
+    does not show that by its age.
+    """
     total = end.total_records(known)
+    try:
+        positions = await read_positions(namespace, known.name)
+    except MetadataUnavailableError:
+        if known.metadata_age_ms is None:
+            raise
+        positions = []
     rows = []
-    for name, position in await read_positions(namespace, known.name):
+    for name, position in positions:
         lag = UNKNOWN_LAG
         if end.position is not None:
             count = StreamCount(end.position, total)

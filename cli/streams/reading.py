@@ -114,12 +114,15 @@ async def _up_to(reader: StreamReader, end: Dlsn | None) -> AsyncIterator[list[R
 
 
 async def _end_of(namespace: Namespace, stream: str) -> Dlsn:
-    """Return the position after the last record that is readable now."""
+    """Return the position after the last record that is readable now, and say if it may be old."""
     reader = await namespace.open_reader(stream, LATEST)
-    try:
-        return reader.position
-    finally:
-        await reader.aclose()
+    await reader.aclose()
+    if reader.metadata_age_ms is not None:
+        print_message(
+            f"the metadata store is out of reach: this is the end of {stream} that was known here "
+            f"{reader.metadata_age_ms / 1000:.0f} s ago, there may be further records"
+        )
+    return reader.position
 
 
 async def _last_records(namespace: Namespace, stream: str, count: int, end: Dlsn) -> list[Record]:

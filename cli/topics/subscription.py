@@ -158,7 +158,7 @@ async def delete(session: CommandSession, stream: str, name: str) -> None:
 async def _find(client: Client, stream: str, start: str) -> Dlsn:
     reader = await client.namespace().open_reader(stream, parse_start(start))
     try:
-        return reader.position
+        return reader.confirmed_position()
     finally:
         await reader.aclose()
 

@@ -225,4 +225,5 @@ class ProxyNamespace:
             first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
             delivered=self._client.context.delivered,
             tracer=self._client.runtime.tracer,
+            metadata_age_ms=begun.metadata_age_ms if begun.HasField("metadata_age_ms") else None,
         )

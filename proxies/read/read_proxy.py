@@ -30,6 +30,8 @@ class OpenedRead(NamedTuple):
     position: Dlsn
     truncated: Dlsn | None
     """The requested position if it was truncated, else None."""
+    metadata_age_ms: int | None
+    """See ``StreamReader.metadata_age_ms``; of the end, too, if the reader stops there."""
     key: str
     arrival: "Arrival"
 
@@ -111,16 +113,19 @@ class ReadProxy:
         reader = await opened.open_reader(stream, start, on_truncated=on_truncated)
         identity = (key, reader.stream_id)
         end: EntryPosition = reader.position[:2]
+        age_ms = reader.metadata_age_ms
         if stops_at_end or not (start is LATEST or identity in self._streams):
             latest = await opened.open_reader(stream, LATEST)
             if latest.stream_id != reader.stream_id:
                 raise NoSuchStreamError(f"stream {stream} was deleted while it was opened")
             end = latest.position[:2]
+            if stops_at_end:
+                age_ms = latest.metadata_age_ms
         shared = self._share(identity, opened, reader, end)
         cursor = ReadCursor(shared, reader.source, end=end if stops_at_end else None)
         self._lags.add(cursor.lag)
         skipped = truncated[0] if truncated else None
-        return OpenedRead(cursor, reader.position, skipped, key, arrival)
+        return OpenedRead(cursor, reader.position, skipped, age_ms, key, arrival)
 
     def _share(
         self, key: StreamKey, namespace: Namespace, reader: StreamReader, end: EntryPosition

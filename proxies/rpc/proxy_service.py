@@ -309,7 +309,7 @@ class ProxyService:
         try:
             tasks.spawn(_grant_all(requests, credit), "read call")
             skipped_by_client = 0 if first.decodes_records else first.txid
-            await send(_read_start(opened.position, skipped_by_client, opened.truncated))
+            await send(_read_start(opened, skipped_by_client))
             await self._deliver(reads, opened, first, credit, self._throttled(first, quota, send))
         except asyncio.CancelledError:
             if self._stopping.is_set():  # the proxy closed the tail
@@ -484,10 +484,14 @@ async def _submit_all(
     wake.set()
 
 
-def _read_start(position: Any, first_txid: int, truncated: Any) -> pb.ReadResponse:  # noqa: ANN401
-    start = pb.ReadStart(position=encode_position(position), first_txid=first_txid)
-    if truncated is not None:
-        start.truncated.CopyFrom(encode_position(truncated))
+def _read_start(opened: OpenedRead, first_txid: int) -> pb.ReadResponse:
+    start = pb.ReadStart(
+        position=encode_position(opened.position),
+        first_txid=first_txid,
+        metadata_age_ms=opened.metadata_age_ms,
+    )
+    if opened.truncated is not None:
+        start.truncated.CopyFrom(encode_position(opened.truncated))
     return pb.ReadResponse(start=start)
 
 

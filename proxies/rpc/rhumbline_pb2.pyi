@@ -233,14 +233,16 @@ class Record(_message.Message):
     def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., payload: _Optional[bytes] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ..., traceparent: _Optional[str] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., event_time: _Optional[int] = ...) -> None: ...
 
 class ReadStart(_message.Message):
-    __slots__ = ("position", "first_txid", "truncated")
+    __slots__ = ("position", "first_txid", "truncated", "metadata_age_ms")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     FIRST_TXID_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    METADATA_AGE_MS_FIELD_NUMBER: _ClassVar[int]
     position: Position
     first_txid: int
     truncated: Position
-    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., first_txid: _Optional[int] = ..., truncated: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    metadata_age_ms: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., first_txid: _Optional[int] = ..., truncated: _Optional[_Union[Position, _Mapping]] = ..., metadata_age_ms: _Optional[int] = ...) -> None: ...
 
 class Policy(_message.Message):
     __slots__ = ("ensemble_size", "write_quorum", "ack_quorum", "min_regions", "flush_ms", "flush_bytes", "codec", "record_bytes_max", "roll_bytes", "roll_ms", "retention_ms", "visibility_ms", "truncates_by_subscriptions", "purge_grace_ms", "hot_retention_ms", "keepalive_ms", "regions", "archive_retention_ms", "spread")

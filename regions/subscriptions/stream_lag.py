@@ -4,6 +4,7 @@ Everything here reads: the end of the stream from its bookies, and one entry at 
 """
 
 import asyncio
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...core.log.api.log_namespace import LogNamespace
@@ -13,7 +14,6 @@ from ...core.protocol.errors import (
     NoSuchSubscriptionError,
     RhumblineError,
 )
-from ...core.protocol.start import LATEST
 
 TIMEOUT_S = 5.0
 """Time after which the bookies of an open segment count as out of reach."""
@@ -52,29 +52,22 @@ UNKNOWN_LAG = Lag(None, None)
 
 
 async def read_positions(namespace: LogNamespace, stream: str) -> list[tuple[str, Dlsn]]:
-    """Return the subscriptions of a stream; none if the metadata store does not respond."""
-    try:
-        names = await namespace.subscriptions.names(stream, limit=SUBSCRIPTIONS_MAX)
-        found = [await namespace.subscriptions.read(stream, name) for name in names]
-    except (MetadataUnavailableError, NoSuchSubscriptionError):
-        return []
-    return [(one.name, one.position) for one in found]
-
-
-async def read_end(namespace: LogNamespace, stream: str) -> Dlsn:
-    """Return the position after the last readable entry. Raises what ``open_reader`` raises."""
-    reader = await namespace.open_reader(stream, LATEST)
-    try:
-        return reader.position
-    finally:
-        await reader.aclose()
+    """Return the subscriptions of a stream. Raises MetadataUnavailableError."""
+    found = []
+    for name in await namespace.subscriptions.names(stream, limit=SUBSCRIPTIONS_MAX):
+        with suppress(NoSuchSubscriptionError):  # it was deleted meanwhile
+            found.append((name, (await namespace.subscriptions.read(stream, name)).position))
+    return found
 
 
 async def count_records(namespace: LogNamespace, stream: str) -> StreamCount | None:
-    """Return the present end of a stream; None if its bookies or its metadata do not respond."""
+    """Return the present end of a stream; None if its bookies or the metadata store do not respond.
+
+    Old metadata is not enough: the end might be later, and the lag would seem too small.
+    """
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            end = await read_end(namespace, stream)
+            end = await namespace.end(stream)
             for first in (max(0, end.entry_id - ENTRIES_BACK), 0):
                 found = await _last_count(namespace, stream, Dlsn(end.lssn, first, 0), end)
                 if found is not None or first == 0:
@@ -108,7 +101,10 @@ async def lag_of(namespace: LogNamespace, stream: str, position: Dlsn, count: St
 
 async def slowest_lag(namespace: LogNamespace, stream: str, count: StreamCount) -> int | None:
     """Return the records that the slowest subscription has not passed; None: none, or unknown."""
-    positions = await read_positions(namespace, stream)
+    try:
+        positions = await read_positions(namespace, stream)
+    except MetadataUnavailableError:
+        return None
     lags = [(await lag_of(namespace, stream, position, count)).records for _, position in positions]
     known = [lag for lag in lags if lag is not None]
     return max(known) if lags and len(known) == len(lags) else None

@@ -95,6 +95,18 @@ class StreamReads:
             raise self._missing_error(stream) from error
         return self._record_in(stream, stream_id, value), value.version
 
+    async def record_and_age(self, stream: str) -> tuple[StreamRecord, int | None]:
+        """Read the record and its age in milliseconds; None if it is current.
+
+        Raises as ``record``.
+        """
+        try:
+            value = await self._get(self.paths(stream).stream)
+        except NoNodeError as error:
+            raise self._missing_error(stream) from error
+        age_ms = value.age_ms if isinstance(value, StaleValue) else None
+        return StreamRecord.decode(stream, value.data), age_ms
+
     async def head(self, stream: str, stream_id: str | None = None) -> tuple[StreamHead, Version]:
         """Read the head of the stream with ``stream_id``; None: of whichever has the name.
 
@@ -178,8 +190,8 @@ class StreamReads:
         numbers = range(record.first_lssn, head.last_lssn + 1)
         for start in range(0, len(numbers), NODES_PER_READ_MAX):
             page = numbers[start : start + NODES_PER_READ_MAX]
-            found = await self._segment_values(paths, page)
-            values += found
+            found, record_again = await self._segment_values(paths, page)
+            values += [*found, record_again]
             for lssn, value in zip(page, found, strict=True):
                 if value is not None:
                     with suppress(MetadataUnavailableError):  # what is known is of another stream
@@ -189,15 +201,22 @@ class StreamReads:
 
     async def _segment_values(
         self, paths: StreamPaths, numbers: Sequence[int]
-    ) -> list[Value | None]:
-        """Read segments; with ``stale_ok`` None also if it is not known whether one exists."""
+    ) -> tuple[list[Value | None], Value | None]:
+        """Read segments; with ``stale_ok`` None also if it is not known whether one exists.
+
+        In that case the old record is returned too, because its age is that of what is not known.
+        """
         wanted = [paths.segment(lssn) for lssn in numbers]
         try:
-            return await self._reads.get_all(wanted, stale_ok=self._stale_ok)
+            return await self._reads.get_all(wanted, stale_ok=self._stale_ok), None
         except MetadataUnavailableError:
             if not self._stale_ok:
                 raise
-        return [await self._value_if_known(path) for path in wanted]
+            known = [await self._value_if_known(path) for path in wanted]
+            record = await self._get(paths.stream)
+            if not isinstance(record, StaleValue):
+                raise  # the store is in reach again, so that None would be taken for current
+            return known, record
 
     async def _value_if_known(self, path: str) -> Value | None:
         try:

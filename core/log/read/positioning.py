@@ -6,8 +6,9 @@ begins in the same way with the times at which segments were completed, and then
 entry of mostly one or two segments (rule STR-39).
 """
 
+import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from typing import NamedTuple
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
@@ -40,6 +41,17 @@ OnTruncated = Callable[[Dlsn, Dlsn], None]
 """Callback with the requested position and the first active position."""
 
 
+class _Found(NamedTuple):
+    """A position that was found, and what it was found with."""
+
+    record: StreamRecord
+    position: Dlsn
+    first_txid: int
+    """The lowest txid wanted, or 0."""
+    age_ms: int | None = None
+    """The age of the metadata if the position is an end that only this region knows; else None."""
+
+
 async def find_start(
     streams: StreamReads,
     opener: SegmentOpener,
@@ -58,9 +70,8 @@ async def find_start(
     Raises TruncatedError unless ``on_truncated`` is given, and InvalidPositionError.
     """
     record = await _check_stream(streams, stream, record, start)
-    record, position, first_txid = await _find_known_position(
-        streams, opener, stream, record, start
-    )
+    found = await _find_known_position(streams, opener, stream, record, start, config)
+    record, position = found.record, found.position
     if position < record.start and not (isinstance(start, Earliest) or streams.is_confirmed):
         record, _ = await streams.confirmed.record(stream)
     if position < record.start:
@@ -93,10 +104,11 @@ async def find_start(
         config=config,
         first_slot=position.slot,
         checks_slot=checks_start,
-        first_txid=first_txid,
+        first_txid=found.first_txid,
         first_created_ms=start.created_ms if isinstance(start, AtTime) else 0,
         first_event_ms=start.event_ms if isinstance(start, AtEventTime) else None,
         find_end=lambda: find_end(streams, opener, stream),
+        metadata_age_ms=found.age_ms,
         delivered=delivered,
         tracer=tracer,
     )
@@ -127,30 +139,57 @@ async def find_end(
     if fresh:
         streams = streams.confirmed
     record, _ = await streams.record(stream)
-    record, end, _ = await _find_position(streams, opener, stream, record, LATEST, fresh=fresh)
-    return end.in_stream(record.stream_id)
+    found = await _find_position(streams, opener, stream, record, LATEST, fresh=fresh)
+    return found.position.in_stream(found.record.stream_id)
 
 
 async def _find_known_position(
-    streams: StreamReads, opener: SegmentOpener, stream: str, record: StreamRecord, start: Start
-) -> tuple[StreamRecord, Dlsn, int]:
+    streams: StreamReads,
+    opener: SegmentOpener,
+    stream: str,
+    record: StreamRecord,
+    start: Start,
+    config: ReaderConfig,
+) -> _Found:
     """Search with current metadata where it matters, and with old metadata if there is no other.
 
-    "Latest" is then the end that is known here, which may be too low. That a record does not exist
-    is only concluded from current metadata (rule STR-30).
+    That a record does not exist is only concluded from current metadata (rule STR-30).
     """
     if streams.is_confirmed:
         return await _find_position(streams, opener, stream, record, start)
     if isinstance(start, Latest):
-        with suppress(MetadataUnavailableError):
-            current, _ = await streams.confirmed.record(stream)
-            return await _find_position(streams.confirmed, opener, stream, current, start)
-        return await _find_position(streams, opener, stream, record, start, fresh=False)
+        return await _find_known_end(streams, opener, stream, config)
     try:
         return await _find_position(streams, opener, stream, record, start)
     except (InvalidArgumentError, NoSuchStreamError):
         record, _ = await streams.confirmed.record(stream)  # perhaps another stream of the name
         return await _find_position(streams.confirmed, opener, stream, record, start)
+
+
+async def _find_known_end(
+    streams: StreamReads, opener: SegmentOpener, stream: str, config: ReaderConfig
+) -> _Found:
+    """Find the end, or the end that this region knows while the store is out of reach (STR-30).
+
+    The latter may be too low. A single read that fails does not justify it: the search is repeated
+    unless the record of the stream is served from old metadata, too. Raises
+    MetadataUnavailableError after ``unavailable_ms_max``.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.unavailable_ms_max / 1000
+    while True:
+        try:
+            record, _ = await streams.confirmed.record(stream)
+            return await _find_position(streams.confirmed, opener, stream, record, LATEST)
+        except MetadataUnavailableError as error:
+            failure = error
+        record, age_ms = await streams.record_and_age(stream)
+        if age_ms is not None:
+            found = await _find_position(streams, opener, stream, record, LATEST, fresh=False)
+            return found._replace(age_ms=age_ms)
+        if loop.time() >= deadline:
+            raise failure
+        await asyncio.sleep(config.retry_ms / 1000)
 
 
 async def _find_position(
@@ -161,8 +200,8 @@ async def _find_position(
     start: Start,
     *,
     fresh: bool = True,
-) -> tuple[StreamRecord, Dlsn, int]:
-    """Return (the stream record used, position, lowest txid wanted or 0).
+) -> _Found:
+    """Search once.
 
     A segment that is truncated or archived during the search may lose its ledger. The metadata
     shows this before the ledger is deleted, so the search is repeated on new metadata.
@@ -172,7 +211,7 @@ async def _find_position(
         search = _Search(streams, opener, stream, record, fresh=fresh)
         try:
             position, first_txid = await search.find(start)
-            return record, position, first_txid
+            return _Found(record, position, first_txid)
         except NoSuchLedgerError:
             failures += 1
             if failures == _SEARCHES_MAX:

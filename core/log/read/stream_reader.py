@@ -18,6 +18,7 @@ from ...protocol.errors import (
     ForeignDataError,
     GapError,
     InvalidPositionError,
+    MetadataUnavailableError,
     ReaderStalledError,
     RhumblineError,
     StreamIdleError,
@@ -58,6 +59,7 @@ class StreamReader(ClosesAtExit):
         find_end: Callable[[], Awaitable[Dlsn]] | None = None,
         delivered: DeliveredCounts | None = None,
         tracer: Tracer | None = None,
+        metadata_age_ms: int | None = None,
     ) -> None:
         """``find_end`` returns the end confirmed by a quorum. ``idle_ms_max`` uses it.
 
@@ -67,6 +69,9 @@ class StreamReader(ClosesAtExit):
         self.stream = stream
         self.stream_id = stream_id
         """The id of the stream, which positions carry."""
+        self.metadata_age_ms = metadata_age_ms
+        """The age of the metadata with which LATEST was found, if the metadata store was out of
+        reach: the reader then begins at an earlier end. Else None."""
         self._source = source
         # Lower slots are skipped, in this entry only.
         self._first_entry = (source.lssn, source.entry_id)
@@ -102,6 +107,18 @@ class StreamReader(ClosesAtExit):
         end = self._next_dlsn
         slot = end.slot - length_hint(self._records)
         return dlsn_in(self.stream_id, end.lssn, end.entry_id, slot)
+
+    def confirmed_position(self) -> Dlsn:
+        """Return the position, which may be stored as the start of a subscription.
+
+        Raises MetadataUnavailableError if it is an end that only old metadata knows.
+        """
+        if self.metadata_age_ms is not None:
+            raise MetadataUnavailableError(
+                f"stream {self.stream}: the metadata store is out of reach, and its end may be "
+                f"after {self.position}, which was known {self.metadata_age_ms} ms ago"
+            )
+        return self.position
 
     @property
     def source(self) -> EntryFetcher:

@@ -177,7 +177,9 @@ class GroupMember(GroupMembership[Delivery]):
         subscriptions = self._namespace.subscriptions
         reader = await self._namespace.open_reader(stream, self._start)
         try:
-            subscription = await subscriptions.create(stream, self.group, reader.position)
+            subscription = await subscriptions.create(
+                stream, self.group, reader.confirmed_position()
+            )
             self._note_start(partition, subscription.position)
             if subscription.position != reader.position:
                 await reader.aclose()

@@ -102,8 +102,9 @@ async def reset_group(
     for stream in topic.streams if partition is None else [topic.stream(partition)]:
         reader = await namespace.open_reader(stream, start)
         await reader.aclose()
-        await namespace.subscriptions.create(stream, group, reader.position)
-        await namespace.subscriptions.reset(stream, group, reader.position)
+        position = reader.confirmed_position()
+        await namespace.subscriptions.create(stream, group, position)
+        await namespace.subscriptions.reset(stream, group, position)
     return await describe_group(store, namespace, topic, group)
 
 

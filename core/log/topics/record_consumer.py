@@ -162,7 +162,7 @@ class RecordConsumer(ClosesAtExit):
         subscriptions = self._namespace.subscriptions
         reader = await self._namespace.open_reader(self.stream, self._start)
         try:
-            await subscriptions.create(self.stream, self.subscription, reader.position)
+            await subscriptions.create(self.stream, self.subscription, reader.confirmed_position())
             found = await subscriptions.take_over(self.stream, self.subscription, self._id)
             if found.position != reader.position:
                 await reader.aclose()

@@ -74,6 +74,10 @@ class FakeLedgers:
         self.pending_entries_max = 16_384
         self.entry_bytes_max = 3_670_016
         self.read_error: RhumblineError | None = None
+        self.refresh_errors: list[RhumblineError] = []
+        """Errors of the next queries of a LAC that read the current metadata of the ledger."""
+        self.lac_queries: list[bool] = []
+        """For each query of a LAC: True if a quorum had to respond, False if one bookie did."""
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.entries_sent = 0
         self.batch_entries_max = 8
@@ -249,6 +253,9 @@ class FakeLedgerReader:
         return [FakeEntry(n, ledger.entries[n]) for n in range(first, last + 1)]
 
     async def update_last_add_confirmed(self, fresh: bool) -> int:
+        if fresh and self._cluster.refresh_errors:
+            raise self._cluster.refresh_errors.pop(0)
+        self._cluster.lac_queries.append(fresh)
         await self._cluster.pause()
         self._existing_ledger()
         self._refresh()

@@ -21,6 +21,8 @@ class RegionalStore(LossyStore):
         self.is_cut_off = False
         self.has_server = True
         """False: the server of this region does not respond either."""
+        self.get_alls_before_cut: int | None = None
+        """Number of calls of ``get_all`` before the region is cut off; None: it is not."""
         self.stale_gets: list[str] = []
         """The paths that were read with ``stale_ok``."""
         self._replica: dict[str, Value] = {}
@@ -51,6 +53,10 @@ class RegionalStore(LossyStore):
         return await super().get(path)
 
     async def get_all(self, paths: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        if self.get_alls_before_cut == 0:
+            self.cut_off()
+        elif self.get_alls_before_cut is not None:
+            self.get_alls_before_cut -= 1
         await self._need_majority()
         return await super().get_all(paths)
 

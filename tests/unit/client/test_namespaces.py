@@ -183,6 +183,8 @@ async def test_a_region_that_is_cut_off_uses_its_own_namespaces(
         async with stores.client("east", uri=AWAY) as client:
             assert log.events() == ["global store unavailable"]
             assert await listed(client) == [("local", "east")]
+            with pytest.raises(MetadataUnavailableError):
+                await anext(client.namespaces.all(may_be_partial=False))
             await client.namespace("local").create_stream("s")
             assert await client.namespace("local").streams() == ["s"]
             assert client.statistics()["ledgers"]["open_handles"] == 0

@@ -7,11 +7,17 @@ from typing import cast
 import pytest
 
 from rhumbline.core.protocol.dlsn import Dlsn
-from rhumbline.core.protocol.errors import DeadlineExceededError, InvalidArgumentError
+from rhumbline.core.protocol.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+)
+from rhumbline.core.protocol.start import LATEST
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.proxies.client.proxy_client import ProxyClient
 from rhumbline.proxies.client.proxy_namespace import ProxyNamespace
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.rpc_transport import RpcTransport
 from rhumbline.tests.support.fakes.log_world import LogWorld, ManualClock
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
@@ -68,6 +74,33 @@ async def test_errors_and_cancellation_of_the_block_are_not_hidden(log: LogWorld
     log.ledgers.are_acks_held = False
     log.ledgers.release_acks()
     await world.stop()
+
+
+class OldSource:
+    """A read that a proxy began with old metadata."""
+
+    lssn, entry_id, is_ready = 3, 7, False
+
+    async def open(self, start: object, *, advances_if_truncated: bool) -> pb.ReadStart:
+        return pb.ReadStart(position=pb.Position(lssn=3, entry_id=7), metadata_age_ms=4_000)
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
+
+
+async def test_reader_says_that_its_proxy_only_knew_old_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ProxyClient, "new_source", lambda *_: OldSource())
+    async with (
+        ProxyClient(
+            "grpc://one:1", Runtime(ManualClock(), Random(1)), cast(RpcTransport, NoCalls())
+        ) as client,
+        client.reader("s", LATEST) as reader,
+    ):
+        assert reader.metadata_age_ms == 4_000
+        with pytest.raises(MetadataUnavailableError):
+            reader.confirmed_position()
 
 
 @pytest.mark.parametrize("bad", ["1:0:0", None])

@@ -1,11 +1,13 @@
 """A read proxy that stops ends its calls with a redirect to another read proxy."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from google.protobuf.message import Message
 
+from rhumbline.core.log.namespace import Namespace
+from rhumbline.core.metadata.read_only_store import WAIT_MS
 from rhumbline.core.protocol.errors import InvalidPositionError, NotOwnerError
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, WRITE
@@ -14,13 +16,20 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.proxy_service import ProxyService
 from rhumbline.tests.support.fakes.direct_calls import DirectCalls
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.region_world import RegionWorld, in_region
 
 
-async def a_service(log: LogWorld, address: str, role: str, region: str) -> ProxyService:
+async def a_service(
+    log: LogWorld,
+    address: str,
+    role: str,
+    region: str,
+    open_namespace: Callable[[], Namespace] | None = None,
+) -> ProxyService:
     service = ProxyService(
         log.runtime,
         log.store,
-        lambda _: log.open_namespace(),
+        lambda _: (open_namespace or log.open_namespace)(),
         ProxyConfig(),
         roles=(role,),
         address=address,
@@ -107,5 +116,41 @@ async def test_reader_continues_only_in_the_stream_in_which_it_began(log: LogWor
     for task in (reading, reading_fresh):
         task.cancel()
     await asyncio.wait([reading, reading_fresh])
+    await service.hand_over()
+    await service.leave()
+
+
+@in_region
+async def test_reader_is_told_that_its_end_is_only_known_from_old_metadata(
+    world: RegionWorld,
+) -> None:
+    service = await a_service(world, "a:1", READ, "east", lambda: world.reader_namespace)
+
+    async def metadata_age_ms(request: pb.ReadRequest) -> int | None:
+        first = asyncio.get_running_loop().create_future()
+
+        async def send(message: Message | bytes) -> None:
+            if not first.done():
+                first.set_result(message)
+
+        async def one_request() -> AsyncIterator[pb.ReadRequest]:
+            yield request
+            await asyncio.Event().wait()
+
+        call = asyncio.ensure_future(service.stream_calls[methods.READ](one_request(), send))
+        begun: pb.ReadStart = (await first).start
+        call.cancel()
+        await asyncio.wait([call])
+        return begun.metadata_age_ms if begun.HasField("metadata_age_ms") else None
+
+    at_latest = pb.ReadRequest(namespace="test", stream="s", latest=True)
+    at_earliest = pb.ReadRequest(namespace="test", stream="s", earliest=True)
+    up_to_end = pb.ReadRequest(namespace="test", stream="s", earliest=True, stops_at_end=True)
+    for request in (at_latest, at_earliest, up_to_end):
+        assert await metadata_age_ms(request) is None
+    world.regional.cut_off()
+    assert (await metadata_age_ms(at_latest) or 0) >= WAIT_MS
+    assert (await metadata_age_ms(up_to_end) or 0) >= WAIT_MS, "there may be records after the end"
+    assert await metadata_age_ms(at_earliest) is None, "it begins where it wants"
     await service.hand_over()
     await service.leave()

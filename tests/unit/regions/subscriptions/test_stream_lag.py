@@ -1,6 +1,9 @@
 """The lag of a subscription is counted in readable records, and in the age of the oldest."""
 
+import pytest
+
 from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.regions.subscriptions.stream_lag import (
     NO_LAG,
     UNKNOWN_LAG,
@@ -12,6 +15,7 @@ from rhumbline.regions.subscriptions.stream_lag import (
     slowest_lag,
 )
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.region_world import RegionWorld, in_region
 
 
 async def lags(world: LogWorld, stream: str) -> dict[str, Lag]:
@@ -75,3 +79,36 @@ async def test_lag_is_unknown_if_the_stream_cannot_be_read(world: LogWorld) -> N
         UNKNOWN_LAG
     )
     assert UNKNOWN_LAG.behind_ms(5) is None
+
+
+@in_region
+async def test_lag_is_unknown_without_the_metadata_store(world: RegionWorld) -> None:
+    """It was measured up to an old end: a subscription that is behind seemed to be at the end."""
+    namespace = world.reader_namespace
+    count = await count_records(namespace, "s")
+    assert count is not None
+    await namespace.subscriptions.create("s", "reports", count.position)
+    world.regional.cut_off()
+    await world.write(b"3")
+    assert await count_records(namespace, "s") is None
+    assert await slowest_lag(namespace, "s", count) is None
+    with pytest.raises(MetadataUnavailableError):
+        await read_positions(namespace, "s")
+
+
+async def test_a_subscription_that_is_deleted_meanwhile_does_not_hide_the_others(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await world.writer("s")).close()
+    subscriptions = world.namespace.subscriptions
+    for name in ("first", "second"):
+        await subscriptions.create("s", name, Dlsn(1, 0, 0))
+    list_names = subscriptions.names
+
+    async def list_and_delete(stream: str, *, limit: int) -> list[str]:
+        found = await list_names(stream, limit=limit)
+        await subscriptions.delete(stream, "first")
+        return found
+
+    monkeypatch.setattr(subscriptions, "names", list_and_delete)
+    assert [name for name, _ in await read_positions(world.namespace, "s")] == ["second"]

@@ -1,16 +1,11 @@
 """Readers in a region whose metadata store is out of reach (rules STR-28 and STR-30)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rhumbline.backends.memory import MemoryTree
-from rhumbline.core.log.config import ReaderConfig
-from rhumbline.core.log.metadata.paths import StreamPaths
-from rhumbline.core.log.namespace import Namespace, create_namespace
-from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.metadata.read_only_store import PROBE_MS, WAIT_MS, ReadOnlyStore
+from rhumbline.core.log.metadata.paths import StreamPaths, namespace_path
+from rhumbline.core.metadata.read_only_store import WAIT_MS
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     InvalidArgumentError,
@@ -18,62 +13,8 @@ from rhumbline.core.protocol.errors import (
     NoSuchStreamError,
     TruncatedError,
 )
-from rhumbline.core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Start
-from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.log_world import LogWorld
-from rhumbline.tests.support.fakes.regional_store import RegionalStore
-
-BACK_S = (PROBE_MS + WAIT_MS) / 1000
-"""Time after which a handle has noticed that its store is in reach again."""
-
-
-class RegionWorld(LogWorld):
-    """Writers that always reach the store, and readers in a region that a test cuts off."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        tree = MemoryTree()
-        self.store = RegionalStore(tree)
-        self.namespace = self.open_namespace()
-        self.regional = RegionalStore(tree)
-        self.reads = ReadOnlyStore(self.regional)
-        self.reader_namespace = Namespace(
-            self.runtime,
-            self.regional,
-            self.ledgers.client(),
-            "test",
-            reader_config=ReaderConfig(retry_ms=100, poll_ms=500, unavailable_ms_max=20_000),
-            reads=self.reads,
-        )
-
-    async def write(self, *payloads: bytes) -> None:
-        """Write records into a segment of their own."""
-        async with await self.writer("s") as writer:
-            for payload in payloads:
-                await writer.append(payload, txid=int(payload))
-
-    async def read(self, count: int, start: Start | Dlsn = EARLIEST) -> list[bytes]:
-        """Read in the region, from ``start`` on."""
-        async with await self.reader_namespace.open_reader("s", start) as reader:
-            return [(await asyncio.wait_for(anext(reader), 30)).payload for _ in range(count)]
-
-
-def in_region(test: Callable[[RegionWorld], Awaitable[None]]) -> Callable[[], None]:
-    """Run a test in a world whose stream has the records 1 and 2, in two segments."""
-
-    def run() -> None:
-        async def body() -> None:
-            world = RegionWorld()
-            await create_namespace(world.store, world.runtime, "test", StreamPolicy())
-            await world.write(b"1")
-            await world.write(b"2")
-            await test(world)
-            await world.reads.aclose()
-
-        run_jumping(body())
-
-    run.__name__ = test.__name__
-    return run
+from rhumbline.core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid
+from rhumbline.tests.support.fakes.region_world import BACK_S, RegionWorld, in_region
 
 
 @in_region
@@ -107,11 +48,44 @@ async def test_segments_that_are_not_known_here_follow_after_the_cut(world: Regi
 async def test_latest_is_the_end_that_is_known_here_and_the_end_itself_is_not(
     world: RegionWorld,
 ) -> None:
+    async with await world.reader_namespace.open_reader("s", LATEST) as reader:
+        assert reader.metadata_age_ms is None
+        assert reader.confirmed_position() == await world.namespace.end("s")
+    await asyncio.sleep(60)
     world.regional.cut_off()
     async with await world.reader_namespace.open_reader("s", LATEST) as reader:
         assert reader.position <= await world.namespace.end("s")
+        assert reader.metadata_age_ms == 60_000 + WAIT_MS
+        with pytest.raises(MetadataUnavailableError, match="may be after"):
+            reader.confirmed_position()
     with pytest.raises(MetadataUnavailableError):
         await world.reader_namespace.end("s")
+
+
+@in_region
+async def test_one_failed_read_of_a_ledger_does_not_make_the_end_older(world: RegionWorld) -> None:
+    """The store was in reach, but the first response of a bookie was taken for the end."""
+    async with await world.writer("s") as writer:
+        await writer.append(b"3", txid=3)
+        world.ledgers.refresh_errors = [MetadataUnavailableError("the response was lost")]
+        async with await world.reader_namespace.open_reader("s", LATEST) as reader:
+            assert world.ledgers.refresh_errors == []
+            assert world.ledgers.lac_queries == [True]
+            assert world.reads.stale_reads == 0
+            assert reader.metadata_age_ms is None
+            assert reader.position == await world.namespace.end("s")
+
+
+@in_region
+async def test_an_end_that_a_store_in_reach_cannot_confirm_is_not_guessed(
+    world: RegionWorld,
+) -> None:
+    async with await world.writer("s") as writer:
+        await writer.append(b"3", txid=3)
+        world.ledgers.refresh_errors = [MetadataUnavailableError("a lost node")] * 1000
+        with pytest.raises(MetadataUnavailableError, match="a lost node"):
+            await world.reader_namespace.open_reader("s", LATEST)
+        assert world.ledgers.lac_queries == []
 
 
 @in_region
@@ -211,6 +185,17 @@ async def test_a_description_says_how_old_it_is(world: RegionWorld) -> None:
     new = await namespace.describe("s")
     assert new.metadata_age_ms is None
     assert len(new.segments) == len(old.segments) + 1
+
+
+@in_region
+async def test_a_description_without_its_segments_says_that_it_is_old(world: RegionWorld) -> None:
+    """The store went away after the record was read: the stream seemed to have no segments."""
+    await world.reads.get(namespace_path("test"))
+    world.regional.get_alls_before_cut = 1
+    world.regional.has_server = False
+    old = await world.reader_namespace.describe("s")
+    assert old.segments == ()
+    assert old.metadata_age_ms == WAIT_MS
 
 
 @in_region
