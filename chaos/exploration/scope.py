@@ -61,6 +61,12 @@ class Scope:
     """The number of processes that repair the ledger."""
     lost: tuple[int, ...] = ()
     """The bookies that repair considers lost; they respond as long as no fault prevents it."""
+    returned: tuple[int, ...] = ()
+    """The bookies that were fenced, and have returned their copies (rule BKE-31)."""
+    writer_bookies: tuple[int, ...] = ()
+    """The ensemble that the writer knows, if the metadata were changed behind its back."""
+    policy_r: int | None = None
+    """R of the stream's policy, which repair works towards (None: the recorded one)."""
     faults: tuple[tuple[str, str], ...] = ()
     """(process, fault): each may happen once, at any time."""
     time_steps: int = 2
@@ -76,21 +82,29 @@ class Scope:
 
     def metadata(self) -> LedgerMetadata:
         """Return the metadata of the ledger at the start."""
+        metadata = self._open_metadata(self.bookies()[: self.quorum.ensemble_size])
+        if not self.is_closed:
+            return metadata
+        last = max(self.copies) - 1
+        return metadata.closed(last, sum(len(payload_of(n)) for n in range(last + 1)))
+
+    def _writer_metadata(self) -> LedgerMetadata:
+        """Return the metadata that the writer knows at the start."""
+        if not self.writer_bookies:
+            return self.metadata()
+        return self._open_metadata([self.bookies()[index] for index in self.writer_bookies])
+
+    def _open_metadata(self, bookies: list[BookieId]) -> LedgerMetadata:
         quorum = self.quorum
         metadata = LedgerMetadata(
             ledger_id=LEDGER,
             ensemble_size=quorum.ensemble_size,
             write_quorum=quorum.write_quorum,
             ack_quorum=quorum.ack_quorum,
-            fragments=(Fragment(0, tuple(self.bookies()[: quorum.ensemble_size])),),
+            fragments=(Fragment(0, tuple(bookies)),),
             creation_token=1,
         )
-        if quorum.min_regions > 1:
-            metadata = metadata.with_r(0, quorum.min_regions)
-        if not self.is_closed:
-            return metadata
-        last = max(self.copies) - 1
-        return metadata.closed(last, sum(len(payload_of(n)) for n in range(last + 1)))
+        return metadata.with_r(0, quorum.min_regions) if quorum.min_regions > 1 else metadata
 
     def faults_of(self, name: str) -> tuple[str, ...]:
         """Return the faults of one process, which is named as in ``faults``."""
@@ -112,12 +126,14 @@ class Scope:
     def makers(self) -> dict[str, Maker]:
         """Return a function for each process that creates it."""
         regions, metadata = self.regions(), self.metadata()
-        makers: dict[str, Maker] = {STORE: partial(StoreProcess, metadata)}
+        version = int(bool(self.writer_bookies))
+        makers: dict[str, Maker] = {STORE: partial(StoreProcess, metadata, version)}
         for index, bookie in enumerate(self.bookies()):
             makers[bookie] = partial(
                 SteppedBookie,
                 bookie,
                 introduced=metadata if index < self.quorum.ensemble_size else None,
+                returned=metadata if index in self.returned else None,
                 syncs_at_once=self.syncs_at_once,
                 entries=self.entries_of(index),
                 faults=self.faults_of(f"b{index}"),
@@ -127,7 +143,7 @@ class Scope:
                 SteppedWriter,
                 "writer",
                 regions,
-                metadata,
+                self._writer_metadata(),
                 entries=self.entries,
                 other_r=self.other_r,
                 lac_sends=self.lac_sends,
@@ -154,6 +170,7 @@ class Scope:
                 regions,
                 LEDGER,
                 lost=[self.bookies()[index] for index in self.lost],
+                policy_r=self.policy_r,
                 faults=self.faults_of(name),
                 time_steps=self.time_steps,
             )

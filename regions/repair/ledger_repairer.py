@@ -93,7 +93,7 @@ class LedgerRepairer:
         NoSuchLedgerError if the ledger was deleted, and what the metadata store raises.
         """
         metadata, _ = await self._ledgers.read(ledger_id)
-        wanted_r = await LedgerPolicies(self._store).r_of(metadata)
+        wanted_r = await self._wanted_r(metadata)
         if metadata.state is LedgerState.IN_RECOVERY:
             metadata = await self._client.recover(
                 ledger_id, metadata.password, min_regions=wanted_r
@@ -129,7 +129,7 @@ class LedgerRepairer:
         """
         (first, index), (source, target) = place, bookies
         metadata, _ = await self._ledgers.read(ledger_id)
-        wanted_r = await LedgerPolicies(self._store).r_of(metadata)
+        wanted_r = await self._wanted_r(metadata)
         ranges = {found.first: found for found in settled_ranges(metadata, wanted_r)}
         entry_range = ranges.get(first)
         if metadata.state is not LedgerState.CLOSED or entry_range is None:
@@ -148,6 +148,10 @@ class LedgerRepairer:
         finally:
             await reader.aclose()
         self.counts.fragments_moved += 1
+
+    async def _wanted_r(self, metadata: LedgerMetadata) -> int | None:
+        """Return R of the stream's policy, read now; None if there is none."""
+        return await LedgerPolicies(self._store).r_of(metadata)
 
     # --- one fragment ---------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from ....core.ledger.context import LedgerContext
 from ....core.metadata.bookie_directory import BookieDirectory
 from ....core.metadata.ledger_store import LedgerStore
 from ....core.protocol.bookie_id import BookieId, Region
+from ....core.protocol.ledger_metadata import LedgerMetadata
 from ....core.runtime.metadata_store import MetadataStore
 from ....core.runtime.runtime import Runtime
 from ....placement.region_aware import RegionAwarePlacement
@@ -27,12 +28,18 @@ class _SteppedClientOfLedgers(LedgerClient, Opaque):
 
 
 class _SteppedRepairer(LedgerRepairer, Opaque):
-    """A repairer; what it does is in the frames of its task."""
+    """A repairer; what it does is in the frames of its task. The policy does not change."""
+
+    policy_r: int | None = None
+
+    async def _wanted_r(self, metadata: LedgerMetadata) -> int | None:
+        return self.policy_r
 
 
 class SteppedRepair(SteppedTask):
     """Repairs the ledger once. It considers the bookies ``lost`` as gone, whether they are or not.
 
+    ``policy_r`` is the R of the policy of the ledger's stream, None if it belongs to no stream.
     If repair is stuck, which its service would try again later, the process ends.
     """
 
@@ -43,11 +50,13 @@ class SteppedRepair(SteppedTask):
         ledger_id: int,
         *,
         lost: Sequence[BookieId],
+        policy_r: int | None = None,
         faults: tuple[str, ...] = (),
         time_steps: int = 0,
     ) -> None:
         self._ledger_id = ledger_id
         self._lost = dict.fromkeys(lost)
+        self._policy_r = policy_r
         super().__init__(name, regions, faults=faults, time_steps=time_steps)
 
     def _make_context(self) -> LedgerContext:
@@ -68,6 +77,7 @@ class SteppedRepair(SteppedTask):
             placement,
             config=RepairConfig(),
         )
+        self._repairer.policy_r = self._policy_r
         return self._client._context
 
     async def main(self) -> None:

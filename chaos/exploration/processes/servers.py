@@ -96,14 +96,16 @@ class SteppedBookie(ExploredProcess):
 
     With ``syncs_at_once`` each event ends with a sync; otherwise the sync is an action of its own.
     It knows the ledger ``introduced``, as its writer makes sure before the first entry, and holds
-    ``entries`` of it, from the first one on.
+    ``entries`` of it, from the first one on. The ledger ``returned`` was fenced here, and then its
+    copies were returned, so the bookie has a tombstone (rule BKE-31).
     """
 
     def __init__(
         self,
         name: str,
         *,
-        introduced: LedgerMetadata | None,
+        introduced: LedgerMetadata | None = None,
+        returned: LedgerMetadata | None = None,
         syncs_at_once: bool,
         entries: tuple[bytes, ...] = (),
         faults: tuple[str, ...] = (),
@@ -123,6 +125,16 @@ class SteppedBookie(ExploredProcess):
             self.loop.step(self._introduce, introduced.ledger_id, key, entries)
             self._sync()
             self.sent.clear()
+        if returned is not None:
+            key = master_key(returned.password)
+            self.loop.step(self._introduce, returned.ledger_id, key, ())
+            self.loop.step(self._return, returned.ledger_id)
+            self._sync()
+            self._has_fenced = True
+
+    def _return(self, ledger_id: int) -> None:
+        self.storage.fence(self.service.ledgers[ledger_id], lambda _: None)
+        self.storage.delete_ledger(ledger_id)
 
     def _introduce(self, ledger_id: int, key: bytes, entries: tuple[bytes, ...]) -> None:
         ledger = self.storage.create_ledger(ledger_id, key, is_proven=True)
@@ -294,6 +306,7 @@ class SteppedBookie(ExploredProcess):
             sorted(self._fencing),
             sorted(self._stored.items()),
             list(self.service.ledgers.values()),
+            list(self.storage.states.tombstones),
             self.service.accepts_adds,
             [(entry_id, lac) for _, entry_id, lac, _, _ in group.adds],
             waiting,
@@ -320,13 +333,13 @@ _NEXT = {
 
 
 class StoreProcess(ExploredProcess):
-    """A metadata store with one node: the ledger's metadata."""
+    """A metadata store with one node: the ledger's metadata, which has ``version`` at first."""
 
-    def __init__(self, metadata: LedgerMetadata) -> None:
+    def __init__(self, metadata: LedgerMetadata, version: int) -> None:
         super().__init__(STORE)
         self._ledger_id = metadata.ledger_id
         self._data = encode(metadata)
-        self._version = 0
+        self._version = version
 
     def on_message(self, source: str, connection: int, message: Message) -> None:
         """See ExploredProcess."""
