@@ -33,8 +33,8 @@ bookies, which does not change. Requests do not time out by themselves; instead,
 lost. Each scope says which bookies repair considers lost, whether or not they are.
 
 These [invariants](../protocol/invariants.md) are checked after each event: L1, L2, L3, L6, L7, L8,
-L9, L11, L12, L14, L15, L17, R1, G1 and G6. In each final state V1 and V3 are checked: no process
-waits for something that will not happen.
+L9, L11, L12, L14, L15, L16, L17, R1, G1 and G6. In each final state V1 and V3 are checked: no
+process waits for something that will not happen.
 
 ```text
 make explore SCOPE=fence MINUTES=5

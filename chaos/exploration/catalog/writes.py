@@ -119,6 +119,15 @@ WRITES: tuple[Scope, ...] = (
         faults=(("writer", UNKNOWN_OUTCOME),),
     ),
     Scope(
+        "write-close",
+        "a writer adds an entry and closes the ledger; a bookie is destroyed and is replaced",
+        "abb",
+        R2_OF_TWO,
+        recoveries=0,
+        closes=True,
+        faults=(("b1", DESTROYED),),
+    ),
+    Scope(
         "read-close",
         "a reader follows the writer of two entries, which sends its LAC and closes the ledger",
         "ab",

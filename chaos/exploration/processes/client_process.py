@@ -118,7 +118,7 @@ class SteppedClient(ExploredProcess):
         super().__init__(name, faults=faults, time_steps=time_steps, connector=self._connect)
         self.regions = regions
         self.transports: dict[str, SteppedTransport] = {}
-        self.store = SteppedStore(self.sent)
+        self.store = SteppedStore(self.sent, self.violations)
         self.directory = FixedDirectory(regions)
         self._numbers: dict[str, int] = {}
         self._destroyed: dict[str, None] = {}

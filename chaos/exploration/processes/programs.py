@@ -8,7 +8,7 @@ from ....core.ledger.read.ledger_reader import LedgerReader
 from ....core.ledger.recovery.ledger_recovery import recover_ledger
 from ....core.ledger.write.ledger_writer import LedgerWriter
 from ....core.protocol.bookie_id import BookieId, Region
-from ....core.protocol.errors import RhumblineError
+from ....core.protocol.errors import InvariantBrokenError, RhumblineError
 from ....core.protocol.ledger_metadata import LedgerMetadata
 from ....core.runtime.metadata_store import Version
 from .client_process import SteppedClient
@@ -119,6 +119,8 @@ class SteppedWriter(SteppedClient):
         if self._acked != sorted(set(self._acked)):
             facts.violations += (f"L7: acknowledged in the order {self._acked}",)
         closing = self._closing
+        if closing is not None:
+            facts.violations += _crash_of(closing)
         if closing is not None and closing.done() and not closing.exception():
             closed = closing.result()
             facts.ends = ((closed.last_entry_id, closed.length),)
@@ -154,10 +156,7 @@ class SteppedTask(SteppedClient):
     def found_violations(self) -> tuple[str, ...]:
         """See ExploredProcess."""
         found = super().found_violations()
-        error = self.task.exception() if self.task.done() else None
-        if error is not None and not isinstance(error, RhumblineError):
-            found += (f"CRASH: {type(error).__name__}: {error}",)
-        return found
+        return found + _crash_of(self.task)
 
     def facts(self) -> Facts:
         """See ExploredProcess."""
@@ -241,6 +240,13 @@ class SteppedReader(SteppedTask):
         facts.read = tuple(self._read.items())
         facts.lac = self._lac
         return facts
+
+
+def _crash_of(task: "asyncio.Task[Any]") -> tuple[str, ...]:
+    """Return the error of a task if it shows a bug of ours."""
+    error = task.exception() if task.done() else None
+    is_expected = isinstance(error, RhumblineError) and not isinstance(error, InvariantBrokenError)
+    return () if error is None or is_expected else (f"CRASH: {type(error).__name__}: {error}",)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:

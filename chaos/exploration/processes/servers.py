@@ -118,7 +118,7 @@ class SteppedBookie(ExploredProcess):
         self._fencing: dict[tuple[str, int, int], None] = {}
         self._has_fenced = False
         self._is_destroyed = False
-        self.store = SteppedStore(self.sent)
+        self.store = SteppedStore(self.sent, self.violations)
         self.loop.step(self._start)
         if introduced is not None:
             key = master_key(introduced.password)

@@ -25,12 +25,17 @@ class _NoWatch(Opaque):
 
 
 class SteppedStore:
-    """The part of the ``MetadataStore`` interface that ledgers use. ``sent`` takes the requests."""
+    """The part of the ``MetadataStore`` interface that ledgers use. ``sent`` takes the requests.
+
+    ``violations`` takes changes that a process begins while another one of it has no answer (L16).
+    """
 
     uri = "explored"
 
-    def __init__(self, sent: list[Sent]) -> None:
+    def __init__(self, sent: list[Sent], violations: list[str]) -> None:
         self._sent = sent
+        self._violations = violations
+        self._is_changing = False
         self._last_number = 0
         self._pending: dict[int, asyncio.Future[Message]] = {}
 
@@ -48,7 +53,13 @@ class SteppedStore:
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
         """Replace the value of a node that has the version ``expect``. Raises BadVersionError."""
-        reply = await self._request(PUT, path, data, expect)
+        if self._is_changing:
+            self._violations.append("L16: a change began while another one had no answer")
+        self._is_changing = True
+        try:
+            reply = await self._request(PUT, path, data, expect)
+        finally:
+            self._is_changing = False
         if reply.kind == BAD_VERSION:
             raise BadVersionError(path)
         return Version(str(reply.data[1]))
