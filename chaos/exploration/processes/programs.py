@@ -243,7 +243,7 @@ class SteppedReader(SteppedTask):
 
 
 def _crash_of(task: "asyncio.Task[Any]") -> tuple[str, ...]:
-    """Return the error of a task if it shows a bug of ours."""
+    """Return the error of a task if it shows a bug in the product."""
     error = task.exception() if task.done() else None
     is_expected = isinstance(error, RhumblineError) and not isinstance(error, InvariantBrokenError)
     return () if error is None or is_expected else (f"CRASH: {type(error).__name__}: {error}",)
