@@ -18,6 +18,7 @@ from ...runtime.tasks import Tasks
 from ...wire.registration import ADDRESS_PREFIX, BookieAddress, Registration, parse_address
 from ..config import LedgerConfig
 from .bookie_connection import BookieConnection
+from .hang_detector import HangDetector
 from .link_traffic import LinkTraffic
 
 _LOG = EventLog(__name__)
@@ -47,6 +48,7 @@ class BookieLink:
         "connected_at",
         "connection",
         "failed_since",
+        "hang_detector",
         "last_error",
         "traffic",
     )
@@ -77,6 +79,7 @@ class BookieLink:
         self.connected_at: float | None = None
         """Loop time at which the last connection was established."""
         self.traffic = LinkTraffic()
+        self.hang_detector = HangDetector(self.traffic)
 
     def connect(self) -> BookieConnection | None:
         """Returns the connection, which is opened if there is none.

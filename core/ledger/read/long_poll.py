@@ -1,9 +1,10 @@
 """Waits for a higher LAC of one ledger with long polls, which bookies answer when it arrives.
 
-The poll is sent to the first replica in the read order. If there is no response for longer than the
-ledger's rhythm suggests, and at the latest after a fixed time, it is also sent to the next one. A
-replica that another one overtakes comes last in the order of this reader until it responds. A
-bookie that hangs or is cut off from the writer thus delays a reader once, for a bounded time.
+The poll is sent to the first replica in the read order. It is also sent to the next one if there is
+no response for longer than the ledger's rhythm suggests, if the bookie seems to hang, and at the
+latest after a fixed time. A replica that another one overtakes comes last in the order of this
+reader until it responds. A bookie that hangs or is cut off from the writer thus delays a reader
+once, for a bounded time.
 """
 
 import asyncio
@@ -117,14 +118,29 @@ class LongPoll(ReplicaSequence):
 
     def _send(self, choice: ReplicaChoice) -> bool:
         reader = self._reader
-        connection = reader.context.pool.message_link(choice.bookie).connect()
+        link = reader.context.pool.message_link(choice.bookie)
+        connection = link.connect()
         request = v3.long_poll_request(
             0, reader.ledger_id, previous_lac=self.previous, timeout_ms=POLL_MS
         )
         on_response = partial(self._on_response, choice)
-        return connection is not None and connection.send_message(
+        if connection is None or not connection.send_message(
             request, on_response, extra_ms=POLL_MS
-        )
+        ):
+            return False
+        link.hang_detector.begin(connection, self, choice)
+        return True
+
+    def on_silent(self, choice: ReplicaChoice) -> None:
+        """Sends the poll to the next replica if it waits only at replicas that seem to hang."""
+        if choice not in self._pending:
+            return
+        replicas = self._reader.replicas
+        replicas.add_silent(choice.bookie)
+        self._policy.on_failure(choice)
+        if not self.is_over and all(replicas.is_silent(each.bookie) for each in self._pending):
+            self._stop_timer()
+            self._send_next()
 
     def _on_response(
         self, choice: ReplicaChoice, error: RhumblineError | None, response: pb.Response | None
@@ -132,6 +148,7 @@ class LongPoll(ReplicaSequence):
         sent_at = self._pending.pop(choice)
         self._sent_count -= 1  # only the polls that wait at a bookie delay the next one
         self._reader.replicas.on_response(choice.bookie)
+        self._reader.context.pool.message_link(choice.bookie).hang_detector.end(self, choice)
         error = error_in(error, response)
         if error is None:
             assert response is not None

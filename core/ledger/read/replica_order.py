@@ -22,8 +22,12 @@ class ReplicaOrder:
         self._silent: dict[BookieId, None] = {}
 
     def add_silent(self, bookie: BookieId) -> None:
-        """Another replica brought news for which this one was waited for in vain."""
+        """Another replica brought news for which this one was waited for, or it seems to hang."""
         self._silent[bookie] = None
+
+    def is_silent(self, bookie: BookieId) -> bool:
+        """Returns whether the replica owes this reader a response."""
+        return bookie in self._silent
 
     def on_response(self, bookie: BookieId) -> None:
         """The replica responded to a long poll, or its connection was lost."""
