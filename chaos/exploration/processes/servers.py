@@ -60,9 +60,7 @@ class HeldLog(WriteLog):
     def take_groups(self) -> list[CommitGroup]:
         """Return the groups that are to be made durable."""
         self.next_group()
-        groups, self._full = self._full, []
-        self._full_bytes = 0
-        return groups
+        return self._queue.take_all()
 
 
 class _BookieTransport(asyncio.Transport, Opaque):

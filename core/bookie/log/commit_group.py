@@ -17,6 +17,8 @@ OnDurable = Callable[[RhumblineError | None], None]
 class WaitingAdd(Protocol):
     """An add that waits for its group."""
 
+    ledger_id: int
+
     def response(self, error: RhumblineError | None) -> bytes:
         """Return the response frame for this outcome."""
         ...
@@ -56,7 +58,16 @@ class AddSink(Protocol):
 class CommitGroup:
     """The records of the next sync, and who waits for them."""
 
-    __slots__ = ("adds", "body_bytes", "buffers", "callbacks", "count", "outboxes", "states")
+    __slots__ = (
+        "adds",
+        "body_bytes",
+        "buffers",
+        "callbacks",
+        "count",
+        "has_urgent_state",
+        "outboxes",
+        "states",
+    )
 
     def __init__(self) -> None:
         self.buffers: list[bytes] = []
@@ -64,6 +75,8 @@ class CommitGroup:
         self.count = 0
         self.adds: list[tuple[LedgerRecord, int, int, int, int]] = []
         """(ledger, entry id, LAC, offset of the entry in the body, length of the entry)"""
+        self.has_urgent_state = False
+        """True if it holds a state record that must not become durable before earlier adds."""
         self.outboxes: dict[AddSink, Outbox] = {}
         self.callbacks: list[OnDurable] = []
         self.states: list[bytes] = []
@@ -87,12 +100,16 @@ class CommitGroup:
         self.count += 1
         outbox.request_bytes += size
 
-    def append_state(self, record: bytes) -> None:
-        """Appends a state record."""
-        data = encode_record(record, is_state=True)
+    def append_state(self, record: bytes, *, is_urgent: bool = True) -> None:
+        """Appends a state record. If it is urgent, no earlier add becomes durable after it."""
         self.states.append(record)
-        self.buffers.append(data)
-        self.body_bytes += len(data)
+        self.append_encoded([encode_record(record, is_state=True)])
+        self.has_urgent_state = self.has_urgent_state or is_urgent
+
+    def append_encoded(self, buffers: list[bytes]) -> None:
+        """Appends the bytes of one record."""
+        self.buffers += buffers
+        self.body_bytes += sum(map(len, buffers))
         self.count += 1
 
 

@@ -4,7 +4,9 @@ A sync of appended bytes also writes the file's new length and blocks to the jou
 system. A sync of bytes that replace synced zeros writes nothing else, which takes about two thirds
 of the time. So a small group that reaches beyond the padding is followed by new padding: zeros in
 the space that was reserved for the file, in the same write. Large groups are not padded, because
-zeros would double what they write. A file is cut at its end before another file continues it.
+zeros would double what they write. A small group after a large one is not padded either, because
+the next large one would make the padding useless. A file is cut at its end before another file
+continues it.
 """
 
 from collections.abc import Sequence
@@ -107,7 +109,9 @@ class LogFile:
 
     def _padding_after(self, end: int) -> bytes:
         """Return the zeros that follow the group that ends at ``end``."""
-        if end <= self._padded_end or end - self.end > _PADDED_GROUP_BYTES_MAX:
+        if end <= self._padded_end:
+            return b""
+        if max(end - self.end, self._previous[0]) > _PADDED_GROUP_BYTES_MAX:
             return b""
         left = self._reserved_bytes - end
         return bytes(max(0, min(PADDING_BYTES, self._reserved_bytes // _PADDINGS_MIN, left)))

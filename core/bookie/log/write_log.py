@@ -1,7 +1,8 @@
-"""The write log: every entry once, in order of arrival, in commit groups.
+"""The write log: every entry once, in commit groups, in order of arrival within each ledger.
 
 Records that arrive while one group is being written go into the next group, so the duration of a
-sync determines the group size and no add waits for a timer. Invariants (rules BKE-9, BKE-14):
+sync determines the group size and no add waits for a timer. Ledgers that get much do not delay the
+others (group_queue.py). Invariants (rules BKE-9, BKE-14):
 
 1. one group is in flight at a time, so an incomplete group is always the last one of its file;
 2. a group's ``on_durable`` runs only after its bytes and all bytes before them are durable;
@@ -25,6 +26,7 @@ from ..ledger_records import seal_record
 from .commit_group import CommitGroup, OnDurable
 from .end_marker import EndMarker, LogEnd
 from .file_set import FileSet
+from .group_queue import CONTENDED_BYTES_MAX, GroupQueue
 from .log_file import LogFile
 from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
 
@@ -86,8 +88,7 @@ class WriteLog:
         self._files = files
         self._marker = EndMarker(files.disk, bookie)
         self._writer: asyncio.Task[Any] | None = None
-        self._full: list[CommitGroup] = []
-        self._full_bytes = 0
+        self._queue = GroupQueue()
         self._current: LogFile | None = None
         self._roll_at = 0
         self._roll_at_least = 0
@@ -121,7 +122,7 @@ class WriteLog:
     @property
     def pending_bytes(self) -> int:
         """Bytes that wait for the disk."""
-        return self._full_bytes + self.group.body_bytes
+        return self._queue.bytes + self.group.body_bytes
 
     async def open(self, previous: LogFile | None) -> None:
         """Begins a new file after ``previous``. Raises DiskFullError, DiskFailedError."""
@@ -137,15 +138,20 @@ class WriteLog:
     def open_group(self) -> CommitGroup:
         """Return the group for the next append: the open group, or a new one if that is full."""
         group = self.group
-        config = self._config
-        if group.body_bytes >= config.group_bytes_max or group.count >= config.group_count_max:
+        count_max = self._config.group_count_max
+        if group.body_bytes >= self.group_bytes_max or group.count >= count_max:
             return self.next_group()
         return group
 
+    @property
+    def group_bytes_max(self) -> int:
+        """The size at which the open group is closed."""
+        limit = self._config.group_bytes_max
+        return min(limit, CONTENDED_BYTES_MAX) if self._queue.is_contended else limit
+
     def next_group(self) -> CommitGroup:
         """Closes the open group for appends and opens another."""
-        self._full.append(self.group)
-        self._full_bytes += self.group.body_bytes
+        self._queue.append(self.group)
         self.group = CommitGroup()
         return self.group
 
@@ -161,7 +167,7 @@ class WriteLog:
                 on_durable(self.failure)
             return
         group = self.open_group()
-        group.append_state(record)
+        group.append_state(record, is_urgent=is_urgent)
         if on_durable is not None:
             group.callbacks.append(on_durable)
         if is_urgent:
@@ -206,13 +212,11 @@ class WriteLog:
     # --- the writer -----------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
-        while self._full or (self._is_kicked and self.group.count):
-            if not self._full:
+        while self._queue or (self._is_kicked and self.group.count):
+            if self._queue.needs_group and self._is_kicked and self.group.count:
                 self._is_kicked = False
                 self.next_group()
-            group = self._full.pop(0)
-            self._full_bytes -= group.body_bytes
-            await self._write(group)
+            await self._write(self._queue.take())
         self._writer = None
         if self.group.count:
             self._kick_later()
@@ -236,7 +240,7 @@ class WriteLog:
                     self._owner.group_refused(group, error)
                 return
         except BaseException:
-            self._full.insert(0, group)
+            self._queue.put_back(group)
             raise
         self.sync_count += 1
         self._entry_count += len(group.adds)
@@ -350,8 +354,8 @@ class WriteLog:
             failure.__cause__ = error
         self.failure = failure
         self._writer = None
-        groups, self._full = [*self._full, self.group], []
-        self._full_bytes, self.group = 0, CommitGroup()
+        groups = [*self._queue.take_all(), self.group]
+        self.group = CommitGroup()
         for group in groups:
             self._owner.group_refused(group, failure)
         self._owner.log_failed(failure)

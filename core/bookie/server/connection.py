@@ -157,7 +157,7 @@ class ClientConnection:
         ledgers = service.ledgers
         log = service.storage.log
         config = service.config
-        bytes_max, count_max = config.group_bytes_max, config.group_count_max
+        bytes_max, count_max = log.group_bytes_max, config.group_count_max
         accepts_adds = service.accepts_adds
         permitted = None if self._guard is None else self._guard.adds
         unpack = _ADD_HEAD.unpack_from

@@ -115,6 +115,17 @@ async def test_large_group_is_not_padded() -> None:
     assert len(disk.files[PATH]) == log.end
 
 
+async def test_small_group_after_a_large_one_is_not_padded() -> None:
+    """Small and large groups in turn would write the padding each time, and never use it."""
+    disk = RecordingDisk()
+    log = await padded_file(disk, 64 << 20)
+    await log.append([b"x" * 40_000], 1, is_durable=True)
+    await log.append([b"small"], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end
+    await log.append([b"small"], 1, is_durable=True)
+    assert len(disk.files[PATH]) == log.end + PADDING_BYTES
+
+
 async def test_padding_is_a_small_part_of_the_reserved_space_and_ends_with_it() -> None:
     disk = RecordingDisk()
     log = await padded_file(disk, 8_000)

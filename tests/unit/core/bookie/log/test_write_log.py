@@ -16,6 +16,8 @@ from rhumbline.core.bookie.ledger_records import (
 from rhumbline.core.bookie.log.commit_group import AddSink, CommitGroup, Outbox
 from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH, LogEnd, find_end_marker
 from rhumbline.core.bookie.log.file_set import FileSet, file_path
+from rhumbline.core.bookie.log.group_queue import CONTENDED_BYTES_MAX
+from rhumbline.core.bookie.log.group_split import LARGE_LEDGER_BYTES
 from rhumbline.core.bookie.log.log_file import LogFile
 from rhumbline.core.bookie.log.log_format import (
     FILE_HEADER_BYTES,
@@ -36,6 +38,8 @@ from rhumbline.core.protocol.errors import (
     InvariantBrokenError,
     RhumblineError,
 )
+from rhumbline.core.wire.entry import ENTRY_HEADER
+from rhumbline.core.wire.v2 import ADD_KEY_BYTES
 from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 
 ME = BookieId("b1@00000001")
@@ -264,6 +268,94 @@ async def test_full_group_is_closed_and_written_before_the_next() -> None:
         assert [found[0] for found in world.owner.durable] == groups[::2]
         assert world.log.pending_bytes == 0
         await world.log.aclose()
+
+
+def add_of(world: LogWorld, ledger: LedgerRecord, size: int) -> CommitGroup:
+    """Add an entry to the open group, as a connection does; return the group."""
+    group = world.log.open_group()
+    entry = ENTRY_HEADER.pack(ledger.ledger_id, 0, -1, size).ljust(size, b"x")
+    outbox = group.outbox_of(Sink())
+    group.append_entry(ledger, 0, -1, entry, outbox)
+    outbox.adds.append(entry[:ADD_KEY_BYTES])
+    return group
+
+
+async def test_small_ledger_does_not_wait_for_the_bytes_of_a_large_one_in_its_group() -> None:
+    world = await LogWorld().open()
+    large_bytes = 2 * LARGE_LEDGER_BYTES
+    gate = world.disk.gate = asyncio.Event()
+    add_of(world, LEDGER, large_bytes)
+    add_of(world, LedgerRecord(2, bytes(20)), 100)
+    pending_bytes = world.log.pending_bytes
+    world.log.kick()
+    await until(lambda: world.disk.gated_bytes)
+    assert world.disk.gated_bytes < large_bytes, "the small ledger is written first"
+    assert world.log.pending_bytes == pending_bytes - 108
+    later = add_of(world, LedgerRecord(3, bytes(20)), 100)
+    world.log.kick()
+    world.disk.gate = None
+    gate.set()
+    await until(lambda: len(world.owner.durable) == 3)
+    groups = [group for group, _, _ in world.owner.durable]
+    assert [[add[0].ledger_id for add in group.adds] for group in groups] == [[2], [1], [3]]
+    assert groups[2] is later, "large ledgers have their turn before the next group"
+    assert world.log.pending_bytes == 0
+    sizes = [len(data) for data, _ in await world.records_of(11)][-3:]
+    assert sizes == [100, large_bytes, 100]
+    await world.log.aclose()
+
+
+async def test_fence_is_durable_after_the_large_adds_before_it() -> None:
+    world = await LogWorld().open()
+    gate = world.disk.gate = asyncio.Event()
+    add_of(world, LEDGER, 2 * LARGE_LEDGER_BYTES)
+    add_of(world, LedgerRecord(2, bytes(20)), 100)
+    world.log.kick()
+    await until(lambda: world.disk.gated_bytes)
+    outcomes: list[RhumblineError | None] = []
+    durable_before: list[int] = []
+
+    def on_durable(error: RhumblineError | None) -> None:
+        outcomes.append(error)
+        durable_before.append(len(world.owner.durable))
+
+    world.log.append_state(STATE, on_durable)
+    world.disk.gate = None
+    gate.set()
+    await until(lambda: outcomes)
+    assert (outcomes, durable_before) == ([None], [3])
+    records = [(len(data), is_state) for data, is_state in await world.records_of(11)]
+    assert records[-3:] == [(100, False), (2 * LARGE_LEDGER_BYTES, False), (len(STATE), True)]
+    await world.log.aclose()
+
+
+async def test_groups_are_smaller_while_large_adds_wait() -> None:
+    world = await LogWorld().open()
+    assert world.log.group_bytes_max == world.config.group_bytes_max
+    gate = world.disk.gate = asyncio.Event()
+    add_of(world, LEDGER, 2 * LARGE_LEDGER_BYTES)
+    add_of(world, LedgerRecord(2, bytes(20)), 100)
+    world.log.kick()
+    await until(lambda: world.disk.gated_bytes)
+    assert world.log.group_bytes_max == CONTENDED_BYTES_MAX
+    world.disk.gate = None
+    gate.set()
+    await until(lambda: len(world.owner.durable) == 2)
+    assert world.log.group_bytes_max == world.config.group_bytes_max
+    await world.log.aclose()
+
+
+async def test_large_ledger_that_finds_no_space_does_not_refuse_the_small_one() -> None:
+    world = await LogWorld().open()
+    world.disk.room = 100_000
+    add_of(world, LEDGER, 2 * LARGE_LEDGER_BYTES)
+    add_of(world, LedgerRecord(2, bytes(20)), 100)
+    world.log.kick()
+    await until(lambda: world.owner.refused)
+    outcomes = [world.owner.durable[0][0], world.owner.refused[0][0]]
+    assert [[add[0].ledger_id for add in group.adds] for group in outcomes] == [[2], [1]]
+    assert (len(world.owner.durable), len(world.owner.refused)) == (1, 1)
+    await world.log.aclose()
 
 
 async def test_lazy_state_is_written_after_a_short_time_and_an_urgent_one_at_once() -> None:
