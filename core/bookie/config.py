@@ -146,7 +146,7 @@ class BookieConfig:
     )
 
     file_reads_max: int = setting(
-        64,
+        4,
         "Number of file reads that run at the same time in the bookie's directory, and in each "
         "data directory, over all connections. Each holds at most one response, of up to 5 MiB. "
         "Further reads wait.",

@@ -1,8 +1,8 @@
 """Contiguous reads: one disk read for a run of consecutive entries that are close together.
 
 The entries are views of the bytes read; every record is verified as in a single read. A run spans
-at most ``SPAN_BYTES_MAX``, or its first entry. Entries are copied if the views would keep more than
-twice their own size in memory.
+at most ``SPAN_BYTES_MAX``, or its first entry, and has at most ``RUN_ENTRIES_MAX`` entries. Entries
+are copied if the views would keep more than twice their own size in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,14 @@ from ...wire.entry import ENTRY_HEADER
 from ..log.log_format import RECORD_HEADER_BYTES, record_in
 from .ledger_entries import Location
 
-SPAN_BYTES_MAX = 4 << 20
-GAP_BYTES_MAX = 4096
-"""Maximum gap in a run: entries of other ledgers, state records, group headers."""
+SPAN_BYTES_MAX = 1 << 20
+RUN_ENTRIES_MAX = 256
+"""Verifying that many entries takes the event loop less than a millisecond."""
+GAP_BYTES_MAX = 64 << 10
+"""Maximum gap in a run: entries of other ledgers, state records, group headers.
+
+Reading a gap of this size takes no longer than starting another read.
+"""
 
 
 def run_from(
@@ -22,14 +27,14 @@ def run_from(
 ) -> list[Location]:
     """Return ``first`` and the locations ``following(1)``, ``following(2)``, ... close after it.
 
-    The run has at most ``count_max`` entries and ``bytes_max`` bytes. It never crosses files, whose
-    positions are far apart.
+    The run has at most ``count_max`` entries and ``bytes_max`` bytes, and is within the limits of
+    this module. It never crosses files, whose positions are far apart.
     """
     run = [first]
     room = bytes_max - first.length
     end = first.position + first.length
     span_end = first.position + SPAN_BYTES_MAX
-    while len(run) < count_max:
+    while len(run) < min(count_max, RUN_ENTRIES_MAX):
         location = following(len(run))
         if location is None or not 0 <= location.position - end <= GAP_BYTES_MAX:
             break

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
 from ...runtime.tasks import Tasks, wait_until_done
+from ..background_pace import BackgroundPace
 from ..config import BookieConfig
 from ..index.index_file import DataFile
 from ..ledger_records import seal_record
@@ -99,6 +100,7 @@ class WriteLog:
         self._is_kicked = False  # the open group must be written as soon as possible
         self._timer: asyncio.TimerHandle | None = None
         self.failure: RhumblineError | None = None
+        self.pace = BackgroundPace()
         self.sync_count = 0
         self.written_bytes = 0
 
@@ -224,12 +226,15 @@ class WriteLog:
     async def _write(self, group: CommitGroup) -> None:
         body = b"".join(group.buffers)
         assert len(body) == group.body_bytes
+        now_s = asyncio.get_running_loop().time
         try:
             try:
                 if self._is_full():
                     await self._roll()
                 await self._write_carried()
+                began_s = now_s()
                 start = await self.current.append([body], group.count, is_durable=True)
+                self.pace.note_commit(now_s() - began_s, now_s(), len(body))
                 await self._write_marker(self.current)
             except DiskFullError as error:
                 await self.current.cut()

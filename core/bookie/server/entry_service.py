@@ -72,7 +72,7 @@ class EntryService(StorageListener):
         self.storage = storage
         self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
         self.clients = LedgerClients(ledgers, tasks, config.learning_count_max)
-        self.read_slots = ReadSlots(config.file_reads_max)
+        self.read_slots = ReadSlots(config.file_reads_max, storage.log.pace)
         """The file reads that may run at the same time, over all connections."""
         self.meter = OperationMeter()
         self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
@@ -313,7 +313,8 @@ class EntryService(StorageListener):
 
     def _read_now(self, op: EntryRead) -> None:
         if isinstance(op, BatchRead):
-            op.connection.enqueue_read(BatchReading(self, op))
+            is_urgent = op.is_fencing or self._is_recent(op.ledger_id, op.entry_id)
+            op.connection.enqueue_read(BatchReading(self, op, is_urgent=is_urgent))
             return
         entry_id = op.entry_id
         try:
@@ -330,6 +331,13 @@ class EntryService(StorageListener):
             self.respond_entry(op, entry)
             return
         op.connection.enqueue_read(EntryReading(self, op, entry_id, location))
+
+    def _is_recent(self, ledger_id: int, entry_id: int) -> bool:
+        """Return whether an entry is in the tail cache."""
+        try:
+            return self.storage.cached(self.storage.find(ledger_id, entry_id)) is not None
+        except RhumblineError:
+            return False
 
     def weaken_denial(self, op: EntryRead, error: RhumblineError) -> RhumblineError:
         """Turns a denial into "unknown" unless the ledger is proven (invariant 3)."""

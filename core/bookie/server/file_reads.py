@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from .entry_service import EntryService
 
 _BATCH_MS_MAX = 50
+_YIELDING_BATCH_MS_MAX = 5
 
 
 class EntryReading:
     """A read of one entry in a file. Without ``location`` the index is read from disk first."""
 
-    __slots__ = ("directory", "entry_id", "location", "op", "service")
+    __slots__ = ("directory", "entry_id", "is_urgent", "location", "op", "service")
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class EntryReading:
         self.entry_id = entry_id
         self.location = location
         self.directory = "" if location is None else service.storage.directory_of(location)
+        self.is_urgent = op.is_fencing
 
     async def run(self) -> None:
         """See requests.FileRead."""
@@ -55,15 +57,16 @@ class BatchReading:
 
     It ends at a missing entry, one in another directory, a full response, or ``_BATCH_MS_MAX``.
     Without the time limit, a client with a shorter timeout would close the connection and repeat
-    the same request forever.
+    the same request forever. The limit is shorter while reads yield to commits (rule BKE-34).
     """
 
-    __slots__ = ("directory", "op", "service")
+    __slots__ = ("directory", "is_urgent", "op", "service")
 
-    def __init__(self, service: "EntryService", op: BatchRead) -> None:
+    def __init__(self, service: "EntryService", op: BatchRead, *, is_urgent: bool = False) -> None:
         self.service = service
         self.op = op
         self.directory = ""
+        self.is_urgent = is_urgent
 
     async def run(self) -> None:
         """See requests.FileRead."""
@@ -72,7 +75,8 @@ class BatchReading:
         count_left = op.count_max if op.count_max > 0 else sys.maxsize
         room = op.bytes_max
         now_s = asyncio.get_running_loop().time
-        end_s = now_s() + _BATCH_MS_MAX / 1000
+        is_yielding = self.service.read_slots.pace.share(now_s()) < 1
+        end_s = now_s() + (_YIELDING_BATCH_MS_MAX if is_yielding else _BATCH_MS_MAX) / 1000
         read = self.service.storage.read_run
         try:
             if (

@@ -39,6 +39,7 @@ class PiggybackPoll(Poll):
 
     __slots__ = (
         "_began", "_connection", "_ledger", "_request", "_service", "_waited", "directory",
+        "is_urgent",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,7 @@ class PiggybackPoll(Poll):
         self._waited = False
         self._began = 0.0
         self.directory = ""
+        self.is_urgent = False
 
     def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""

@@ -4,7 +4,8 @@ A read that has ended holds a response until the client takes it. So no read sta
 does not read its responses, and the reads of all connections share a limited number of slots.
 
 Reads of different directories have slots and readers of their own: a disk that does not respond
-holds up the reads of its files only.
+holds up the reads of its files only. While commits are delayed, a slot rests after each read (rule
+BKE-34). An urgent read waits for no slot.
 """
 
 import asyncio
@@ -12,16 +13,20 @@ from collections import deque
 from collections.abc import Callable
 
 from ...runtime.tasks import Tasks
+from ..background_pace import BackgroundPace
 from .requests import FileRead
 
 READERS_MAX = 16
 """Maximum number of concurrent file reads of one connection in one directory."""
+URGENT_MAX = 16
+"""Maximum number of concurrent urgent reads of one connection; further ones are not urgent."""
 
 
 class ReadSlots:
     """The slots of each directory, which all connections share."""
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, pace: BackgroundPace) -> None:
+        self.pace = pace
         self._count_max = count_max
         self._slots: dict[str, asyncio.Semaphore] = {}
 
@@ -54,6 +59,7 @@ class ReadQueue:
         self._on_read = on_read
         self._lanes: dict[str, _Lane] = {}
         self._waiting_count = 0
+        self._urgent_count = 0
         self._is_held = False
 
     def __len__(self) -> int:
@@ -63,10 +69,14 @@ class ReadQueue:
     @property
     def is_active(self) -> bool:
         """True while a read runs, or waits for anything but the client."""
-        return any(lane.reader_count for lane in self._lanes.values())
+        return self._urgent_count > 0 or any(lane.reader_count for lane in self._lanes.values())
 
     def add(self, read: FileRead) -> None:
-        """Queues a read."""
+        """Queues a read, or runs it if it is urgent."""
+        if read.is_urgent and self._may_run_urgent():
+            self._urgent_count += 1
+            self._tasks.spawn(self._run_urgent(read), "urgent read")
+            return
         lane = self._lanes.get(read.directory)
         if lane is None:
             lane = self._lanes[read.directory] = _Lane(self._slots.of(read.directory))
@@ -97,13 +107,33 @@ class ReadQueue:
             lane.reader_count += 1
             self._tasks.spawn(self._run(lane), "read")
 
+    def _may_run_urgent(self) -> bool:
+        return self._urgent_count < URGENT_MAX and not self._is_held and not self._tasks.is_closed
+
+    async def _run_urgent(self, read: FileRead) -> None:
+        try:
+            await read.run()
+        finally:
+            self._urgent_count -= 1
+        self._on_read()
+
     async def _run(self, lane: _Lane) -> None:
         try:
             while lane.waiting and not self._is_held:
                 async with lane.slots:
                     if lane.waiting and not self._is_held:
                         self._waiting_count -= 1
-                        await lane.waiting.popleft().run()
+                        await self._run_in_slot(lane.waiting.popleft())
                 self._on_read()
         finally:
             lane.reader_count -= 1
+
+    async def _run_in_slot(self, read: FileRead) -> None:
+        """Runs a read, and keeps the slot while it has to rest."""
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
+        await read.run()
+        rest_s = self._slots.pace.rest_s(now_s() - began_s, now_s())
+        if rest_s > 0:
+            self._on_read()
+            await asyncio.sleep(rest_s)

@@ -60,6 +60,9 @@ class FileRead(Protocol):
     directory: str
     """The data directory with the files; "" for the bookie's own one, which has the index."""
 
+    is_urgent: bool
+    """True if the read does not wait for other reads: a recovery, or a reader of the tail."""
+
     async def run(self) -> None:
         """Reads and responds. Handles every error that a disk or a peer can cause."""
         ...

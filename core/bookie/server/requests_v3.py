@@ -157,7 +157,7 @@ class _LacReading:
     last entry cannot be read, or if the ledger is in limbo (rule BKE-13).
     """
 
-    __slots__ = ("_connection", "_request", "_service", "directory")
+    __slots__ = ("_connection", "_request", "_service", "directory", "is_urgent")
 
     def __init__(
         self, connection: "ClientConnection", service: "EntryService", request: pb.Request
@@ -166,6 +166,7 @@ class _LacReading:
         self._service = service
         self._request = request
         self.directory = ""
+        self.is_urgent = False
 
     async def run(self) -> None:
         began = self._service.meter.now()
@@ -207,7 +208,7 @@ def _force(connection: "ClientConnection", service: "EntryService", request: pb.
 class _EntryListing:
     """A request for the list of a ledger's entries on this bookie, which the index has."""
 
-    __slots__ = ("_connection", "_request", "_service", "directory")
+    __slots__ = ("_connection", "_request", "_service", "directory", "is_urgent")
 
     def __init__(
         self, connection: "ClientConnection", service: "EntryService", request: pb.Request
@@ -216,6 +217,7 @@ class _EntryListing:
         self._service = service
         self._request = request
         self.directory = ""
+        self.is_urgent = False
 
     async def run(self) -> None:
         began = self._service.meter.now()

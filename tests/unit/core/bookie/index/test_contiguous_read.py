@@ -42,7 +42,8 @@ def run_length(locations: list[Location], count_max: int = ALL, bytes_max: int =
 
 
 def test_run_ends_at_a_gap_a_limit_or_another_file() -> None:
-    locations = locations_of([100] * 6, [0, 0, 44, 4088, 4089, 0])
+    largest = contiguous_read.GAP_BYTES_MAX - 8  # a header follows
+    locations = locations_of([100] * 6, [0, 0, 44, largest, largest + 1, 0])
     assert run_length(locations) == 4
     assert run_length(locations, count_max=3) == 3
     assert run_length(locations, bytes_max=299) == 2
@@ -51,6 +52,7 @@ def test_run_ends_at_a_gap_a_limit_or_another_file() -> None:
         run_length(locations_of([contiguous_read.SPAN_BYTES_MAX // 4] * 5, [0] * 5)) == 3
     )  # headers count
     assert run_length(locations_of([contiguous_read.SPAN_BYTES_MAX + 1, 10], [0, 0])) == 1
+    assert run_length(locations_of([10] * 300, [0] * 300)) == contiguous_read.RUN_ENTRIES_MAX
     other = [Location((1 << OFFSET_BITS) + 512, 100), Location((2 << OFFSET_BITS) + 520, 100)]
     assert run_length(other) == 1
     assert run_length([Location(9_000, 100), Location(2_000, 100)]) == 1  # rewritten, out of order

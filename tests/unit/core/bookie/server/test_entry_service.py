@@ -158,12 +158,12 @@ async def test_adds_that_wait_for_metadata_keep_their_order() -> None:
 
 
 async def test_batch_read_from_a_slow_disk_returns_a_part() -> None:
-    config = BookieConfig(log_file_bytes=1 << 20, tail_cache_bytes=0)
+    config = BookieConfig(log_file_bytes=8 << 20, tail_cache_bytes=0)
     disk = MemoryDisk()
     async with one_bookie(config, disk) as (_, _, wire):
         for number in range(40):
             assert await wire.add(entry(1, number)) == Code.OK
-            assert await wire.add(entry(2, number, bytes(5_000))) == Code.OK  # far apart
+            assert await wire.add(entry(2, number, bytes(70_000))) == Code.OK  # far apart
         disk.read_s = 0.011
         found: list[bytes | memoryview] = []
         while len(found) < 40:

@@ -6,10 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from rhumbline.core.bookie.background_pace import BackgroundPace
 from rhumbline.core.bookie.index.entry_index import Location
 from rhumbline.core.bookie.server.entry_service import EntryService
 from rhumbline.core.bookie.server.file_reads import BatchReading, EntryReading
 from rhumbline.core.bookie.server.operation_meter import OperationMeter
+from rhumbline.core.bookie.server.read_queue import ReadSlots
 from rhumbline.core.bookie.server.requests import BatchRead, EntryRead, FileRead, RequestConnection
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -27,6 +29,8 @@ class Bookie:
 
     def __init__(self, entries: Sequence[bytes] = ()) -> None:
         self.storage = self
+        self.pace = BackgroundPace()
+        self.read_slots = ReadSlots(1, self.pace)
         self.is_full = False
         self.entries = list(entries)
         self.run_length = 2
@@ -228,3 +232,16 @@ async def test_batch_from_a_slow_disk_ends_after_fifty_milliseconds(
     bookie = Bookie(FIVE)
     bookie.run_length, bookie.read_s = 1, read_s
     assert await batch(bookie) == FIVE[:count]
+
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_batch_is_short_while_reads_yield_to_commits() -> None:
+    bookie = Bookie(FIVE)
+    bookie.run_length, bookie.read_s = 1, 0.002
+    now_s = asyncio.get_running_loop().time()
+    bookie.pace.note_commit(0.001, now_s, 100)
+    bookie.pace.rest_s(0, now_s)
+    assert await batch(bookie) == FIVE
+    bookie.sent.clear()
+    bookie.pace.note_commit(1.0, now_s + 0.001, 100)
+    assert await batch(bookie) == FIVE[:3], "5 ms are over after the third read"
