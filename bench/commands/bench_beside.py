@@ -19,7 +19,7 @@ from ..beside.compaction import (
 from ..beside.faults import measure_faults
 from ..beside.foreground import WORKLOADS
 from ..harness.bookie_processes import BookieProcesses
-from .bench_options import chosen, number, output_options, whole_number
+from .bench_options import chosen, number, numbers_of, output_options, whole_number
 from .bench_output import collect, print_raw, say
 
 PARTS = ("readers", "compaction", "faults")
@@ -56,7 +56,7 @@ def beside(
     known = {workload.name: workload for workload in WORKLOADS}
     workloads = [known[name] for name in chosen(known, "workload", work)]
     parts = chosen(PARTS, "part", only)
-    counts = [int(count) for count in readers.split(",")]
+    counts = [int(count) for count in numbers_of(readers, "--readers")]
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
         print_raw(Path(root))

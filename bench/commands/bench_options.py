@@ -26,6 +26,20 @@ def number(
     return _ranged(name, click.FloatRange(low, high), default, help_text)
 
 
+def numbers_of(text: str, option: str) -> list[float]:
+    """Return the positive numbers of an option that separates them by commas.
+
+    Raises InvalidArgumentError.
+    """
+    try:
+        found = [float(one) for one in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < one < float("inf") for one in found):
+        raise InvalidArgumentError(f"{option} {text}: expected positive numbers, as in 1,10,40")
+    return found
+
+
 def _ranged(
     name: str, kind: click.IntRange | click.FloatRange, default: float | None, help_text: str
 ) -> Callable[[Command], Command]:

@@ -1,4 +1,4 @@
-"""``rhumbline bench`` for several regions: regions, speculation, lost, slow-bookie, returning."""
+"""``rhumbline bench`` for several regions: regions, slow or lost bookies, readers far away."""
 
 import tempfile
 from dataclasses import dataclass
@@ -19,11 +19,14 @@ from ..bookies.slow_bookie import REGIONS as SLOW_REGIONS
 from ..bookies.slow_bookie import SlowWorkload, measure_slow_bookie
 from ..bookies.slow_bookie_plot import plot
 from ..harness.region_processes import RegionProcesses
+from ..readers.far_reading import BATCH, FarWorkload, measure_far_reading
+from ..readers.far_reading import REGION as FAR_REGION
+from ..readers.far_reading import VIEWER as FAR_VIEWER
 from ..readers.returning import REGIONS as COPY_REGIONS
 from ..readers.returning import VIEWER, ReturningWorkload, measure_returning
 from ..regions import RegionWorkload, fsync_samples, measure_regions
 from ..speculation import SpeculationWorkload, measure_speculation
-from .bench_options import number, output_options, whole_number
+from .bench_options import number, numbers_of, output_options, whole_number
 from .bench_output import collect, print_raw, say
 
 _FSYNC_SAMPLES = 500
@@ -354,7 +357,7 @@ def returning(
     an empty cache. The links between the regions count the bytes.
     """
     work = ReturningWorkload(
-        [int(count) for count in consumers.split(",")],
+        [int(count) for count in numbers_of(consumers, "--consumers")],
         megabytes * 1_000_000 // size,
         size,
         round_trip,
@@ -384,4 +387,42 @@ def _shown_of_returning(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-REGION_BENCHMARKS = (regions, speculation, lost, slow_bookie, returning)
+# --- a reader in another region -------------------------------------------------------------------
+
+
+@click.command()
+@click.option(
+    "--round-trips", default="2,20,80,160", show_default=True, help="Milliseconds, by commas."
+)
+@whole_number("--megabytes", 1, 10_000, 400, "Size of the stream.")
+@whole_number("--size", 1, 1 << 20, 1024, "Bytes of each record.")
+@output_options
+def far(
+    round_trips: str, megabytes: int, size: int, directory: Path | None, json_file: Path | None
+) -> None:
+    """Measure catch-up reads by a client in another region, by round trip.
+
+    Three bookies in one region. The links delay each direction and limit no bandwidth.
+    """
+    records = max(1, megabytes * 1_000_000 // size // BATCH) * BATCH
+    work = FarWorkload(records, size, numbers_of(round_trips, "--round-trips"))
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+        root = Path(folder)
+        print_raw(root)
+        with RegionProcesses(root, (FAR_REGION,), each=3, viewers=(FAR_VIEWER,)) as servers:
+            found = run(collect(measure_far_reading(servers, work), json_file))
+    say()
+    say(format_table([_shown_of_far(row) for row in found]))
+
+
+def _shown_of_far(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "round trip ms": row["round_trip_ms"],
+        "records": row["records"],
+        "seconds": row["seconds"],
+        "MB/s": row["MB_s"],
+        "Mbit/s": row["Mbit_s"],
+    }
+
+
+REGION_BENCHMARKS = (regions, speculation, lost, slow_bookie, returning, far)

@@ -116,8 +116,9 @@ class ArchivedLedger:
         self._end = before._replace(txid=self._segment_last_txid())
         return self
 
-    async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
-        """See ReadableLedger."""
+    async def read(self, first: int, last: int, ahead_bytes: int = 0) -> Sequence[LedgerEntry]:
+        """See ReadableLedger. One row group is always read ahead, whatever ``ahead_bytes`` is."""
+        del ahead_bytes
         assert 0 <= first <= last <= self.last_add_confirmed
         if self._is_reader_closed:
             raise ClosedError(f"the reader of archived segment {self._manifest.lssn} is closed")

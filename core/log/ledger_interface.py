@@ -109,10 +109,11 @@ class ReadableLedger(Protocol):
         """True if the last entry is known and final."""
         ...
 
-    async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
+    async def read(self, first: int, last: int, ahead_bytes: int = 0) -> Sequence[LedgerEntry]:
         """Return one or more entries from ``first`` on, at most up to ``last``.
 
-        ``last`` must not be above ``last_add_confirmed``.
+        ``last`` must not be above ``last_add_confirmed``. With ``ahead_bytes``, the caller reads on
+        from the entry behind the returned ones: about as many bytes may be read before it asks.
         """
         ...
 

@@ -99,7 +99,7 @@ class ProxySource:
         self._stream_id = begun.position.stream_id
         return begun
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         """Return the next entries, once there are any. A repeat after an error continues here."""
         while True:
             response = await self._next()

@@ -83,7 +83,7 @@ class SharedSource:
         """Always False: the connection buffers what has arrived."""
         return False
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         """Return the next entries, once there are any. A repeat after an error continues here."""
         cursor = self._cursor
         if cursor is None:

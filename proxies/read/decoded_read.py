@@ -61,7 +61,7 @@ class CursorSource:
         """Always False: no block is fetched before its reader needs it."""
         return False
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         """Return the entries of the next block. Raises what the cursor raises, EndOfStreamError."""
         block = await self._cursor.next()
         if block is None:

@@ -123,6 +123,20 @@ def test_returning_consumers_cross_the_wide_area_about_once(tmp_path: Path) -> N
 
 
 @pytest.mark.long
+def test_reader_in_another_region_overlaps_its_round_trips(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", "far", "--round-trips", "80", "--megabytes", "100",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    (row,) = [json.loads(line) for line in figures.read_text().splitlines()]
+    assert row["records"] * 1024 == pytest.approx(100e6, rel=0.02)
+    # One response at a time would need a round trip for each 2 MiB of the stream.
+    print(f"{row['seconds']} s, one response at a time: at least {100e6 / (2 << 20) * 0.08:.1f} s")
+
+
+@pytest.mark.long
 def test_foreground_is_measured_beside_readers_compaction_and_faults(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(

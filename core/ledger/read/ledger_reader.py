@@ -31,6 +31,7 @@ from .long_poll import LongPoll
 from .metadata_refresh import MetadataRefresh
 from .news_rhythm import NewsRhythm
 from .range_reader import RangeReader
+from .read_pipeline import ReadPipeline
 from .replica_order import ReplicaOrder
 
 
@@ -47,6 +48,9 @@ class LedgerReader:
         self.replicas = ReplicaOrder(context)
         self._version = version
         self._ranges = RangeReader(context, self.replicas, metadata.ledger_id, self.digest)
+        self._pipeline = ReadPipeline(
+            self._read, context.config, f"read ledger {metadata.ledger_id}"
+        )
         self._views: dict[Fragment, QuorumView] = {}
         self._piggyback: Entry | None = None
         self._poll: LongPoll | None = None
@@ -158,9 +162,11 @@ class LedgerReader:
 
     # --- entries --------------------------------------------------------------------------------
 
-    async def read(self, first: int, last: int) -> list[Entry]:
+    async def read(self, first: int, last: int, ahead_bytes: int = 0) -> list[Entry]:
         """Returns one or more entries from ``first`` on, at most up to ``last``, in order.
 
+        With ``ahead_bytes``, about as many bytes of the entries behind them are read before the
+        next call asks for them; only one caller at a time may do so.
         Their number is limited by the settings and by the end of the fragment: call it again for
         the rest. Raises InvalidArgumentError for entries above the LAC, UnavailableError,
         CorruptionError, NoSuchEntryError (if all replicas respond so), and NoSuchLedgerError.
@@ -171,6 +177,11 @@ class LedgerReader:
                 f"ledger {self.ledger_id}: entries {first}..{last} are not within "
                 f"0..{self.last_add_confirmed}"
             )
+        if ahead_bytes:
+            return await self._pipeline.read(first, last, ahead_bytes)
+        return await self._read(first, last)
+
+    async def _read(self, first: int, last: int) -> list[Entry]:
         last = min(last, first + self.context.config.read_batch_entries_max - 1)
         while True:
             version = self._version
@@ -304,6 +315,7 @@ class LedgerReader:
     async def aclose(self) -> None:
         """Closes the reader and its watch; waiting calls raise ClosedError. Safe to repeat."""
         self.abandon()
+        await self._pipeline.aclose()
         await self._hints.aclose()
         for refresh in (self._metadata_refresh, *list(self._view_refreshes.values())):
             if refresh is not None:

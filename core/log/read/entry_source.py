@@ -60,7 +60,7 @@ class EntryFetcher(Protocol):
         """True if the next ``fetch`` does not have to wait for a writer."""
         ...
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         """Wait for and return the next entries. Behaves and raises as ``EntrySource.fetch``."""
         ...
 
@@ -111,9 +111,10 @@ class EntrySource:
         """True if the next ``fetch`` does not have to wait for a writer."""
         return self._handle is not None and self.entry_id <= self._handle.last_add_confirmed
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         """Wait for and return the next entries, or an empty chunk at the beginning of a segment.
 
+        About ``ahead_bytes`` of the entries behind them may be read before the next call.
         Raises EndOfStreamError at the end of an ended stream, TruncatedError, GapError,
         NoSuchStreamError, CorruptionError, and transient errors that have lasted
         ``unavailable_ms_max``. After any error, a repeat continues at the same position.
@@ -122,17 +123,17 @@ class EntrySource:
             self._lag = ReaderLag()
             self._lags.add(self._lag)
         try:
-            return await self._fetch()
+            return await self._fetch(ahead_bytes)
         finally:
             self._lag.end_wait()
 
-    async def _fetch(self) -> Chunk:
+    async def _fetch(self, ahead_bytes: int) -> Chunk:
         while True:
             if self.lssn != self._reported_lssn:
                 self._reported_lssn = self.lssn
                 return Chunk(self.lssn, None, ())
             try:
-                chunk = await self._try_fetch()
+                chunk = await self._try_fetch(ahead_bytes)
             except NoSuchLedgerError as error:
                 await self._pause(await self._explain_missing_ledger(error))
             except RhumblineError as error:
@@ -158,7 +159,7 @@ class EntrySource:
 
     # --- one step -------------------------------------------------------------------------------
 
-    async def _try_fetch(self) -> Chunk | None:
+    async def _try_fetch(self, ahead_bytes: int) -> Chunk | None:
         if self._handle is None and not await self._open_segment():
             return None
         handle, segment = self._handle, self._segment
@@ -166,7 +167,7 @@ class EntrySource:
         assert segment is not None
         confirmed = handle.last_add_confirmed
         if self.entry_id <= confirmed:
-            entries = await handle.read(self.entry_id, confirmed)
+            entries = await handle.read(self.entry_id, confirmed, ahead_bytes)
         elif handle.is_closed:
             await self._advance_segment(confirmed)
             return None

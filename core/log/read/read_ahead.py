@@ -1,7 +1,8 @@
 """Read-ahead: fetches entries before the consumer needs them, within an adaptive byte budget.
 
 The budget begins small and doubles whenever the consumer has to wait although entries were
-available. A consumer that is slower than the source therefore keeps a small buffer. At the tail
+available. A consumer that is slower than the source therefore keeps a small buffer. Behind the
+chunk that is fetched, the source may read as much as the budget leaves. At the tail
 nothing is fetched ahead: a task exists only while the consumer waits or entries are known to exist.
 """
 
@@ -64,7 +65,7 @@ class ReadAhead:
     async def _run(self) -> None:
         try:
             while True:
-                chunk = await self._source.fetch()
+                chunk = await self._source.fetch(self._budget - self.bytes)
                 size = sum(len(entry.payload) for entry in chunk.entries)
                 self._chunks.append((chunk, size))
                 self.bytes += size

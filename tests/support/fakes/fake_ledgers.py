@@ -242,7 +242,8 @@ class FakeLedgerReader:
         self._lac = max(self._lac, self._ledger.known_lac)
         self._sees_close = self._ledger.is_closed
 
-    async def read(self, first: int, last: int) -> Sequence[FakeEntry]:
+    async def read(self, first: int, last: int, ahead_bytes: int = 0) -> Sequence[FakeEntry]:
+        del ahead_bytes
         self._cluster.reads += 1
         await self._cluster.pause()
         if self._cluster.read_error is not None:

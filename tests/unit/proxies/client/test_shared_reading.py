@@ -56,7 +56,7 @@ class Source:
         self._proxy = proxy
         proxy.open_calls += 1
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         proxy = self._proxy
         while self.entry_id >= proxy.count:
             if proxy.has_ended:

@@ -68,7 +68,7 @@ class Source:
     def is_ready(self) -> bool:
         return self._is_read and self.entry_id < self.log.lengths[self.lssn - 1]
 
-    async def fetch(self) -> Chunk:
+    async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         if not self._is_read:
             self._is_read = True
             self.log.open_count += 1
