@@ -32,9 +32,9 @@ class _CountingReader:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._inner, name)
 
-    async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
+    async def read(self, first: int, last: int, ahead_bytes: int = 0) -> Sequence[LedgerEntry]:
         self._counter.entries += 1
-        return await self._inner.read(first, last)
+        return await self._inner.read(first, last, ahead_bytes)
 
 
 class _CountingLedgers:

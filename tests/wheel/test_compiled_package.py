@@ -27,6 +27,8 @@ for name in sys.argv[1:]:
 STAND_INS = [
     "test_bookie_connection.py",
     "test_commit_group.py",
+    "test_group_queue.py",
+    "test_group_split.py",
     "test_partial_frames.py",
     "test_write_log.py",
 ]
