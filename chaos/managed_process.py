@@ -23,6 +23,8 @@ from ..core.protocol.errors import UnavailableError
 _PACKAGE = __package__.partition(".")[0]
 _POLL_S = 0.02
 _KILL_S_MAX = 30.0
+_STOP_S_MAX = 30.0
+_STOP_POLL_S = 0.001
 _LOG_LINES = 15
 _BOUND_TO_PARENT = (sys.executable, "-I", "-S", "-c", """
 import ctypes, os, signal, sys
@@ -207,8 +209,20 @@ class ManagedProcess:
     # --- signals and end --------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Send SIGSTOP to the process group. Safe to repeat."""
+        """Send SIGSTOP to the process group and wait until the process has stopped.
+
+        On a busy machine its threads go on for a moment after the signal. Safe to repeat.
+        """
         self._send(signal.SIGSTOP)
+        deadline = time.monotonic() + _STOP_S_MAX
+        while self.is_running and not self._is_stopped():
+            assert time.monotonic() < deadline, f"{self.name} did not stop"
+            time.sleep(_STOP_POLL_S)
+
+    def _is_stopped(self) -> bool:
+        with suppress(ChildProcessError):  # it was killed meanwhile
+            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        return True
 
     def resume(self) -> None:
         """Send SIGCONT to the process group. Safe to repeat."""
