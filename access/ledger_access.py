@@ -25,6 +25,11 @@ class LedgerAccess:
         self._caller = caller
 
     @property
+    def client(self) -> str:
+        """See LedgerPermissions."""
+        return str(self._caller.principal)
+
+    @property
     def is_current(self) -> bool:
         """See LedgerPermissions."""
         return self._access.is_current

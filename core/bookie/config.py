@@ -174,10 +174,11 @@ class BookieConfig:
         32 * MIB, "Bytes of index blocks that are cached for reads of older entries.", low=0
     )
 
-    learning_count_max: int = setting(
+    metadata_waits_max: int = setting(
         10_000,
-        "Maximum number of requests that wait for a read of their ledger's metadata. Further ones "
-        'are refused with "too many requests".',
+        "Maximum number of requests that wait for a read of their ledger's metadata, of which one "
+        "application that connects directly takes at most half. Further ones are refused with "
+        '"too many requests".',
         low=0,
     )
 

@@ -30,6 +30,11 @@ class LedgerPermissions(Protocol):
     """The permissions of one client. All calls return at once."""
 
     @property
+    def client(self) -> str:
+        """The name of the client, which all its connections share."""
+        ...
+
+    @property
     def is_current(self) -> bool:
         """True if decisions can be made, and earlier ones still hold."""
         ...
@@ -108,7 +113,11 @@ class FrameGuard:
             return self._is_permitted(need, frame, owner)
         size = len(frame)
         try:
-            self._owners.find(need.ledger_id, lambda found: self._continue(need, frame, found))
+            self._owners.find(
+                need.ledger_id,
+                self._permissions.client,
+                lambda found: self._continue(need, frame, found),
+            )
         except TooManyRequestsError as error:
             self._refuse(need, frame, error)
         else:

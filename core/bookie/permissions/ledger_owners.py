@@ -1,7 +1,7 @@
 """The streams to which ledgers belong, read from the metadata of each ledger once."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -29,15 +29,27 @@ class LedgerOwner(NamedTuple):
 OnOwner = Callable[[LedgerOwner | RhumblineError], None]
 
 
+class _Waiting(NamedTuple):
+    """A request that waits for the owner of its ledger."""
+
+    client: str
+    on_owner: OnOwner
+
+
 class LedgerOwners:
-    """The owners of ledgers, which never change. Each read is shared by all that wait for it."""
+    """The owners of ledgers, which never change. Each read is shared by all that wait for it.
+
+    A client may take a place for waiting while it has fewer places than are free, so that one
+    client leaves half of them to others.
+    """
 
     def __init__(self, ledgers: MetadataReader, tasks: Tasks, waiting_count_max: int) -> None:
         self._ledgers = ledgers
         self._tasks = tasks
         self._waiting_count_max = waiting_count_max
         self._waiting_count = 0
-        self._waiting: dict[int, list[OnOwner]] = {}
+        self._count_by_client: Counter[str] = Counter()
+        self._waiting: dict[int, list[_Waiting]] = {}
         self._owners: OrderedDict[int, LedgerOwner] = OrderedDict()
 
     def known(self, ledger_id: int) -> LedgerOwner | None:
@@ -47,23 +59,24 @@ class LedgerOwners:
             self._owners.move_to_end(ledger_id)
         return found
 
-    def find(self, ledger_id: int, on_owner: OnOwner) -> None:
+    def find(self, ledger_id: int, client: str, on_owner: OnOwner) -> None:
         """Call back once, later, with the owner or the reason for which it is not known.
 
         Calls for one ledger get their results in their order. Raises TooManyRequestsError if too
-        many wait.
+        many requests of ``client`` wait.
         """
-        if self._waiting_count >= self._waiting_count_max:
+        count = self._count_by_client[client]
+        if count >= self._waiting_count_max - self._waiting_count:
             raise TooManyRequestsError(
-                f"{self._waiting_count} requests wait for the owners of ledgers "
-                f"(at most {self._waiting_count_max})"
+                f"{count} requests of this client and {self._waiting_count - count} others wait "
+                f"for the owners of ledgers (at most {self._waiting_count_max} in all)"
             )
         self._waiting_count += 1
-        waiting = self._waiting.get(ledger_id)
-        if waiting is not None:
-            waiting.append(on_owner)
+        self._count_by_client[client] = count + 1
+        waiting = self._waiting.setdefault(ledger_id, [])
+        waiting.append(_Waiting(client, on_owner))
+        if len(waiting) > 1:
             return
-        self._waiting[ledger_id] = [on_owner]
         self._tasks.spawn(self._find(ledger_id), f"find the owner of ledger {ledger_id}")
 
     async def _find(self, ledger_id: int) -> None:
@@ -77,8 +90,15 @@ class LedgerOwners:
                     self._owners.popitem(last=False)
             waiting = self._waiting.pop(ledger_id)
             self._waiting_count -= len(waiting)
-            for on_owner in waiting:
+            for client, _ in waiting:
+                self._release(client)
+            for _, on_owner in waiting:
                 on_owner(found)
+
+    def _release(self, client: str) -> None:
+        self._count_by_client[client] -= 1
+        if not self._count_by_client[client]:
+            del self._count_by_client[client]
 
     async def _read(self, ledger_id: int) -> LedgerOwner | RhumblineError:
         try:

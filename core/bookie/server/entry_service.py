@@ -70,8 +70,8 @@ class EntryService(StorageListener):
         self.bookie = bookie
         self.config = config
         self.storage = storage
-        self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
-        self.clients = LedgerClients(ledgers, tasks, config.learning_count_max)
+        self.membership = LedgerMembership(ledgers, bookie, tasks, config.metadata_waits_max)
+        self.clients = LedgerClients(ledgers, tasks, config.metadata_waits_max)
         self.read_slots = ReadSlots(config.file_reads_max, storage.log.pace)
         """The file reads that may run at the same time, over all connections."""
         self.meter = OperationMeter()

@@ -47,6 +47,7 @@ class Permissions:
     """The permissions of one client, which the test changes. Implements LedgerPermissions."""
 
     def __init__(self, *uses: LedgerUse) -> None:
+        self.client = "tester"
         self.uses = set(uses)
         self.is_current = True
         self.listeners: list[Callable[[], None]] = []
@@ -194,7 +195,7 @@ async def test_without_the_metadata_of_a_ledger_nothing_is_decided(
 
 
 async def test_waiting_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = BookieConfig(log_file_bytes=1 << 20, learning_count_max=1)
+    config = BookieConfig(log_file_bytes=1 << 20, metadata_waits_max=1)
     async with guarded(Permissions(READ), config) as (world, _, _, wire):
         never = asyncio.Event()
         with monkeypatch.context() as patched:

@@ -55,37 +55,55 @@ Results = list[tuple[int, LedgerOwner | RhumblineError]]
 @pytest.mark.run_by(runner=run_jumping)
 async def test_one_read_serves_all_that_wait_in_their_order() -> None:
     ledgers, tasks, results = Ledgers(), Tasks(), Results()
-    owners = LedgerOwners(ledgers, tasks, 3)
+    owners = LedgerOwners(ledgers, tasks, 4)
     assert owners.known(7) is None
-    for number in range(3):
-        owners.find(7, lambda found, number=number: results.append((number, found)))  # type: ignore[misc]
-    with pytest.raises(TooManyRequestsError, match="3 requests wait"):
-        owners.find(8, lambda _: None)
+    for number in range(2):
+        owners.find(7, "c", lambda found, number=number: results.append((number, found)))  # type: ignore[misc]
+    with pytest.raises(TooManyRequestsError, match="2 requests of this client and 0 others"):
+        owners.find(8, "c", lambda _: None)
     assert results == []
     await asyncio.sleep(1)
-    assert results == [(0, FOUND), (1, FOUND), (2, FOUND)]
+    assert results == [(0, FOUND), (1, FOUND)]
     assert ledgers.read_count == 1
     assert owners.known(7) == FOUND
-    owners.find(8, lambda found: results.append((8, found)))
+    owners.find(8, "c", lambda found: results.append((8, found)))
     await asyncio.sleep(1)
     assert results[-1] == (8, FOUND)
     await tasks.aclose()
 
 
 @pytest.mark.run_by(runner=run_jumping)
+async def test_each_client_leaves_places_to_others() -> None:
+    tasks = Tasks()
+    owners = LedgerOwners(Ledgers(), tasks, 12)
+
+    def places(client: str) -> int:
+        """Return how many places the client gets."""
+        with pytest.raises(TooManyRequestsError):
+            for count in range(20):
+                owners.find(count, client, lambda _: None)
+        return count
+
+    assert [places(client) for client in "abcde"] == [6, 3, 2, 1, 0]
+    await asyncio.sleep(1)
+    assert places("e") == 6
+    await tasks.aclose()
+
+
+@pytest.mark.run_by(runner=run_jumping)
 async def test_an_owner_that_is_not_found_is_looked_up_again() -> None:
     ledgers, tasks, results = Ledgers(), Tasks(), Results()
-    owners = LedgerOwners(ledgers, tasks, 3)
-    owners.find(100, lambda found: results.append((100, found)))
+    owners = LedgerOwners(ledgers, tasks, 6)
+    owners.find(100, "c", lambda found: results.append((100, found)))
     await asyncio.sleep(1)
     ledgers.is_cut = True
-    owners.find(7, lambda found: results.append((7, found)))
+    owners.find(7, "c", lambda found: results.append((7, found)))
     await asyncio.sleep(1)
     ledgers.is_cut, ledgers.is_silent = False, True
-    owners.find(7, lambda found: results.append((7, found)))
+    owners.find(7, "c", lambda found: results.append((7, found)))
     await asyncio.sleep(10)
     ledgers.is_silent = False
-    owners.find(7, lambda found: results.append((7, found)))
+    owners.find(7, "c", lambda found: results.append((7, found)))
     await asyncio.sleep(1)
     kinds = [found if isinstance(found, LedgerOwner) else type(found) for _, found in results]
     assert kinds == [NoSuchLedgerError, UnknownStateError, UnknownStateError, FOUND]
@@ -96,12 +114,12 @@ async def test_an_owner_that_is_not_found_is_looked_up_again() -> None:
 async def test_few_owners_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_owners, "_OWNERS_MAX", 2)
     tasks = Tasks()
-    owners = LedgerOwners(Ledgers(), tasks, 3)
+    owners = LedgerOwners(Ledgers(), tasks, 6)
     for ledger_id in (1, 2):
-        owners.find(ledger_id, lambda _: None)
+        owners.find(ledger_id, "c", lambda _: None)
         await asyncio.sleep(1)
     assert owners.known(1) == FOUND
-    owners.find(3, lambda _: None)
+    owners.find(3, "c", lambda _: None)
     await asyncio.sleep(1)
     assert [owners.known(ledger_id) for ledger_id in (1, 2, 3)] == [FOUND, None, FOUND]
     await tasks.aclose()
@@ -111,8 +129,8 @@ async def test_few_owners_are_remembered(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_shutdown_answers_what_waits() -> None:
     ledgers, tasks, results = Ledgers(), Tasks(), Results()
     ledgers.is_silent = True
-    owners = LedgerOwners(ledgers, tasks, 3)
-    owners.find(7, lambda found: results.append((7, found)))
+    owners = LedgerOwners(ledgers, tasks, 6)
+    owners.find(7, "c", lambda found: results.append((7, found)))
     await asyncio.sleep(0)
     await tasks.aclose()
     ((_, found),) = results

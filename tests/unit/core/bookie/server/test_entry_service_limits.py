@@ -36,7 +36,7 @@ async def test_bookie_holds_a_limited_number_of_ledgers() -> None:
 
 
 async def test_limited_number_of_requests_wait_for_metadata() -> None:
-    async with one_bookie(BookieConfig(learning_count_max=2)) as (_, bookie, wire):
+    async with one_bookie(BookieConfig(metadata_waits_max=2)) as (_, bookie, wire):
         for ledger_id in (1, 2, 3, 4):
             wire.send(v2.encode_add(KEY, entry(ledger_id, 0)))
         wire.send(v2.encode_read(5, 0, v2.FLAG_FENCE, KEY))
