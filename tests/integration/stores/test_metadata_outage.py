@@ -15,14 +15,17 @@ from pathlib import Path
 import pytest
 
 from rhumbline.client.connect import Client
+from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import MetadataUnavailableError, NotEnoughBookiesError
+from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.tests.support.processes.stream_scenario import (
     STREAM,
     Producer,
+    ScenarioCluster,
     Tail,
     begin,
     client_in,
@@ -73,6 +76,32 @@ async def fragments(client: Client) -> int:
     return sum([len((await client.ledger_store.read(each))[0].fragments) - 1 for each in ids])
 
 
+async def introduced(cluster: ScenarioCluster, client: Client) -> None:
+    """Wait until every member of every open ledger has read that it is one.
+
+    A writer that opens waits only until its quorum has, and a member that the metadata store does
+    not answer any more refuses the first entry.
+    """
+    bookies = {
+        local.bookie.bookie_id: local.bookie
+        for local in cluster.bookies
+        if local.bookie is not None
+    }
+    async with asyncio.timeout(STALLS_AFTER_S):
+        for ledger_id in await client.ledger_store.ids():
+            ledger, _ = await client.ledger_store.read(ledger_id)
+            if ledger.state is LedgerState.OPEN:
+                for member in ledger.last_fragment.bookies:
+                    while not is_proven(bookies[member], ledger_id):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+
+
+def is_proven(bookie: Bookie, ledger_id: int) -> bool:
+    """Return whether a bookie has read that the metadata of a ledger names it."""
+    record = bookie.service.ledgers.get(ledger_id)
+    return record is not None and record.is_proven
+
+
 @pytest.mark.timeout(AWAY_S + 400)
 async def test_appends_and_reads_continue_during_an_outage(
     location: StoreLocation, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -96,6 +125,7 @@ async def test_appends_and_reads_continue_during_an_outage(
             await rolling.send()
         await tail.reaches(SOME)
         quiet = await bonn.namespace().open_writer("quiet")
+        await introduced(cluster, bonn)
         before = max(rolling.segments)
         changes = await fragments(bonn)
 
