@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -74,13 +75,13 @@ def _kind_of(cluster: BookieProcesses) -> str:
 async def measured(
     parts: Sequence[Callable[[BookieProcesses], Rows]], clusters: Sequence[BookieProcesses]
 ) -> Rows:
-    """Run each part on each cluster; a row says what protects its cluster.
+    """Run each part on each cluster, in an order that is drawn; a row says what protects it.
 
     A part begins when the bookies are idle: the compaction and the writes to disk that an earlier
     part caused on one cluster would slow down the other one.
     """
     for part in parts:
-        for cluster in clusters:
+        for cluster in random.sample(clusters, len(clusters)):
             await _settle(clusters)
             kind = _kind_of(cluster)
             async for row in part(cluster):
