@@ -176,8 +176,8 @@ class ProxyConfig:
     shared_bytes_max: int = setting(
         256 << 10,
         "Maximum size of the record sets of one principal that have no result yet, while other "
-        "principals append through the proxy as well. Beyond it, the calls of that principal are "
-        "not read.",
+        "principals append much through the proxy as well; beside principals that append little, "
+        "it is 64 KiB. Beyond it, the calls of that principal are not read.",
         low=1,
     )
     connection_idle_ms: int = setting(

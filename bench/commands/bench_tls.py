@@ -1,7 +1,5 @@
 """The option ``--tls`` of benchmarks: with TLS, or two kinds of clusters in turn and compared."""
 
-import asyncio
-import os
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ import click
 
 from ..harness.bookie_processes import BookieProcesses
 from ..harness.lab_tls import LabTls, make_lab_tls
+from ..harness.settling import settle
 from .bench_options import Command
 from .bench_output import Rows
 
@@ -24,11 +23,6 @@ COMPARED = (BOTH, CHECKS)
 _PLAIN, _TLS, _CHECKED = "plain", "TLS", "checked"
 _CLUSTERS = {OFF: (_PLAIN,), ON: (_TLS,), BOTH: (_PLAIN, _TLS), CHECKS: (_TLS, _CHECKED)}
 _SUFFIXES = {_PLAIN: "", _TLS: "-tls", _CHECKED: "-checked"}
-
-_IDLE_CPU_S = 0.02
-"""CPU time in ``_LOOK_S`` up to which the bookies of all clusters count as idle."""
-_LOOK_S = 0.5
-_SETTLE_S_MAX = 30.0
 
 
 def tls_option(command: Command) -> Command:
@@ -82,24 +76,14 @@ async def measured(
     """
     for part in parts:
         for cluster in random.sample(clusters, len(clusters)):
-            await _settle(clusters)
+            if len(clusters) > 1:
+                await settle(clusters)
             kind = _kind_of(cluster)
             async for row in part(cluster):
                 if kind == _PLAIN:
                     yield row
                 else:
                     yield {**row, "peer": f"{row['peer']}{_SUFFIXES[kind]}", "protection": kind}
-
-
-async def _settle(clusters: Sequence[BookieProcesses]) -> None:
-    if len(clusters) < 2:
-        return
-    for _ in range(round(_SETTLE_S_MAX / _LOOK_S)):
-        os.sync()
-        before = sum(cluster.usage().server_cpu_s for cluster in clusters)
-        await asyncio.sleep(_LOOK_S)
-        if sum(cluster.usage().server_cpu_s for cluster in clusters) - before <= _IDLE_CPU_S:
-            return
 
 
 def comparison(tls: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -4,6 +4,9 @@ What one principal has in flight delays the record sets of others behind it, in 
 bookies and on their disks. While several principals append, each may therefore have only a limited
 number of bytes in flight; alone, a principal is limited by its calls only. A call that is over the
 limit is not read, so that gRPC's flow control stops its client.
+
+The limit depends on the others: beside one that appends little, a principal that floods must leave
+it almost all of the path, while several that append much share the path best if it is full.
 """
 
 import asyncio
@@ -12,16 +15,35 @@ from collections import deque
 ACTIVE_S = 1.0
 """Time after its last record set for which a principal counts as one that appends."""
 
+SMALL_SHARE_BYTES = 64 << 10
+"""Bytes that each principal may have in flight beside others, however little they append."""
+
+_MULTIPLE = 4
+"""A principal may have in flight so many times what another one has had."""
+
 
 class _Share:
     """A principal: its bytes in flight, and its calls that wait."""
 
-    __slots__ = ("active_at", "in_flight", "waiting")
+    __slots__ = ("active_at", "in_flight", "peak", "peak_since", "waiting")
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.active_at = 0.0
+        self.peak = 0
+        """The most that was in flight since ``peak_since``, which is at most ACTIVE_S ago."""
+        self.peak_since = 0.0
         self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def add(self, size: int, now: float) -> None:
+        """Count a record set in flight."""
+        self.in_flight += size
+        self.active_at = now
+        if now - self.peak_since > ACTIVE_S:
+            self.peak_since = now
+            self.peak = self.in_flight
+        elif self.in_flight > self.peak:
+            self.peak = self.in_flight
 
 
 class FairShares:
@@ -31,10 +53,11 @@ class FairShares:
     """
 
     def __init__(self, shared_bytes_max: int) -> None:
-        """``shared_bytes_max``: bytes in flight of each principal while several append."""
+        """``shared_bytes_max``: bytes in flight of each principal while several append much."""
         self.waited_count = 0
         """Number of times that a call had to wait."""
         self._bytes_max = shared_bytes_max
+        self._bytes_min = min(SMALL_SHARE_BYTES, shared_bytes_max)
         self._shares: dict[str, _Share] = {}
         self._loop = asyncio.get_running_loop()
         self._forget_at = 0.0
@@ -44,15 +67,14 @@ class FairShares:
         share = self._shares.get(principal)
         if share is None:
             share = self._shares[principal] = _Share()
-        share.in_flight += size
-        share.active_at = self._loop.time()
+        share.add(size, self._loop.time())
 
     def remove(self, principal: str, size: int) -> None:
         """Stop counting a record set whose result is known."""
         share = self._shares[principal]
         share.in_flight -= size
         assert share.in_flight >= 0
-        if share.in_flight <= self._bytes_max:
+        if not self.is_over(principal):
             _wake(share.waiting, 1 if share.in_flight else len(share.waiting))
         if not share.in_flight:
             self._forget_idle()
@@ -68,11 +90,17 @@ class FairShares:
     def is_over(self, principal: str) -> bool:
         """Return whether a principal has more than its share in flight, beside others."""
         share = self._shares.get(principal)
-        if share is None or share.in_flight <= self._bytes_max or len(self._shares) < 2:
+        if share is None or share.in_flight <= self._bytes_min or len(self._shares) < 2:
             return False
         since = self._loop.time() - ACTIVE_S
-        others = (other for name, other in self._shares.items() if name != principal)
-        return any(other.in_flight or other.active_at >= since for other in others)
+        others = [
+            other.peak
+            for name, other in self._shares.items()
+            if name != principal and (other.in_flight or other.active_at >= since)
+        ]
+        if not others:
+            return False
+        return share.in_flight > max(self._bytes_min, min(self._bytes_max, _MULTIPLE * max(others)))
 
     def _forget_idle(self) -> None:
         """Forget the principals that have not appended lately."""

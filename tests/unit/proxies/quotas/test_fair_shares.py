@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rhumbline.proxies.quotas.fair_shares import ACTIVE_S, FairShares
+from rhumbline.proxies.quotas.fair_shares import ACTIVE_S, SMALL_SHARE_BYTES, FairShares
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 pytestmark = pytest.mark.run_by(runner=run_jumping)
@@ -41,6 +41,28 @@ async def test_beside_others_a_principal_waits_for_its_own_results() -> None:
     await asyncio.sleep(0)
     assert second.done()
     assert shares.waited_count >= 2
+
+
+async def test_a_flood_beside_little_gets_less_than_beside_much() -> None:
+    shares = FairShares(4 * SMALL_SHARE_BYTES)
+    shares.add("bob", 100)
+    shares.add("ada", SMALL_SHARE_BYTES + 1)
+    assert await waits(shares, "ada")
+    shares.add("bob", SMALL_SHARE_BYTES // 2)
+    assert not await waits(shares, "ada")
+    shares.add("ada", SMALL_SHARE_BYTES + 1_000)
+    assert await waits(shares, "ada")
+    shares.add("bob", 10 * SMALL_SHARE_BYTES)
+    assert not await waits(shares, "ada")
+    shares.add("ada", 2 * SMALL_SHARE_BYTES)
+    assert await waits(shares, "ada"), "the highest limit"
+    shares.remove("bob", 10 * SMALL_SHARE_BYTES)
+    assert await waits(shares, "ada")
+    await asyncio.sleep(ACTIVE_S * 1.1)
+    shares.remove("ada", 2 * SMALL_SHARE_BYTES)
+    assert not await waits(shares, "ada"), "what the other one has had within a second or two"
+    shares.add("bob", 100)
+    assert await waits(shares, "ada")
 
 
 async def test_a_call_that_ends_while_it_is_woken_leaves_nobody_waiting() -> None:
