@@ -13,7 +13,7 @@ import pytest
 
 from rhumbline.chaos.simulation.seed_runner import SeedTotals, run_many
 
-SEEDS = 40
+SEEDS = 30
 CORES = 2
 
 
