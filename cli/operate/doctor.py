@@ -31,7 +31,12 @@ from ..overview.proxies import read_proxies
 from .durability.checks import check_durability
 from .durability.next_failure import blocking_failures, can_place
 from .protection.hardening import check_hardening
-from .security_checks import check_secret_files, check_security, listening
+from .security_checks import (
+    check_secret_files,
+    check_security,
+    check_store_passwords,
+    listening,
+)
 from .server_checks import (
     FAULT,
     OK,
@@ -83,6 +88,7 @@ async def doctor(session: CommandSession) -> None:
     """
     findings = [Finding("settings", OK, str(session.loaded.file or "no file"))]
     findings += check_secret_files(session.settings)
+    findings += check_store_passwords(session.settings)
     progress = ProgressBar()
     try:
         async with session.client(moves_data=False) as client:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...backends.uri import parse_uri, secret_files_of
+from ...backends.uri import StoreUri, parse_uri, secret_files_of
 from ...client.settings import Settings
 from ...client.units import show_count
 from ...core.ledger.connection.bookie_link import address_for
@@ -60,10 +60,9 @@ def _add(found: dict[tuple[str, int], str], text: str, name: str) -> None:
 
 def check_secret_files(settings: Settings) -> Iterator[Finding]:
     """Check who reads the files with secrets that the settings name, if they name any."""
-    stores = [settings.cluster.metadata, *(uri for _, uri in settings.cluster.regional_metadata)]
     files = [settings.tls.key, settings.security.token_file, settings.security.ledger_secrets]
-    for uri in filter(None, stores):
-        files += secret_files_of(parse_uri(uri))
+    for uri in _stores_of(settings):
+        files += secret_files_of(uri)
     named = list(dict.fromkeys(filter(None, files)))
     if not named:
         return
@@ -79,6 +78,25 @@ def check_secret_files(settings: Settings) -> Iterator[Finding]:
     count = show_count(len(named), "file", "files")
     good = f"only those who need them read {count}"
     yield Finding("secret files", WARNING if faults else OK, "; ".join(faults) or good)
+
+
+def check_store_passwords(settings: Settings) -> Iterator[Finding]:
+    """Warn about each metadata store to which a password is sent without TLS."""
+    for uri in _stores_of(settings):
+        has_tls = any(name.startswith("tls") for name in uri.options)
+        if "auth_file" in uri.options and not has_tls and not _is_local(uri):
+            store = f"{uri.scheme}://{uri.authority}"
+            detail = f"the password of {store} is sent without TLS: set tls_ca"
+            yield Finding("store password", WARNING, detail)
+
+
+def _is_local(uri: StoreUri) -> bool:
+    return all(is_loopback(host.name) for host in uri.hosts(default_port=1))
+
+
+def _stores_of(settings: Settings) -> list[StoreUri]:
+    named = [settings.cluster.metadata, *(uri for _, uri in settings.cluster.regional_metadata)]
+    return [parse_uri(uri) for uri in named if uri]
 
 
 async def check_security(

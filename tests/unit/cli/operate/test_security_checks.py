@@ -6,7 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rhumbline.cli.operate import security_checks
-from rhumbline.cli.operate.security_checks import check_secret_files, check_security
+from rhumbline.cli.operate.security_checks import (
+    check_secret_files,
+    check_security,
+    check_store_passwords,
+)
 from rhumbline.cli.operate.server_checks import FAULT, OK, WARNING
 from rhumbline.core.runtime.primitives.transport_security import PASS
 from rhumbline.security.principal import Role
@@ -113,3 +117,18 @@ def test_secrets_that_others_can_read_are_named(tmp_path: Path) -> None:
         f"other users can read {token} (mode 0644): chmod 600; "
         f"{password} cannot be examined: No such file or directory"
     )
+
+
+def test_passwords_of_stores_that_are_sent_without_tls_are_named() -> None:
+    def found(uri: str) -> list[str]:
+        regional = (("east", "etcd://b:2379/east?auth_file=f"),)
+        cluster = ClusterSettings(metadata=uri, regional_metadata=regional)
+        return [one.detail for one in check_store_passwords(Settings(cluster=cluster))]
+
+    regional = "the password of etcd://b:2379 is sent without TLS: set tls_ca"
+    own = "the password of zk://a:2181,[::1]:2181 is sent without TLS: set tls_ca"
+    assert found("zk://a:2181,[::1]:2181/c?auth_file=f") == [own, regional]
+    assert found("zk://a:2181/c?auth_file=f&tls_ca=ca.pem") == [regional]
+    assert found("etcd://a:2379/c?auth_file=f&tls=yes") == [regional]
+    assert found("zk://localhost:2181,[::1]:2181/c?auth_file=f") == [regional]
+    assert found("sqlite:///var/lib/metadata.db") == found("") == [regional]
