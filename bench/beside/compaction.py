@@ -12,6 +12,7 @@ from ...client.connect import Client
 from ...server.bookie_host import status_address
 from ..harness.bookie_processes import BookieProcesses
 from ..harness.load import NAMESPACE
+from ..harness.settling import settle
 from ..harness.workload import BenchWorkload
 from .foreground import QUIET, Mode, Row, measure_beside
 from .stored_entries import store_entries
@@ -19,7 +20,12 @@ from .stored_entries import store_entries
 _LOG_BYTES = {"log_file_bytes": str(32 << 20)}  # 1 GiB is as many logs as 8 GiB by default
 KEEPING = {**_LOG_BYTES, "sealed_logs_kept": "100000"}
 """Settings of bookies that compact nothing."""
-COMPACTING = {**_LOG_BYTES, "sealed_logs_kept": "0", "maintenance_ms": "500ms"}
+COMPACTING = {
+    **_LOG_BYTES,
+    "sealed_logs_kept": "0",
+    "maintenance_ms": "500ms",
+    "compaction_backlog_logs": "128",  # as many bytes as by default
+}
 """Settings of bookies that compact all sealed logs."""
 
 _LEDGERS = 64
@@ -51,6 +57,7 @@ async def measure_without_compaction(
 ) -> AsyncIterator[Row]:
     """Fill the backlog of bookies that keep it, and yield rows of quiet windows."""
     yield await fill_backlog(servers, bytes_held, entry_size)
+    await settle([servers])
     for workload in workloads:
         async for row in measure_beside(servers, workload, [QUIET], seconds, repetitions):
             yield row

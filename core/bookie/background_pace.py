@@ -61,7 +61,11 @@ class BackgroundPace:
         """Return the share of the time for background work: 1 while no commits arrive."""
         return 1.0 if now_s - self._committed_s > _IDLE_S else self._share
 
+    def note_work(self, now_s: float) -> None:
+        """Records that background work runs: commits that end soon are compared with quiet ones."""
+        self._active_until_s = now_s + _ACTIVE_S
+
     def rest_s(self, worked_s: float, now_s: float) -> float:
         """Return how long to rest after ``worked_s`` of background work that has just ended."""
-        self._active_until_s = now_s + _ACTIVE_S
+        self.note_work(now_s)
         return min(worked_s / self.share(now_s) - worked_s, _REST_S_MAX)

@@ -250,7 +250,8 @@ class BookieConfig:
     compaction_backlog_logs: int = setting(
         16,
         "Number of logs waiting for compaction at which it runs without pauses. With fewer, and "
-        "while clients add entries, it gets a proportional share of the time.",
+        "while clients add entries, it gets a proportional share of the time. While it makes "
+        "commits late, it gets less, until four times as many logs wait.",
         low=0,
     )
 

@@ -30,6 +30,8 @@ from .log_format import (
 )
 
 GROUP_BYTES = 512 << 10
+_SYNC_BYTES = 128 << 10
+"""Bytes written in one piece: a sync of the log waits for the piece that is being written."""
 
 
 class SortedFile:
@@ -134,7 +136,7 @@ class SortedFileWriter:
         return self._offset
 
     async def flush(self) -> None:
-        """Writes the group durably, as many unsynced bytes would delay the log's syncs."""
+        """Writes the group durably, piece by piece: unsynced bytes would delay the log's syncs."""
         assert self._file is not None
         body = b"".join(self._buffers)
         crc = crc32c(body)
@@ -148,8 +150,11 @@ class SortedFileWriter:
                 crc,
             )
         )
-        await self._file.write_durable(self._offset, [header, body])
-        self._offset += GROUP_HEADER_BYTES + len(body)
+        group = header + body
+        for at in range(0, len(group), _SYNC_BYTES):
+            part = group[at : at + _SYNC_BYTES]
+            await self._file.write_durable(self._offset + at, [part])
+        self._offset += len(group)
         self._group_number += 1
         self._previous = (len(body), crc)
         self._buffers.clear()

@@ -36,6 +36,8 @@ _LOG = EventLog(__name__)
 
 _IDLE_S = 0.1
 _SHARE_WHEN_IDLE = 0.5
+_URGENT_BACKLOGS = 4
+"""At so many times ``compaction_backlog_logs``, compaction no longer yields to commits."""
 _LEDGERS_PER_STEP = 10_000
 _REMOVE_GARBAGE = "remove garbage files"
 _COLLECTIONS_WHEN_SHORT = 10
@@ -295,8 +297,10 @@ class Maintenance:
     def _share(self) -> float:
         """Return the share of the time that compaction may take.
 
-        The share is a half while there are no adds. Otherwise it grows with the backlog: in the
-        long run compaction keeps up with the adds, and after a burst client requests come first.
+        The share is a half while there are no adds. Otherwise it grows with the backlog, and is
+        smaller while commits are late (rule BKE-34), unless space is short. A backlog that grows
+        all the same raises it again: in the long run compaction keeps up with the adds, and after
+        a burst client requests come first.
         """
         now_s = asyncio.get_running_loop().time()
         written = self._storage.log.written_bytes
@@ -305,7 +309,17 @@ class Maintenance:
             self._busy_until_s = now_s + _IDLE_S
         if now_s >= self._busy_until_s:
             return _SHARE_WHEN_IDLE
-        return min(1.0, max(1, self._backlog) / max(1, self._config.compaction_backlog_logs))
+        wanted = self._backlog_share(1)
+        if self.is_short:
+            return wanted
+        pace = self._storage.log.pace
+        pace.note_work(now_s)
+        return min(wanted, max(pace.share(now_s), self._backlog_share(_URGENT_BACKLOGS) ** 2))
+
+    def _backlog_share(self, backlogs: int) -> float:
+        """Return the share that becomes 1 with ``backlogs`` times as many logs as configured."""
+        logs_max = backlogs * max(1, self._config.compaction_backlog_logs)
+        return min(1.0, max(1, self._backlog) / logs_max)
 
     async def _compact_logs(self) -> None:
         """Compacts waiting logs, oldest first, until the round's time is over."""

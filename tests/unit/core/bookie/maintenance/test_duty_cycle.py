@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rhumbline.core.bookie.background_pace import SHARE_MIN
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.maintenance.duty_cycle import DutyCycle
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -35,4 +36,29 @@ async def test_share_grows_with_the_backlog_while_clients_add() -> None:
         assert shares == [0.25, 0.25, 0.5, 1.0, 1.0]
         await asyncio.sleep(0.15)
         assert maintenance._share() == 0.5  # no adds
+        storage.sealed_logs = []
+
+
+async def test_share_falls_while_commits_are_late_unless_the_backlog_or_space_is_urgent() -> None:
+    config = BookieConfig(log_file_bytes=1 << 16, sealed_logs_kept=0, compaction_backlog_logs=4)
+    async with one_bookie(config) as (_, bookie, wire):
+        maintenance, storage = bookie.maintenance, bookie.storage
+        now_s = asyncio.get_running_loop().time
+        pace = storage.log.pace
+        await wire.add(entry(1, 0))
+        storage.sealed_logs = [0, 1]
+        assert maintenance._share() == 0.5
+        for _ in range(20):
+            pace.note_work(now_s())
+            pace.note_commit(1.0, now_s(), 100)
+        assert maintenance._share() == SHARE_MIN
+        shares = []
+        for logs in (4, 8, 16, 60):
+            storage.sealed_logs = list(range(logs))
+            shares.append(maintenance._share())
+        assert shares == [1 / 16, 1 / 4, 1.0, 1.0]
+        storage.sealed_logs = [0, 1]
+        assert maintenance._share() == SHARE_MIN
+        bookie.service.space.has_room = False
+        assert maintenance._share() == 0.25, "of the logs with garbage; there are none"
         storage.sealed_logs = []
