@@ -211,12 +211,14 @@ class ManagedProcess:
     def pause(self) -> None:
         """Send SIGSTOP to the process group and wait until the process has stopped.
 
-        On a busy machine its threads go on for a moment after the signal. Safe to repeat.
+        On a busy machine its threads go on for a moment after the signal. Safe to repeat. Raises
+        UnavailableError if it has not stopped after 30 s.
         """
         self._send(signal.SIGSTOP)
         deadline = time.monotonic() + _STOP_S_MAX
         while self.is_running and not self._is_stopped():
-            assert time.monotonic() < deadline, f"{self.name} did not stop"
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"{self.name} did not stop in {_STOP_S_MAX:g} s")
             time.sleep(_STOP_POLL_S)
 
     def _is_stopped(self) -> bool:

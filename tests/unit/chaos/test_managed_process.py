@@ -144,7 +144,7 @@ def test_paused_process_is_running_and_can_be_resumed_stopped_and_killed(
     serving: ManagedProcess,
 ) -> None:
     serving.pause()
-    wait_state(serving.pid, "T")
+    assert state_of(serving.pid) == "T"
     assert serving.is_running
     serving.resume()
     wait_state(serving.pid, "S")
