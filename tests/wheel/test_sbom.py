@@ -10,11 +10,11 @@ from rhumbline.tests.support.tidy.source_tree import ROOT
 
 
 def test_the_sbom_lists_each_locked_dependency_with_its_hashes(tmp_path: Path) -> None:
-    lines = (ROOT / "Makefile").read_text().partition("\nsbom:")[2].splitlines()[2:4]
-    arguments = " ".join(line.strip(" \t\\") for line in lines).split()[1:-2]
+    target = (ROOT / "Makefile").read_text().partition("\nsbom:")[2].partition(" -o ")[0]
+    arguments = target.partition("cyclonedx_py ")[2].replace("\\", " ").split()
     file = tmp_path / "sbom.json"
-    program = Path(sys.executable).with_name("cyclonedx-py")
-    subprocess.run([program, *arguments, "-o", file], cwd=ROOT, check=True, capture_output=True)
+    command = [sys.executable, "-m", "cyclonedx_py", *arguments, "-o", file]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     found = json.loads(file.read_text())
     assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
     assert found["metadata"]["component"]["name"] == "rhumbline"
