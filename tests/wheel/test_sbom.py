@@ -13,7 +13,7 @@ def test_the_sbom_lists_each_locked_dependency_with_its_hashes(tmp_path: Path) -
     target = (ROOT / "Makefile").read_text().partition("\nsbom:")[2].partition(" -o ")[0]
     arguments = target.partition("cyclonedx_py ")[2].replace("\\", " ").split()
     file = tmp_path / "sbom.json"
-    command = [sys.executable, "-m", "cyclonedx_py", *arguments, "-o", file]
+    command = [sys.executable, "-m", "cyclonedx_py", *arguments, "-o", str(file)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     found = json.loads(file.read_text())
     assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
