@@ -5,8 +5,8 @@ bookies and on their disks. While several principals append, each may therefore 
 number of bytes in flight; alone, a principal is limited by its calls only. A call that is over the
 limit is not read, so that gRPC's flow control stops its client.
 
-The limit depends on the others: beside one that appends little, a principal that floods must leave
-it almost all of the path, while several that append much share the path best if it is full.
+The limit depends on what the others have in flight. A flood beside a principal that appends little
+is limited strictly, to keep the queues short. Principals that all append much may fill the queues.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ SMALL_SHARE_BYTES = 64 << 10
 """Bytes that each principal may have in flight beside others, however little they append."""
 
 _MULTIPLE = 4
-"""A principal may have in flight so many times what another one has had."""
+"""The limit of a principal, as a multiple of the largest peak of another one."""
 
 
 class _Share:
@@ -31,7 +31,7 @@ class _Share:
         self.in_flight = 0
         self.active_at = 0.0
         self.peak = 0
-        """The most that was in flight since ``peak_since``, which is at most ACTIVE_S ago."""
+        """The most that was in flight since ``peak_since``; starts again after ACTIVE_S."""
         self.peak_since = 0.0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
@@ -53,7 +53,7 @@ class FairShares:
     """
 
     def __init__(self, shared_bytes_max: int) -> None:
-        """``shared_bytes_max``: bytes in flight of each principal while several append much."""
+        """``shared_bytes_max`` is the upper bound of the limit, in bytes."""
         self.waited_count = 0
         """Number of times that a call had to wait."""
         self._bytes_max = shared_bytes_max
@@ -74,7 +74,7 @@ class FairShares:
         share = self._shares[principal]
         share.in_flight -= size
         assert share.in_flight >= 0
-        if not self.is_over(principal):
+        if share.waiting and not self._is_over(share):
             _wake(share.waiting, 1 if share.in_flight else len(share.waiting))
         if not share.in_flight:
             self._forget_idle()
@@ -90,17 +90,20 @@ class FairShares:
     def is_over(self, principal: str) -> bool:
         """Return whether a principal has more than its share in flight, beside others."""
         share = self._shares.get(principal)
-        if share is None or share.in_flight <= self._bytes_min or len(self._shares) < 2:
+        return share is not None and self._is_over(share)
+
+    def _is_over(self, share: _Share) -> bool:
+        if share.in_flight <= self._bytes_min or len(self._shares) < 2:
             return False
         since = self._loop.time() - ACTIVE_S
-        others = [
+        peaks = [
             other.peak
-            for name, other in self._shares.items()
-            if name != principal and (other.in_flight or other.active_at >= since)
+            for other in self._shares.values()
+            if other is not share and (other.in_flight or other.active_at >= since)
         ]
-        if not others:
+        if not peaks:
             return False
-        return share.in_flight > max(self._bytes_min, min(self._bytes_max, _MULTIPLE * max(others)))
+        return share.in_flight > max(self._bytes_min, min(self._bytes_max, _MULTIPLE * max(peaks)))
 
     def _forget_idle(self) -> None:
         """Forget the principals that have not appended lately."""
