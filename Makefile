@@ -125,8 +125,8 @@ rotate-certificates: $(SELF) ## replace all certificates of three regions, inclu
 sbom: setup-test ## list every dependency with its hashes as CycloneDX, in build/rhumbline.cdx.json
 	@mkdir -p build
 	@# A list of requirements has no graph of dependencies, which the library warns about.
-	$(BIN)/python -W "ignore:The Component this BOM:UserWarning" -m cyclonedx_py requirements requirements.lock --pyproject pyproject.toml --mc-type library \
-		--sv 1.6 --output-reproducible -o build/rhumbline.cdx.json
+	$(BIN)/python -W "ignore:The Component this BOM:UserWarning" -m cyclonedx_py \
+		requirements requirements.lock --pyproject pyproject.toml --mc-type library --sv 1.6 --output-reproducible -o build/rhumbline.cdx.json
 
 migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
 	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_stream_across_migrations.py
