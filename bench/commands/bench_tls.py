@@ -69,7 +69,7 @@ def _kind_of(cluster: BookieProcesses) -> str:
 async def measured(
     parts: Sequence[Callable[[BookieProcesses], Rows]], clusters: Sequence[BookieProcesses]
 ) -> Rows:
-    """Run each part on each cluster, in an order that is drawn; a row says what protects it.
+    """Run each part on all clusters, in random order. Each row names its cluster's protection.
 
     A part begins when the bookies are idle: the compaction and the writes to disk that an earlier
     part caused on one cluster would slow down the other one.

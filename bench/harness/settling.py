@@ -1,4 +1,4 @@
-"""Waits until what an earlier measurement left to do is done, so that it slows nothing down."""
+"""Waits until the background work of an earlier measurement has ended."""
 
 import asyncio
 import os

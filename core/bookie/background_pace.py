@@ -62,7 +62,7 @@ class BackgroundPace:
         return 1.0 if now_s - self._committed_s > _IDLE_S else self._share
 
     def note_work(self, now_s: float) -> None:
-        """Records that background work runs: commits that end soon are compared with quiet ones."""
+        """Records that background work is running: commits are compared, and not learned from."""
         self._active_until_s = now_s + _ACTIVE_S
 
     def rest_s(self, worked_s: float, now_s: float) -> float:

@@ -136,7 +136,7 @@ class SortedFileWriter:
         return self._offset
 
     async def flush(self) -> None:
-        """Writes the group durably, piece by piece: unsynced bytes would delay the log's syncs."""
+        """Writes the group and syncs each piece, as unsynced bytes would delay the log's syncs."""
         assert self._file is not None
         body = b"".join(self._buffers)
         crc = crc32c(body)

@@ -77,10 +77,10 @@ async def fragments(client: Client) -> int:
 
 
 async def introduced(cluster: ScenarioCluster, client: Client) -> None:
-    """Wait until every member of every open ledger has read that it is one.
+    """Wait until every bookie has verified that it is a member of its open ledgers.
 
-    A writer that opens waits only until its quorum has, and a member that the metadata store does
-    not answer any more refuses the first entry.
+    Opening a writer waits only for a quorum. A bookie that has not read the metadata when the store
+    becomes unavailable refuses the first entry.
     """
     bookies = {
         local.bookie.bookie_id: local.bookie
@@ -97,7 +97,7 @@ async def introduced(cluster: ScenarioCluster, client: Client) -> None:
 
 
 def is_proven(bookie: Bookie, ledger_id: int) -> bool:
-    """Return whether a bookie has read that the metadata of a ledger names it."""
+    """Return whether a bookie has verified that it is a member of a ledger."""
     record = bookie.service.ledgers.get(ledger_id)
     return record is not None and record.is_proven
 
