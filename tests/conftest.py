@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from rhumbline.core.runtime.state_machine import check_thoroughly
+from rhumbline.tests.support.ci import in_ci
 
 FIRST_SEED = 1
 FREE_BYTES = 10 * 2**30
@@ -27,11 +28,6 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 hypothesis.settings.register_profile("local", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
-
-
-def in_ci() -> bool:
-    """True if a missing server is a failure rather than a reason to skip."""
-    return os.environ.get("CI", "").lower() == "true"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,6 @@ Nobody had started the image: it had no libstdc++, which gRPC needs, and root ow
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from rhumbline.tests.support.processes.compiled_form import compiled_wheel
 from rhumbline.tests.support.processes.process_cluster import RHUMBLINE
-from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers import installs, metadata_servers
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
 pytestmark = [
@@ -23,10 +22,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.needs_server("etcd"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(
-        not all(map(shutil.which, ("mmdebstrap", "buildah", "podman", "runc"))),
-        reason="needs the packages mmdebstrap, buildah, podman and runc",
-    ),
 ]
 _ENGINE = """
 [containers]
@@ -43,6 +38,10 @@ _HARDENED = (
 @pytest.fixture
 def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Build and load the image, and return its name; podman keeps all it has in ``tmp_path``."""
+    try:
+        installs.require_packages("mmdebstrap", "buildah", "podman", "runc")
+    except installs.NotInstalledError as error:
+        pytest.skip(str(error))
     storage = tmp_path / "storage.conf"
     storage.write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{tmp_path}/pod"\nrunroot = "{tmp_path}/run"\n'

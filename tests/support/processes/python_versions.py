@@ -59,9 +59,10 @@ def python_version(version: str) -> PythonVersion:
         done = subprocess.run([path, "-c", _HEADER], capture_output=True, text=True, check=False)
         if done.returncode == 0 and Path(done.stdout.strip()).is_file():
             return PythonVersion(path)
-    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+    if os.geteuid() != 0:
         pytest.skip(f"no Python {version} with its headers on this machine")
     try:
+        installs.require_packages("mmdebstrap")
         root = installs.installed(f"python-{version}", lambda into: _unpack(version, into))
     except installs.NotInstalledError as error:
         pytest.skip(

@@ -1,7 +1,8 @@
 """Fetches the programs of real servers for tests into a directory outside the repository.
 
-RHUMBLINE_SERVERS names the directory (default: ~/.cache/rhumbline/servers). Nothing is installed
-system-wide: jars come from Maven, binaries from the distribution's package or from `go install`.
+RHUMBLINE_SERVERS names the directory (default: ~/.cache/rhumbline/servers). Jars come from Maven,
+binaries from the distribution's package or from `go install`. Nothing is installed system-wide but
+the tools of containers, and those only in CI.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rhumbline.tests.support.ci import in_ci
 from rhumbline.tests.support.locked_file import locked_file
 
 ZOOKEEPER = "3.9.5"
@@ -123,6 +125,23 @@ def require(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
             raise NotInstalledError(f"{program} is not installed")
+
+
+def require_packages(*names: str) -> None:
+    """Raise NotInstalledError if a program is missing that its package must install system-wide.
+
+    Programs and packages have the same names. In CI, root installs what is missing.
+    """
+    missing = [name for name in names if shutil.which(name) is None]
+    if not missing:
+        return
+    if not in_ci() or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise NotInstalledError(f"needs the packages {', '.join(missing)}")
+    root = _root()
+    with locked_file(root / "packages.lock"):
+        command = ["apt-get", "-q", "--yes", "--no-install-recommends", "install", *missing]
+        run("apt-get", "-q", "update", at=str(root))
+        run(*command, at=str(root), DEBIAN_FRONTEND="noninteractive")
 
 
 def maven_jars(folder: Path) -> Path:
@@ -242,8 +261,7 @@ def installed(name: str, fetch: Callable[[Path], None]) -> Path:
 
     A file lock makes concurrent test processes fetch it only once.
     """
-    root = Path(os.environ.get("RHUMBLINE_SERVERS", Path.home() / ".cache/rhumbline/servers"))
-    root.mkdir(parents=True, exist_ok=True)
+    root = _root()
     directory = root / name
     with locked_file(root / f"{name}.lock"):
         if not directory.exists():
@@ -254,6 +272,13 @@ def installed(name: str, fetch: Callable[[Path], None]) -> Path:
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
     return directory
+
+
+def _root() -> Path:
+    """Return the directory of all that is fetched, which exists."""
+    root = Path(os.environ.get("RHUMBLINE_SERVERS", Path.home() / ".cache/rhumbline/servers"))
+    root.mkdir(parents=True, exist_ok=True)
+    return root
 
 
 def run(*command: str, at: str, **environment: str) -> str:
