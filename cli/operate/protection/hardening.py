@@ -27,42 +27,58 @@ def check_hardening(settings: Settings, quotas: QuotaTable) -> Iterator[Finding]
     """
     if not settings.tls.serves and not settings.tls.ca:
         return
-    for subject, fault, good in zip(SUBJECTS, _faults(settings, quotas), _GOOD, strict=True):
+    for subject, (fault, good) in zip(SUBJECTS, _judged(settings, quotas), strict=True):
         yield Finding(f"hardening: {subject}", WARNING if fault else OK, fault or good)
 
 
-_GOOD = (
-    "connections without TLS are refused",
-    "bookies serve the parts of the cluster, and applications only as grants allow",
-    "administrative acts and refusals are recorded",
-    "each principal has a quota",
-    "bookies close idle connections",
-    "proxies refuse administrative calls at the port for clients",
-    "clients do not share the address of states and metrics",
-)
-
-
-def _faults(settings: Settings, quotas: QuotaTable) -> Iterator[str]:
-    """Yield what is wrong with each item; "" if nothing is."""
+def _judged(settings: Settings, quotas: QuotaTable) -> Iterator[tuple[str, str]]:
+    """Yield for each item what is wrong with it, "" if nothing is, and what holds otherwise."""
     is_open = not settings.tls.required or settings.security.insecure_network
     yield (
         "connections without TLS are accepted: set tls.required = true and "
         "security.insecure_network = false"
         if is_open
-        else ""
+        else "",
+        "connections without TLS are refused",
     )
     yield (
         "every holder of a certificate reaches all ledgers: set security.bookie_clients = "
         '"internal" and let applications use proxies, or to "granted"'
         if settings.security.bookie_clients not in (GRANTED, INTERNAL)
-        else ""
+        else "",
+        "bookies serve the parts of the cluster, and applications only as grants allow",
     )
-    yield "" if settings.audit.file else "there is none: set audit.file"
+    yield (
+        "" if settings.audit.file else "there is none: set audit.file",
+        "administrative acts and refusals are recorded",
+    )
     has_default = quotas.find(SubjectKind.PRINCIPAL, ANY) is not None
-    yield "" if has_default else "principals are not limited: `rhumbline quota set 'principal:*'`"
-    yield "" if settings.bookie.connection_idle_ms else "they stay open: bookie.connection_idle_ms"
+    yield (
+        "" if has_default else "principals are not limited: `rhumbline quota set 'principal:*'`",
+        "each principal has a quota",
+    )
+    yield (
+        "" if settings.bookie.connection_idle_ms else "they stay open: bookie.connection_idle_ms",
+        "bookies close idle connections",
+    )
     serve = settings.serve
-    is_apart = is_loopback(serve.host) or settings.proxy.operator_port > 0
-    yield "" if is_apart else "it is that of clients: set proxy.operator_port"
-    is_apart = is_loopback(serve.host) or serve.status_host not in ("", serve.host)
-    yield "" if is_apart else f"it is that of clients, {serve.host}: set serve.status_host"
+    is_local = is_loopback(serve.host)
+    yield _apart(
+        settings.proxy.operator_port > 0,
+        is_local,
+        "it is that of clients: set proxy.operator_port",
+        "proxies refuse administrative calls at the port for clients",
+    )
+    yield _apart(
+        serve.status_host not in ("", serve.host),
+        is_local,
+        f"it is that of clients, {serve.host}: set serve.status_host",
+        "clients do not share the address of states and metrics",
+    )
+
+
+def _apart(is_apart: bool, is_local: bool, fault: str, good: str) -> tuple[str, str]:
+    """Return what is wrong and what holds; an address that only this machine reaches is enough."""
+    if is_apart:
+        return "", good
+    return ("", "not needed: only this machine reaches the servers") if is_local else (fault, good)

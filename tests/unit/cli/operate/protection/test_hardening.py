@@ -66,7 +66,9 @@ def test_operators_have_a_port_of_their_own_unless_all_is_local() -> None:
             tls=TLS, serve=ServeSettings(host=host), proxy=ProxyConfig(operator_port=port)
         )
         found = {each.subject: each for each in check_hardening(settings, LIMITED)}
-        assert (found["hardening: operator port"].verdict == OK) is is_good
+        judged = found["hardening: operator port"]
+        assert (judged.verdict == OK) is is_good
+        assert ("proxies refuse" in judged.detail) is (port > 0), "it says only what is set"
 
 
 def test_a_status_address_must_be_one_that_can_be_published() -> None:
