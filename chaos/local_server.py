@@ -128,7 +128,7 @@ class LocalServer:
     def ports(self) -> dict[str, list[int]]:
         """All ports by kind: ``bookie``, ``proxy`` and ``status``."""
         assert self._proxy is not None, "not started"
-        rows = re.findall(r" address \S+:(\d+) +status http://\S+:(\d+)", self._dev.output)
+        rows = re.findall(r" address \S+:(\d+) +status https?://\S+:(\d+)", self._dev.output)
         return {
             "bookie": [int(bookie) for bookie, _ in rows],
             "proxy": [int(self._proxy.address.rpartition(":")[2])],
@@ -229,7 +229,9 @@ class LocalServer:
     @property
     def _proxy_status_port(self) -> int:
         assert self._proxy is not None, "not started"
-        return int(self._proxy.find(r"status at http://\S+:(\d+)\)") or 0)
+        found = self._proxy.find(r"status at https?://\S+:(\d+)\)")
+        assert found is not None, self._proxy.output
+        return int(found)
 
     # --- files ------------------------------------------------------------------------------------
 

@@ -31,6 +31,11 @@ class Protection:
         return found if found is not None and found.settings.serves else None
 
     @property
+    def status_scheme(self) -> str:
+        """The scheme of the addresses of status servers."""
+        return "http" if self.serving is None else "https"
+
+    @property
     def connecting(self) -> TlsCredentials | None:
         """The credentials, if clients use TLS."""
         found = self.credentials

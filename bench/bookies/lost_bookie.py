@@ -38,7 +38,7 @@ _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
 _POLL_SECONDS = 0.5
 _REPORTS_SECONDS = 10  # five intervals of the audit
-_STATUS_PORT = r"status at http://\S+:(\d+)\)"
+_STATUS_PORT = r"status at https?://\S+:(\d+)\)"
 _STATUS_TIMEOUT_MS = 5_000
 _WARMUP_SECONDS = 1.0
 

@@ -135,7 +135,7 @@ async def _measure(
 
 def _counters(proxy: ProxyProcess) -> dict[str, int]:
     """Return the metrics of a proxy by name and labels; those that it does not have are missing."""
-    address = proxy.find(r"status at http://([^\s)]+)") or ""
+    address = proxy.find(r"status at https?://([^\s)]+)") or ""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
         text = response.read().decode()
     found = re.findall(r"^(rhumbline_\S+) ([0-9.e+]+)$", text, re.MULTILINE)

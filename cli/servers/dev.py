@@ -216,7 +216,7 @@ def _print_started(
     for row in shown:
         print_message(
             f"  {row['bookie']:24} region {row['region']:12} address {row['address']}  "
-            f"status http://{row['status_address']}"
+            f"status {cluster.protection.status_scheme}://{row['status_address']}"
         )
     if url is not None:
         print_message(f"the console is at {url}")

@@ -77,7 +77,7 @@ class LocalCluster:
         self._round_trips_ms = dict(round_trips_ms)
         self._config = config or SMALL_BOOKIES
         self._serves_status = serves_status
-        self._protection = protection
+        self.protection = protection
         self._closing = AsyncExitStack()
         self.bookies = [
             LocalBookie(f"{region}-{number}", region, root / "bookies" / f"{region}-{number}")
@@ -101,7 +101,7 @@ class LocalCluster:
             namespace=namespace,
             region=region,
             ledger=ledger,
-            runtime=system_runtime(None, self._protection.connecting),
+            runtime=system_runtime(None, self.protection.connecting),
         )
 
     def cut(self, region: str) -> None:
@@ -172,7 +172,7 @@ class LocalCluster:
                 host=HOST,
                 port=0,
                 status_port=0 if self._serves_status else None,
-                protection=self._protection,
+                protection=self.protection,
             )
         )
         nodes = nodes_of_bookie(local.bookie.bookie_id)

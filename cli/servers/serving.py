@@ -114,6 +114,6 @@ def print_serving(
             "region": region or None,
         },
         session.output,
-        f"{message} (status at http://{status_address})",
+        f"{message} (status at {session.protection.status_scheme}://{status_address})",
     )
     notify_ready(message)

@@ -22,6 +22,14 @@ def test_loopback_needs_no_tls(host: str) -> None:
     UNPROTECTED.check_address(host, "the bookie")
 
 
+def test_the_address_of_a_status_server_says_whether_it_has_tls(tmp_path: Path) -> None:
+    assert UNPROTECTED.status_scheme == "http"
+    server = protection_of(
+        settings_for(authority(tmp_path), "server", Role.BOOKIE), SecuritySettings()
+    )
+    assert server.status_scheme == "https"
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "bookie.example"])
 def test_other_addresses_need_tls_or_a_decision(host: str, tmp_path: Path) -> None:
     assert not is_loopback(host)
