@@ -75,9 +75,9 @@ def check_start(start: object) -> Start:
         case AtEventTime(number, ahead_ms):
             value = number if isinstance(ahead_ms, int) and ahead_ms >= 0 else None
         case str():
-            raise InvalidArgumentError(
-                f"start {start[:80]!r} is text: read a position with Dlsn.parse({start[:80]!r})"
-            )
+            is_named = start.upper() in ("EARLIEST", "LATEST")
+            wanted = start.upper() if is_named else f"Dlsn.parse({start[:80]!r})"
+            raise InvalidArgumentError(f"start {start[:80]!r} is text: use {wanted}")
         case _:
             raise InvalidArgumentError(
                 f"start {start!r:.80} is not EARLIEST, LATEST, a Dlsn, an AtTxid, an "

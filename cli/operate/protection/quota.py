@@ -107,7 +107,7 @@ async def rm(session: CommandSession, subject: str) -> None:
     named = parse_subject(subject)
     async with session.client(moves_data=False) as client:
         await QuotaStore(client.store).change(lambda table: table.without(named))
-        print_done({"subject": str(named)}, session.output, f"{named} has no quota of its own")
+        print_done({"subject": str(named)}, session.output, f"the quota of {named} is removed")
 
 
 @quota.command()

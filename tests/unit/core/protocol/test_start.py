@@ -16,6 +16,7 @@ def test_positions_are_returned(start: Start) -> None:
     ("start", "message"),
     [
         ("1:0:0", r"Dlsn\.parse\('1:0:0'\)"),
+        ("earliest", "use EARLIEST"),
         (None, "None is not EARLIEST"),
         (5, "5 is not EARLIEST"),
         ((1, 0, 0), "is not EARLIEST"),
