@@ -13,7 +13,7 @@ import pytest
 
 from rhumbline.chaos.simulation.seed_runner import SeedTotals, run_many
 
-SEEDS = 30
+SEEDS = 20
 CORES = 2
 
 
@@ -45,9 +45,9 @@ def test_some_seeds_change_ensembles_and_recover_ledgers_of_running_writers(
 ) -> None:
     if total.seeds < SEEDS:
         pytest.skip("too few seeds to expect everything")
-    assert total.states["ensemble changes"] > 10
-    assert total.states["recovery entry absent"] > 10
-    assert total.states["recovery entry recover"] > 10
+    assert total.states["ensemble changes"] > SEEDS / 4
+    assert total.states["recovery entry absent"] > SEEDS / 4
+    assert total.states["recovery entry recover"] > SEEDS / 4
 
 
 def test_every_seed_ran(total: SeedTotals, request: pytest.FixtureRequest) -> None:

@@ -8,7 +8,7 @@ import pytest
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, violations
 
-SEEDS = 11
+SEEDS = 8
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from rhumbline.chaos.simulation.seed_run import STATES
 from rhumbline.chaos.simulation.seed_runner import SeedTotals, run_many
 
-SEEDS = 18
+SEEDS = 12
 
 
 @pytest.fixture(scope="module")

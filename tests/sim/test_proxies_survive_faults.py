@@ -28,7 +28,7 @@ from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 from rhumbline.tests.support.simulation.wan_meter import WanMeter
 
-SEEDS = 3
+SEEDS = 2
 LASTS_MS = 9_000
 HABITS = (
     WriterHabits(pause_ms=150, burst_max=1),  # many sets in flight at a time

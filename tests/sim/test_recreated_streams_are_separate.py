@@ -5,7 +5,7 @@ import pytest
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
-SEEDS = 9
+SEEDS = 7
 DONE = (
     "create",
     "delete",

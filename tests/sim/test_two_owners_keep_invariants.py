@@ -16,7 +16,7 @@ from rhumbline.chaos.simulation.world.sim_world import SimWorld
 from rhumbline.tests.support.simulation.region_run import plan
 from rhumbline.tests.support.simulation.scripted_run import play_and_check
 
-SEEDS = 8
+SEEDS = 6
 ROUNDS = 3
 
 
