@@ -1,1 +1,1 @@
-"""Proof of identity besides certificates: tokens that clients present and proxies verify."""
+"""Tokens, decisions by grants, ledger secrets and the audit log: security that needs I/O."""

@@ -1,8 +1,8 @@
 """Follows the grants of the cluster and decides by them (rules SEC-5 to SEC-8).
 
 Every decision of a process about its callers is made and reported here. The grants are read again
-at an interval, and when the store says that they changed. A decision at some time follows from
-grants that were read at most ``stale_ms_max`` before; without such a read there is none.
+at an interval, and when the store says that they changed. A decision is based on grants that were
+read at most ``stale_ms_max`` earlier; without such a read, only administrators are served.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class AccessControl:
         observer: AccessObserver | None = None,
         root: str = ROOT,
     ) -> None:
-        """``observer`` is told each refusal."""
+        """``observer`` is told of each refusal."""
         self.generation = 0
         """Rises when decisions may have changed."""
         self._store = store
@@ -105,7 +105,7 @@ class AccessControl:
     def check(self, caller: Caller, actions: Actions, resource: Resource) -> None:
         """Raise PermissionDeniedError, with the reason, if the caller may do none of ``actions``.
 
-        The observer is told. Raises UnavailableError as ``decide``.
+        The observer is told of the refusal. Raises UnavailableError as ``decide``.
         """
         decision = self.decide(caller.principal, actions, resource)
         if not decision.is_allowed:
@@ -175,7 +175,7 @@ class AccessControl:
 def access_control_of(
     store: MetadataStore, settings: SecuritySettings, observer: AccessObserver | None = None
 ) -> AccessControl:
-    """Return the control of a server with these settings, not started."""
+    """Return the access control of a server with these settings; it is not started."""
     return AccessControl(
         store,
         refresh_ms=settings.grants_refresh_ms,

@@ -24,7 +24,7 @@ _READ_BYTES = 128 << 10
 
 
 class AuditLines(NamedTuple):
-    """Lines without their ends, numbered by a producer without gaps."""
+    """Lines without line endings, which a producer numbers without gaps."""
 
     producer: bytes
     first_sequence: int
@@ -32,7 +32,7 @@ class AuditLines(NamedTuple):
 
 
 class AuditFollower:
-    """Reads the lines of an audit log in order; one process at a time, any of its threads.
+    """Reads the lines of an audit log in order. One process at a time may use it, from any thread.
 
     The position is durable before lines are returned. After a crash the same lines are returned
     under the same numbers, so a receiver that knows the numbers takes none of them twice. A file is
@@ -42,7 +42,8 @@ class AuditFollower:
     def __init__(self, path: Path) -> None:
         """``path`` is ``audit.file``; the position is kept beside it, in FILE.forwarded.
 
-        Raises ConfigurationError if the position cannot be read, or another process follows.
+        Raises ConfigurationError if the position cannot be read, or another process follows
+        the log.
         """
         self.gap_count = 0
         """Number of times that files were deleted before they were read."""
@@ -179,7 +180,7 @@ class AuditFollower:
         try:
             found, own = os.stat(self._path), os.fstat(file.fileno())
         except FileNotFoundError:
-            return True  # between the two renames of a writer
+            return True  # a writer has renamed it and not yet created the next one
         return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
     def _open_next(self) -> None:

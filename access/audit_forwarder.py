@@ -1,4 +1,4 @@
-"""Appends the lines of an audit log to a stream, each once, and waits while it is unavailable."""
+"""Appends each line of an audit log to a stream once; waits while the stream is unavailable."""
 
 import asyncio
 from contextlib import suppress
@@ -24,7 +24,7 @@ _LOG = EventLog(__name__)
 
 _POLL_S = 0.5
 _STEP_S_MAX = 60.0
-"""Longest time to open a writer, or to append lines, before the step is tried again."""
+"""Longest time to open a writer, or to append lines, before the step is retried."""
 _RETRY_MS_MIN = 500
 _RETRY_MS_MAX = 30_000
 
@@ -78,7 +78,7 @@ class AuditForwarder:
             await self._append_lines(writer)
 
     async def _open_writer(self) -> LogWriter:
-        """Create the stream only if it is missing: the forwarder may have no permission for it."""
+        """Create the stream only if it is missing: the forwarder may lack the permission."""
         try:
             return await self._namespace.open_writer(self._stream)
         except NoSuchStreamError:
@@ -102,7 +102,7 @@ class AuditForwarder:
                 await asyncio.sleep(0 if self._ends else _POLL_S)
 
     async def _append(self, writer: LogWriter, lines: AuditLines) -> None:
-        """Append lines with their numbers; those that the stream has already are not appended."""
+        """Append lines with their numbers; those that the stream already has are not appended."""
         try:
             async with asyncio.timeout(_STEP_S_MAX):
                 await writer.append_numbered(*lines)

@@ -1,7 +1,7 @@
-"""Fetches public keys over HTTP, completely within one deadline.
+"""Fetches public keys over HTTP, with one deadline for the whole exchange.
 
-A server that sends single bytes would keep each operation of a socket within its timeout, and the
-whole for ever. So the connection is shut down at the deadline, whatever it is doing by then.
+A server that sends one byte at a time would keep each socket operation within its timeout, and the
+whole fetch waiting for ever. So the connection is shut down at the deadline, whatever its state.
 """
 
 import http.client
@@ -29,7 +29,7 @@ class _Deadline:
         return time.monotonic() >= self.ends_at
 
     def watch(self, connected: socket.socket) -> None:
-        # A duplicate, as TLS takes the socket itself away before its handshake.
+        # A duplicate, because TLS detaches the socket itself before the handshake.
         self._sockets.append(connected.dup())
         if self.is_over:
             self._shut_down()
@@ -103,7 +103,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def fetch(address: str, *, bytes_max: int, seconds_max: float) -> bytes:
     """Return the document at an address, or more than ``bytes_max`` of it. Blocks.
 
-    Raises OSError, also TimeoutError after ``seconds_max`` from the connection on.
+    Raises OSError, such as TimeoutError without a complete response within ``seconds_max``. A
+    look-up of the host and a connection attempt are not interrupted then, but nothing follows them.
     """
     request = urllib.request.Request(address, headers={"Accept": "application/json"})
     content = b""

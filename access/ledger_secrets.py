@@ -1,4 +1,4 @@
-"""The secrets of namespaces in a file, and the passwords of new ledgers that follow from them."""
+"""The secrets of namespaces in a file, and the passwords of new ledgers, derived from them."""
 
 import os
 from collections.abc import Mapping

@@ -8,8 +8,8 @@ from pathlib import Path
 class RotatingFile:
     """Appends whole lines to a file. Files are named FILE, FILE.1 (the newest old one), FILE.2...
 
-    Before each write it looks whether another process has renamed the file, so that at most the
-    lines of one write end in the renamed one.
+    Each write first checks whether another process has renamed the file, so that at most the lines
+    of one write end up in the renamed one.
     """
 
     def __init__(self, path: Path, *, bytes_max: int, kept: int, syncs: bool) -> None:

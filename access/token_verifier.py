@@ -42,7 +42,7 @@ _FETCH_SECONDS_MAX = 5.0
 _REFRESH_S_MIN = 5.0
 """Shortest interval between two looks at the keys: unknown tokens must not flood their source."""
 _REFRESH_S = 300.0
-"""Age of the keys at which they are read again, so that a withdrawn key ends."""
+"""Age of the keys at which they are read again, so that a withdrawn key is refused."""
 _UNREADABLE = (0, 0, 0)
 """Stamp of static tokens that could not be read; no file has it."""
 
@@ -71,7 +71,7 @@ class TokenVerifier:
             self._read_static()
 
     async def verify(self, token: str) -> Principal:
-        """Return whose token it is. Raises UnauthorizedError, which never contains the token.
+        """Return the holder of a token. Raises UnauthorizedError, which never contains the token.
 
         Raises UnavailableError if the keys of JWTs could not be read for too long.
         """
@@ -115,7 +115,7 @@ class TokenVerifier:
         return principal_of_claims(claims, self._roles)
 
     async def _key(self, key_id: str) -> "PyJWK | None":
-        """Return a key by its id; a source with one key without an id has that for all."""
+        """Return a key by its id; a key without an id serves all ids that are not found."""
         found = self._find(key_id)
         age = self._now_s() - self._looked_at if self._looked_at is not None else _REFRESH_S
         if age >= (_REFRESH_S if found is not None else _REFRESH_S_MIN):
@@ -181,7 +181,7 @@ def _read_keys(source: str) -> bytes:
 
 
 def _parse_keys(content: bytes) -> "dict[str, PyJWK]":
-    """Return the keys of a JWKS by id; those of unknown kinds, or for encryption, are left out."""
+    """Return the keys of a JWKS by id, without symmetric, encryption and unknown kinds of keys."""
     import jwt
 
     if len(content) > _KEYS_BYTES_MAX:

@@ -1,1 +1,1 @@
-"""Identities and permissions: principals, certificates' names and decisions, without I/O."""
+"""Principals, grants, quotas and audit events, without I/O except for checks of file modes."""

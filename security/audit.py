@@ -1,8 +1,8 @@
-"""Audit events, and the queue that bounds and repeats them as lines. Pure: callers pass the time.
+"""Audit events, and the queue that turns them into lines. Pure: callers pass the time.
 
 An event is an administrative act or a refusal. It names who did what to what; it never holds a
-payload, a token or a key, so it has a fixed set of fields and none for a request or a message
-(rule SEC-20).
+payload, a token or a key, so it has a fixed set of fields, and none for the content of a request or
+the message of an error (rule SEC-20).
 """
 
 import json
@@ -22,7 +22,7 @@ from ..core.protocol.errors import (
 
 FIELD_CHARACTERS_MAX = 300
 REPEAT_S = 1.0
-"""Time in which repetitions of a refusal are counted instead of written."""
+"""Time for which repetitions of a refusal are counted instead of written."""
 _REPEATED_MAX = 1_024
 _HIDDEN = "[hidden]"
 _MARKS_OF_SECRETS = ("-----BEGIN ", "eyJ", "Bearer ", "bearer ")
@@ -34,8 +34,8 @@ class AuditResult(StrEnum):
 
     DONE = "done"
     REFUSED = "refused"
-    """The caller may not do it: not authenticated, not permitted, above a quota, or at the port of
-    data, which serves no administration."""
+    """The caller may not do it: not authenticated, not permitted, above a quota, or at the
+    wrong port of a proxy (rule SEC-44)."""
     FAILED = "failed"
     UNKNOWN = "unknown"
     """It is not known whether the act took place."""
@@ -97,7 +97,7 @@ class AuditQueue:
     """The lines that wait to be written (rules SEC-21, SEC-22).
 
     Invariants: at most ``lines_max`` lines wait; each event is in a line, in the count of one, or
-    in the count of dropped ones.
+    in a dropped line, and dropped lines are counted.
     """
 
     def __init__(self, source: str, lines_max: int) -> None:
@@ -137,7 +137,7 @@ class AuditQueue:
         return True
 
     def take(self, time_ms: int, now_s: float) -> list[bytes]:
-        """Return the lines that wait, with ends of lines, and remove them."""
+        """Return the lines that wait, with their line endings, and remove them."""
         for key, repeated in list(self._repeated.items()):
             if now_s >= repeated.until_s:
                 del self._repeated[key]
@@ -172,7 +172,7 @@ def audit_line(event: AuditEvent, time_ms: int, source: str, count: int) -> byte
 
 
 def _key(event: AuditEvent) -> AuditEvent:
-    """Return what repetitions of a refusal have in common: not the port and the request."""
+    """Return what repetitions of a refusal share: all but the port and the request id."""
     return event._replace(peer=event.peer.rpartition(":")[0], request_id="")
 
 

@@ -18,14 +18,14 @@ class Caller(NamedTuple):
 
 
 NOBODY = Caller()
-"""The caller outside of calls, and of calls whose caller need not be known."""
+"""The caller outside calls, and of calls whose caller need not be known."""
 
 CURRENT_CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
-"""The party that made the call which is served now; it is set where callers are admitted."""
+"""The party that made the call being served; set where callers are admitted."""
 
 
 class AccessObserver(Protocol):
-    """Is told each refusal, at the only place where refusals are made. Returns at once."""
+    """Is told of each refusal, at the only place where refusals are made. Returns at once."""
 
     def refused(
         self, caller: Caller, action: Action, resource: Resource, decision: AccessDecision

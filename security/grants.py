@@ -128,7 +128,7 @@ class Grant(NamedTuple):
 def make_grant(
     principal: str, actions: Iterable[str], resource: str, effect: str = Effect.ALLOW
 ) -> Grant:
-    """Return a grant of checked values. Raises InvalidArgumentError."""
+    """Check the values and return their grant. Raises InvalidArgumentError."""
     found = frozenset(map(_action, actions))
     if not found:
         raise InvalidArgumentError("a grant needs at least one action")

@@ -1,4 +1,4 @@
-"""Passwords of ledgers, which follow from a secret of their namespace (rule SEC-9)."""
+"""Passwords of ledgers, which are derived from a secret of their namespace (rule SEC-9)."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ _LEDGER_BYTES = 8
 def ledger_password(secret: str, ledger_id: int) -> bytes:
     """Return the password of a ledger: HMAC-SHA256 of its id, in hex as ASCII.
 
-    The key is the text of the secret in UTF-8, the message the id in 8 bytes, big-endian.
+    The key is the secret in UTF-8, and the message is the id in 8 bytes, big-endian.
     """
     message = ledger_id.to_bytes(_LEDGER_BYTES, "big")
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest().encode("ascii")

@@ -1,8 +1,8 @@
 """Decides what may pass under quotas, and counts what passed. Pure: callers pass the time.
 
-A cluster's limit of a principal or a namespace is divided equally among the proxies of the role
-that carries the load; a stream has one owner, so its limit of appends is not divided (rule SEC-24).
-Every limit has a burst of one second.
+The rate limits of a principal or a namespace are divided equally among the proxies of the role that
+carries the load. A stream has one owner, so its append limits are not divided; its read limit is
+(rule SEC-24). Every limit has a burst of one second.
 """
 
 from collections import Counter, OrderedDict
@@ -14,16 +14,16 @@ from ..core.runtime.primitives.rate_limiter import RateLimiter
 from .quotas import NO_QUOTAS, Quota, QuotaTable, Subject, SubjectKind
 
 BUCKETS_MAX = 10_000
-"""Subjects with buckets; the one that was not used for the longest time is forgotten."""
+"""Maximum number of subjects with buckets; the least recently used one is forgotten."""
 USAGES_MAX = 1_000
-"""Principals and namespaces whose usage is counted by itself, of each kind."""
+"""Maximum number of principals, and of namespaces, whose usage is counted separately."""
 OTHER = "other"
 WAIT_MS_MAX = 10_000
 """Longest pause that a client is asked for."""
 
 
 class Excess(NamedTuple):
-    """A limit that would be exceeded, and the time until it is not."""
+    """A limit that would be exceeded, and the time until it would not be."""
 
     subject: Subject
     limit: str
@@ -74,7 +74,7 @@ class QuotaBuckets:
         return self._table
 
     def replace(self, table: QuotaTable, *, writers: int, readers: int) -> None:
-        """Apply other quotas, or other numbers of proxies. Buckets begin full if that changes."""
+        """Apply other quotas, or other numbers of proxies. Buckets are full after a change."""
         found = (table, max(1, writers), max(1, readers))
         if found != (self._table, self._writers, self._readers):
             self._table, self._writers, self._readers = found
@@ -83,7 +83,7 @@ class QuotaBuckets:
     def append(
         self, principal: str, namespace: str, stream: str, records: int, size: int, now: float
     ) -> Excess | None:
-        """Count records as passed, or return the limit that forbids it for the longest time."""
+        """Count records as passed, or return the limit that forbids them for the longest time."""
         subjects = _subjects(principal, namespace, stream)
         worst: Excess | None = None
         if self._table:

@@ -11,7 +11,7 @@ from ..core.protocol.metadata_record import decode_metadata_record, encode_metad
 QUOTAS_MAX = 1_000
 """Maximum number of quotas of a cluster: every proxy holds all of them."""
 ANY = "*"
-"""Name in the quota of each principal, namespace or stream without a quota of its own."""
+"""Name in the quota that applies to each subject of its kind without a quota of its own."""
 LIMIT_MAX = 2**53
 _NAME_CHARACTERS_MAX = 600
 _FORMAT = 1
@@ -47,7 +47,7 @@ class Quota:
     calls: int | None = None
     """Open append and read calls of a principal, at each proxy."""
     connections: int | None = None
-    """Connections with such calls of a principal, at each proxy."""
+    """Connections of a principal with such calls, at each proxy."""
     stored_bytes: int | None = None
     """Payload bytes in the closed ledgers of a namespace."""
 
@@ -79,7 +79,7 @@ _LIMITS_OF = {
 
 
 _LEVELS = {"connections": 3, "stored_bytes": 3}
-"""The feature level of each limit that the programs of level 1 do not know."""
+"""The feature level of each limit that programs of level 1 do not know."""
 
 
 def parse_subject(text: str) -> Subject:
@@ -129,16 +129,16 @@ class QuotaTable:
         return bool(self._quotas)
 
     def items(self) -> list[tuple[Subject, Quota]]:
-        """Return all quotas by subject, in order."""
+        """Return all quotas, ordered by subject."""
         return sorted(self._quotas.items())
 
     def find(self, kind: SubjectKind, name: str) -> Quota | None:
-        """Return the quota of a subject: its own, else that of any subject of its kind."""
+        """Return the quota of a subject: its own, else the one named ``*``; None without either."""
         quotas = self._quotas
         return quotas.get(Subject(kind, name)) or quotas.get(Subject(kind, ANY))
 
     def with_quota(self, subject: Subject, quota: Quota) -> "QuotaTable":
-        """Return the table with one quota more, or replaced. Raises InvalidArgumentError."""
+        """Return the table with one quota added or replaced. Raises InvalidArgumentError."""
         check_quota(subject, quota)
         return QuotaTable({**self._quotas, subject: quota})
 

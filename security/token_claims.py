@@ -56,7 +56,7 @@ def parse_static_tokens(text: str) -> tuple[StaticToken, ...]:
 
 
 def principal_of_static_token(token: str, known: Iterable[StaticToken]) -> Principal | None:
-    """Return whose token it is; None if it is unknown. Takes the same time for every token."""
+    """Return the holder of a token; None if it is unknown. Takes the same time for every token."""
     found = None
     hashed = _hash(token)
     for one in known:
@@ -66,7 +66,7 @@ def principal_of_static_token(token: str, known: Iterable[StaticToken]) -> Princ
 
 
 def parse_roles(text: str) -> frozenset[Role]:
-    """Return the roles in a text with commas; the role of a client if there is none."""
+    """Return the known roles in a comma-separated string; the role ``client`` without any."""
     known = {role.value: role for role in Role}
     words = (word.strip() for word in text.split(","))
     return frozenset(known[word] for word in words if word in known) or frozenset({Role.CLIENT})

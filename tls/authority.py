@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CA_CERTIFICATE, CA_KEY = "ca.pem", "ca.key"
 SERVER_NAME = "rhumbline.internal"
-"""A name that every certificate of a server has, and that of a client never."""
+"""A name that every server certificate has, and no client certificate."""
 _TOLERANCE = timedelta(minutes=5)
 """Clocks of other machines may be behind by this much."""
 _SERVERS = frozenset({Role.BOOKIE, Role.PROXY, Role.REPAIR})
@@ -26,7 +26,7 @@ _SERVERS = frozenset({Role.BOOKIE, Role.PROXY, Role.REPAIR})
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A new certificate: its principal, its files and its end."""
+    """A new certificate: its principal, its files and its expiry."""
 
     principal: str
     roles: tuple[Role, ...]

@@ -10,7 +10,7 @@ from ..security.certificate_names import CertificateNames
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A decoded certificate: its names and its end."""
+    """A decoded certificate: its names and its expiry."""
 
     names: CertificateNames
     not_after: datetime

@@ -84,7 +84,7 @@ class TlsCredentials:
         return self._current().pem
 
     def expires_ms(self) -> int | None:
-        """Return the end of the own certificate in ms since the Unix epoch; None without one."""
+        """Return when the certificate expires, in ms since the Unix epoch; None without one."""
         pem = self._current().pem.certificate
         return decode_pem(pem).not_after_ms if pem else None
 

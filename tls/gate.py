@@ -1,8 +1,8 @@
 """The server side of TLS: one port for connections that begin with TLS and for those that do not.
 
-The first byte of a TLS handshake is 0x16, with which no request begins. A connection waits
-here only for its handshake, for a limited time and in limited numbers; then it belongs to the
-protocol that serves it, and in plain form nothing remains between that and the socket.
+The first byte of a TLS handshake is 0x16, with which no request begins. A limited number of
+connections wait here, each only for its handshake and for a limited time. Then a connection belongs
+to the protocol that serves it; without TLS, nothing remains between that protocol and the socket.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _LOG = EventLog(__name__)
 
 _HANDSHAKE_BYTE = 0x16
 _WAITING_MAX = 1_024
-"""Maximum number of connections that wait for their handshake; the oldest makes room."""
+"""Maximum number of connections that wait for a handshake; see ``_make_room``."""
 
 
 class TlsGate:
@@ -54,7 +54,7 @@ class TlsGate:
         self._needs_certificate = needs_certificate
         self._waiting: dict[_Waiting, None] = {}
         self.counts: Counter[str] = Counter()
-        """Numbers of connections by outcome: tls, plain, refused, denied, failed; and expired."""
+        """Numbers of connections by outcome: tls, plain, refused, denied, failed; later expired."""
         self._log_limit = LogLimit()
         self._refusal_limit = LogLimit()
         self._roles = roles_by_name or {}
@@ -97,7 +97,7 @@ class TlsGate:
     def _make_room(self) -> None:
         """Close the oldest connection of the address with the most of them.
 
-        So one address that begins handshakes and never ends them closes its own.
+        So an address that begins handshakes and never completes them loses its own connections.
         """
         counts = Counter(waiting.host for waiting in self._waiting)
         busiest = counts.most_common(1)[0][0]
@@ -112,7 +112,7 @@ class TlsGate:
         return TlsLayer(context, accept, on_failed, handshake_ms_max=self._ms_max)
 
     def _admit(self, layer: TlsLayer, peer: object) -> bool:
-        """Return whether a client is served; a refusal is logged.
+        """Return whether a client is served; a refusal is audited.
 
         The connection is closed when the certificate of the client expires (rule SEC-43).
         """
@@ -142,7 +142,7 @@ class TlsGate:
     def _on_expired(self, certificate: Certificate, peer: object) -> None:
         self.counts["expired"] += 1
         principal = ANONYMOUS
-        with suppress(InvalidArgumentError):  # it has a role that is not known here
+        with suppress(InvalidArgumentError):  # as in _admit
             principal = self._principal_of(certificate)
         self._audit_refusal(peer, "certificate-expired", str(principal))
 

@@ -1,7 +1,7 @@
 """TLS between a plain transport and a protocol, in the process and without sockets of its own.
 
 The event loop's own TLS begins with a connection. Here it may also begin later, with bytes that
-were received before: a port accepts TLS and plain connections, and BookKeeper's START_TLS upgrades
+were already received: a port accepts TLS and plain connections, and BookKeeper's START_TLS upgrades
 one in place. A received chunk is decrypted completely and delivered with one call; a protocol that
 has a buffer gets the bytes decrypted into it.
 
@@ -123,7 +123,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Reports the end of the connection to the inner protocol, or that there is none."""
+        """Reports the end of the connection to the inner protocol, else to ``on_failed``."""
         self._is_closing = True
         self._stop_timer()
         reason = self._error or exc
@@ -193,7 +193,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             self._fail(error)
             return
-        self._flush()  # reading may respond: that no handshake may follow, or with a new key
+        self._flush()  # reading may cause a response: a refused renegotiation, or a new key
         if pieces:
             self._inner.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if is_over and self._inner is not None and not self._is_closing:

@@ -22,7 +22,7 @@ class TlsTransport(asyncio.Transport):
         self.write = layer.write  # type: ignore[method-assign]  # saves a call on each write
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as asyncio
-        """See asyncio.BaseTransport; ``PEER_CERTIFICATE`` is known in addition."""
+        """See asyncio.BaseTransport; ``PEER_CERTIFICATE`` and ``TLS`` are also known."""
         if name == PEER_CERTIFICATE:
             return self._layer.peer_certificate()
         if name == TLS:

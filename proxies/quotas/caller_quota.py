@@ -13,8 +13,8 @@ from .fair_shares import FairShares
 from .full_namespaces import FullNamespaces
 
 PAUSE_S_MAX = 0.2
-"""Longest time for which a call is not read after a refusal; clients miss a proxy that is silent
-for longer."""
+"""Longest time for which a call is not read after a refusal: clients treat a proxy that is silent
+for longer as lost."""
 
 
 class CallerQuota:

@@ -38,7 +38,7 @@ class QuotaStore:
         return NO_QUOTAS if value is None else decode_quotas(value.data)
 
     async def change(self, change: Callable[[QuotaTable], QuotaTable]) -> QuotaTable:
-        """Replace the quotas by what ``change`` makes of them, and return the new ones.
+        """Apply ``change`` to the quotas, store the result, and return it.
 
         ``change`` may be called several times. Raises what it raises, and
         FeatureLevelError for limits above the level of the cluster, MetadataUnavailableError,
