@@ -39,6 +39,7 @@ from .bench_placement import placement
 from .bench_profile import profile
 from .bench_pruned import pruned
 from .bench_regions import REGION_BENCHMARKS
+from .bench_sweep import sweep
 from .bench_takeover import takeover
 from .bench_tls import COMPARED, OFF, comparison, measured, running_clusters, tls_option
 
@@ -443,6 +444,6 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
 
 for _command in (
     *REGION_BENCHMARKS, beside, placement, metadata, durability, takeover, connections, fairness,
-    profile, pruned,
+    profile, pruned, sweep,
 ):  # fmt: skip
     bench.add_command(_command)

@@ -1,6 +1,7 @@
 """Options that several benchmarks have."""
 
 from collections.abc import Callable, Collection
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,16 @@ def number(
     return _ranged(name, click.FloatRange(low, high), default, help_text)
 
 
-def numbers_of(text: str, option: str) -> list[float]:
+def numbers_of(text: str, option: str, *, has_zero: bool = False) -> list[float]:
     """Return the positive numbers of an option that separates them by commas.
 
-    Raises InvalidArgumentError.
+    With ``has_zero`` 0 is allowed too. Raises InvalidArgumentError.
     """
     try:
         found = [float(one) for one in text.split(",")]
     except ValueError:
         found = []
-    if not found or not all(0 < one < float("inf") for one in found):
+    if not found or not all((has_zero and one == 0) or 0 < one < inf for one in found):
         raise InvalidArgumentError(f"{option} {text}: expected positive numbers, as in 1,10,40")
     return found
 

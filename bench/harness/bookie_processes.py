@@ -86,11 +86,13 @@ class BookieProcesses:
             client_rss >> 20,
         )
 
-    def client(self, namespace: str, tracer: Tracer | None = None) -> Client:
+    def client(
+        self, namespace: str, tracer: Tracer | None = None, *, region: str = REGION
+    ) -> Client:
         """Return a client in this process, for use with ``async with``."""
         credentials = None if self.tls is None else self.tls.client_credentials
         runtime = system_runtime(tracer, credentials)
-        return Client(self.metadata, namespace=namespace, region=REGION, runtime=runtime)
+        return Client(self.metadata, namespace=namespace, region=region, runtime=runtime)
 
     @property
     def proxy_environment(self) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -42,13 +42,14 @@ class Timing:
 class _Meter:
     """The latencies of the current window."""
 
-    def __init__(self) -> None:
+    def __init__(self, viewers: Sequence[str]) -> None:
         self.acks = Histogram()
         self.deliveries = Histogram()
+        self.deliveries_in = {region: Histogram() for region in viewers}
 
     def clear(self) -> None:
-        self.acks.clear()
-        self.deliveries.clear()
+        for histogram in (self.acks, self.deliveries, *self.deliveries_in.values()):
+            histogram.clear()
 
 
 async def run_workload(
@@ -61,16 +62,22 @@ async def run_workload(
 
     Raises the first error of an append, because a benchmark with errors is invalid.
     """
-    meter = _Meter()
+    meter = _Meter(workload.viewers)
     failures: list[BaseException] = []
-    client = servers.client(NAMESPACE, telemetry.tracer)
+    client = servers.client(NAMESPACE, telemetry.tracer, region=workload.region)
     async with client, AsyncExitStack() as closing:
         telemetry.observe("client", client.statistics)
         writers = [w async for w in _open_writers(client, workload, closing)]
+        viewers = [
+            await closing.enter_async_context(servers.client(NAMESPACE, region=region))
+            for region in workload.viewers
+        ]
         tasks = Tasks(on_failure=failures.append)
         closing.push_async_callback(tasks.aclose)
         for _ in range(workload.readers):
-            tasks.spawn(_tail(client, _stream(workload, 0), meter), "tail")
+            tasks.spawn(_tail(client, _stream(workload, 0), meter.deliveries), "tail")
+        for viewer, deliveries in zip(viewers, meter.deliveries_in.values(), strict=True):
+            tasks.spawn(_tail(viewer, _stream(workload, 0), deliveries), "tail far away")
         for work in _senders(workload, writers, meter):
             tasks.spawn(work, "sender")
         await asyncio.sleep(timing.warmup_seconds)
@@ -185,9 +192,9 @@ async def _take_acks(tickets: "asyncio.Queue[tuple[Append, float, int]]", meter:
         record(clock() - since, count)
 
 
-async def _tail(client: Client, stream: str, meter: _Meter) -> None:
+async def _tail(client: Client, stream: str, deliveries: Histogram) -> None:
     """Measure the time from the append of each record to its delivery to a tailing reader."""
-    clock, record, unpack = time.perf_counter, meter.deliveries.add, _SENT_AT.unpack_from
+    clock, record, unpack = time.perf_counter, deliveries.add, _SENT_AT.unpack_from
     async with client.reader(stream) as reader:
         async for batch in reader.batches():
             now = clock()
@@ -236,6 +243,8 @@ def _row(
         row["del_rec_s"] = round(delivered)
         row["del_MB_s"] = round(delivered * workload.size / 1e6, 2)
         row["del"] = latencies(meter.deliveries)
+    for region, deliveries in meter.deliveries_in.items():
+        row[f"del_{region}"] = latencies(deliveries)
     return row
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.quorum import Quorum
+from .bookie_processes import REGION
 
 _QUORUM = Quorum(3, 3, 2)
 _PERIODIC = FlushPolicy(period_ms=10)
@@ -34,11 +35,16 @@ class BenchWorkload:
     flush: FlushPolicy = _PERIODIC
     readers: int = 0
     """Number of readers that tail the first stream in the client's process."""
+    region: str = REGION
+    """The region of the writers and of these readers."""
+    viewers: tuple[str, ...] = ()
+    """Other regions, in each of which one more reader tails the first stream."""
+    quorum: Quorum = _QUORUM
 
     @property
     def policy(self) -> StreamPolicy:
-        """The policy of its streams: three copies, two acknowledgements, fsync before each."""
-        return StreamPolicy(quorum=_QUORUM, flush=self.flush)
+        """The policy of its streams; by default three copies and two acknowledgements."""
+        return StreamPolicy(quorum=self.quorum, flush=self.flush)
 
     @property
     def peer(self) -> str:
