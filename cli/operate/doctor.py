@@ -108,7 +108,8 @@ async def doctor(session: CommandSession) -> None:
             addresses = listening(bookies, proxies, servers, client.region)
             findings += await check_security(session.protection, addresses)
             quotas = await QuotaStore(client.store).read()
-            findings += check_hardening(session.settings, quotas)
+            hosts = {host for host, _ in addresses}
+            findings += check_hardening(session.settings, quotas, proxies, hosts)
             findings += [finding async for finding in check_repair(client, bookies, servers)]
             findings += [finding async for finding in _namespaces(client)]
             findings += [finding async for finding in check_durability(client)]

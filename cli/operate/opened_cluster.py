@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...backends.open_store import open_store
 from ...core.metadata.ledger_store import LedgerStore
-from ...core.metadata.regional_store_records import open_regional_store
+from ...core.metadata.regional_store_records import open_regional_store, read_regional_stores
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.runtime.metadata_store import MetadataStore
@@ -22,6 +22,7 @@ from ..options import CommandSession
 class Cluster:
     """The parts of the metadata store that these commands use."""
 
+    store: MetadataStore
     directory: SteeredDirectory
     ledgers: LedgerStore
     tasks: TaskStore
@@ -74,8 +75,17 @@ async def opened_stores(session: CommandSession) -> AsyncIterator[tuple[Cluster,
         yield tuple(clusters)
 
 
+async def unread_regions(session: CommandSession, cluster: Cluster) -> list[str]:
+    """Return the regions whose metadata stores are not in the settings, so that none is read.
+
+    ``cluster`` is the selected store; a regional one knows of no others.
+    """
+    configured = dict(session.settings.cluster.regional_metadata)
+    return sorted(set(await read_regional_stores(cluster.store)) - configured.keys())
+
+
 def cluster_of(store: MetadataStore) -> Cluster:
     """Return the parts of a store. The caller closes its directory."""
     return Cluster(
-        SteeredDirectory(store), LedgerStore(store), TaskStore(store), DrainRecords(store)
+        store, SteeredDirectory(store), LedgerStore(store), TaskStore(store), DrainRecords(store)
     )

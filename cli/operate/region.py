@@ -10,7 +10,7 @@ from ..output import print_done, print_message, print_rows
 from ..output_schema import prints, record, rows
 from ..overview.bookies import read_bookies
 from ..overview.regions import REGION_ROW, region_rows
-from .drains.draining import drain_options, placement_schema
+from .drains.draining import check_all_are_read, drain_options, placement_schema
 from .drains.orders import drain_region, find_region, knowing_region, leaves_region, set_region
 from .drains.progress import watch
 from .opened_cluster import opened_stores
@@ -61,12 +61,14 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
     """Move all data out of the region. Safe to repeat."""
     async with opened_stores(session) as clusters:
         place = await find_region(clusters[0], name)
+        are_read = await check_all_are_read(session, clusters[0], force=force)
         await drain_region(clusters, place, force=force)
         if not no_wait:
             print_message(f"region {place} is {PlacementState.DRAINED.value}: it gets no new data")
             for cluster in await knowing_region(clusters, place):
                 await watch(session, cluster, region_target(place), leaves_region(place))
-        _print_state(session, name, PlacementState.DRAINED, is_empty=not no_wait)
+        is_empty = not no_wait and are_read
+        _print_state(session, name, PlacementState.DRAINED, is_empty=is_empty)
 
 
 @region.command()

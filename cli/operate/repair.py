@@ -104,7 +104,8 @@ async def run(session: CommandSession) -> None:
 
 
 @repair.command()
-@click.option("--wait", "waits", is_flag=True, help="Wait until no ledger needs repair.")
+@click.option("--wait", "waits", is_flag=True,
+              help="Wait until repair runs and no ledger is queued for it.")  # fmt: skip
 @timeout_option
 @prints(
     rows(
@@ -121,19 +122,26 @@ async def run(session: CommandSession) -> None:
 @session_options
 @runs
 async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
-    """List the ledgers that need repair, with the reason if one is stuck."""
+    """List the ledgers that audits found to need repair, with the reason if one is stuck.
+
+    What happened after the last audit is not in it: see `rhumbline durability`.
+    """
     async with opened_stores(session) as clusters:
 
-        async def read() -> list[RepairTask]:
-            return [task for cluster in clusters for task in await cluster.tasks.all()]
+        async def read() -> tuple[list[RepairTask], bool]:
+            tasks = [task for cluster in clusters for task in await cluster.tasks.all()]
+            return tasks, None not in [await cluster.tasks.auditor() for cluster in clusters]
 
-        tasks = await wait_until(
+        def describe(found: tuple[list[RepairTask], bool]) -> str:
+            tasks, is_audited = found
+            needing = show_count(len(tasks), "ledger needs repair", "ledgers need repair")
+            return needing if is_audited else f"{needing}; {NO_REPAIR}"
+
+        tasks, is_audited = await wait_until(
             read,
-            lambda tasks: not tasks or not waits,
+            lambda found: not waits or (not found[0] and found[1]),
             timeout_ms=timeout_ms,
-            describe=lambda tasks: show_count(
-                len(tasks), "ledger needs repair", "ledgers need repair"
-            ),
+            describe=describe,
         )
         found = [
             {
@@ -144,9 +152,8 @@ async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
             }
             for task in tasks
         ]
-        auditors = [await cluster.tasks.auditor() for cluster in clusters]
-        print_rows(found, session.output, empty="no ledger needs repair")
-        if None in auditors:
+        print_rows(found, session.output, empty="no ledger is queued for repair")
+        if not is_audited:
             print_message(NO_REPAIR)
 
 

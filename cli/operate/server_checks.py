@@ -229,7 +229,7 @@ async def _check_store(subject: str, store: StoreClient, *, is_needed: bool) -> 
         return Finding(subject, FAULT, detail)
     if auditor is None:
         return Finding(subject, FAULT if is_needed else WARNING, missing)
-    return Finding(subject, OK, "no ledger needs repair")
+    return Finding(subject, OK, "no ledger is queued for repair")
 
 
 def _describe_tasks(tasks: Sequence[RepairTask]) -> str:

@@ -50,7 +50,10 @@ def test_lists_are_printed_once_they_are_long_enough(cluster: ProcessCluster) ->
     assert (code, line) == (5, "rhumbline: after 200.0 ms: 0 of 1 proxies")
     code, line = refusal("proxy", "ls", "--uri", *where)
     assert (code, line) == (5, "rhumbline: no proxy is up")
-    assert cluster.run("repair", "ls", "--wait").strip() == b"no ledger needs repair"
+    assert cluster.run("repair", "ls").strip() == b"no ledger is queued for repair"
+    code, line = refusal("repair", "ls", "--wait", *short, *where)
+    assert code == 5
+    assert line.startswith("rhumbline: after 200.0 ms: 0 ledgers need repair; no repair process")
 
 
 def test_archives_are_waited_for(cluster: ProcessCluster) -> None:

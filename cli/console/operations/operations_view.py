@@ -45,7 +45,7 @@ async def stores_of(client: Client) -> tuple[dict[str, StoreClient], dict[str, s
 def parts_of(store: StoreClient) -> Cluster:
     """Return the parts of a store that orders about bookies and regions use."""
     drains = DrainRecords(store.store)
-    return Cluster(store.directory, store.ledger_store, TaskStore(store.store), drains)
+    return Cluster(store.store, store.directory, store.ledger_store, TaskStore(store.store), drains)
 
 
 class OperationsView:

@@ -11,10 +11,11 @@ import click
 
 from ....core.protocol.bookie_id import BookieId
 from ....regions.states import PlacementState
+from ...errors import UnsafeError
 from ...options import CommandSession, runs, session_options
 from ...output import print_done, print_message
 from ...output_schema import Schema, done, flag, maybe, prints, text
-from ..opened_cluster import Cluster, opened_stores
+from ..opened_cluster import Cluster, opened_stores, unread_regions
 from .orders import drain_bookie, knowing_bookie, leaves_bookie, undrain_bookie
 from .progress import watch
 
@@ -40,6 +41,20 @@ def placement_schema(subject: str) -> Schema:
     )
 
 
+async def check_all_are_read(session: CommandSession, cluster: Cluster, *, force: bool) -> bool:
+    """Return whether the command reads all metadata stores. Raises UnsafeError unless ``force``.
+
+    A bookie or a region is not empty because the stores that were read list nothing there.
+    """
+    unread = await unread_regions(session, cluster)
+    if unread and not force:
+        raise UnsafeError(
+            f"the settings do not name the metadata store of {', '.join(unread)}, which may list "
+            "data there: set cluster.regional_metadata; --force overrides this check"
+        )
+    return not unread
+
+
 # --- commands of ``node`` -----------------------------------------------------------------------
 
 
@@ -53,11 +68,13 @@ async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool
     """Move all data off a bookie, which gets no new data. Safe to repeat."""
     async with opened_stores(session) as clusters:
         bookie_id = await clusters[0].find(bookie)
+        are_read = await check_all_are_read(session, clusters[0], force=force)
         state = await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
+        outcome = "draining" if no_wait else "empty" if are_read else "empty in the stores read"
         print_done(
-            {"bookie": bookie_id, "state": state.value, "is_empty": not no_wait},
+            {"bookie": bookie_id, "state": state.value, "is_empty": not no_wait and are_read},
             session.output,
-            f"{bookie_id} is {'draining' if no_wait else 'empty'}",
+            f"{bookie_id} is {outcome}",
         )
 
 
@@ -89,9 +106,11 @@ async def decommission(session: CommandSession, bookie: str, force: bool, no_wai
     async with opened_stores(session) as clusters:
         cluster = clusters[0]
         bookie_id = await cluster.find(bookie)
+        are_read = await check_all_are_read(session, cluster, force=force)
         knowing = await knowing_bookie(clusters, bookie_id)
         state = await _drain(session, clusters, bookie_id, force=force, no_wait=no_wait)
-        outcome = {"bookie": bookie_id, "state": state.value, "is_empty": not no_wait}
+        is_empty = not no_wait and are_read
+        outcome = {"bookie": bookie_id, "state": state.value, "is_empty": is_empty}
         if no_wait:
             print_done(outcome, session.output, f"{bookie_id} is draining")
             return

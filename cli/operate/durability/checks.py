@@ -27,11 +27,17 @@ async def check_durability(client: Client) -> AsyncIterator[Finding]:
         reasons = faults(report, ())
         detail = "; ".join(reasons) or "nothing is at risk now"
         yield Finding(f"durability{where}", FAULT if reasons else OK, detail)
+        if report.writes_blocked:
+            ledgers = show_count(report.writes_blocked, "open ledger")
+            yield Finding(f"writes{where}", FAULT, f"those of {ledgers} are blocked now")
         yield judge_next_failure(f"one more failure{where}", report)
 
 
 def judge_next_failure(subject: str, report: DurabilityReport) -> Finding:
     """Say what the loss of one more bookie, host, rack or region would do to stored data."""
+    if report.ledgers_unreadable:
+        damaged = show_count(report.ledgers_unreadable, "ledger")
+        return Finding(subject, WARNING, f"nothing is known about {damaged} with damaged metadata")
     effects = []
     for level in report.levels:
         last = sum(report.one_failure_from_loss[level].values())
@@ -43,8 +49,9 @@ def judge_next_failure(subject: str, report: DurabilityReport) -> Finding:
             effects.append(f"of a {level} blocks the writes of {ledgers}")
     if effects:
         return Finding(subject, WARNING, f"the loss {', '.join(effects)}")
-    levels = " or ".join(report.levels)
-    return Finding(subject, OK, f"the loss of a {levels} takes no last copy and blocks no writes")
+    levels, more = " or ".join(report.levels), " further" if report.writes_blocked else ""
+    detail = f"the loss of a {levels} takes no last copy and blocks no{more} writes"
+    return Finding(subject, OK, detail)
 
 
 async def _report(store: StoreClient) -> DurabilityReport:

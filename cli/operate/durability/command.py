@@ -7,6 +7,7 @@ import click
 
 from ....client.units import show_bytes, show_count
 from ....core.metadata.ledger_store import LedgerStore
+from ....core.metadata.regional_store_records import read_regional_stores
 from ....regions.durability.cluster_survey import read_durability
 from ....regions.durability.copy_states import ClusterCopies
 from ....regions.durability.crowded_entries import CrowdedEntries
@@ -26,7 +27,7 @@ from ....regions.steered_directory import SteeredDirectory
 from ...cluster_store import cluster_store
 from ...errors import UnsafeError
 from ...options import CommandSession, runs, session_options
-from ...output import TABLE, print_record, print_rows
+from ...output import TABLE, print_message, print_record, print_rows
 from ...output_schema import prints
 from .schema import DURABILITY
 
@@ -60,11 +61,13 @@ async def durability(
 ) -> None:
     """Show the live copies of all ledgers, and what one more failure would do to them.
 
+    These are the ledgers of the selected metadata store: give --metadata for that of a region.
     Copies count if their bookies are registered, are not in limbo, and have not lost them with a
     data directory. Ledgers that are being written are included. Without --lose, the loss of each
     region is evaluated separately.
     """
     async with cluster_store(session) as store:
+        others = await read_regional_stores(store)
         directory = SteeredDirectory(store)
         try:
             index, cluster = await read_durability(LedgerStore(store), directory)
@@ -83,6 +86,8 @@ async def durability(
         print_record(_document(now, what_if, crowded.counts, by_r, with_streams), session.output)
     else:
         _print_tables(now, what_if, crowded.counts, by_r, with_streams)
+    if others:
+        print_message(f"not read: the metadata stores of {', '.join(sorted(others))} (--metadata)")
     reasons = faults(now, what_if)
     if strict and reasons:
         raise UnsafeError("; ".join(reasons))

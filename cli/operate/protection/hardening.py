@@ -1,6 +1,7 @@
 """The checklist of the guide "Harden a cluster", for ``doctor``. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from ....client.settings import Settings
 from ....security.quotas import ANY, QuotaTable, SubjectKind
@@ -20,18 +21,31 @@ SUBJECTS = (
 """The items of the checklist; the check of each is ``hardening: ITEM``."""
 
 
-def check_hardening(settings: Settings, quotas: QuotaTable) -> Iterator[Finding]:
+def check_hardening(
+    settings: Settings,
+    quotas: QuotaTable,
+    proxies: Sequence[Mapping[str, Any]] = (),
+    hosts: Collection[str] = (),
+) -> Iterator[Finding]:
     """Judge the settings that this command has, which should be those of the servers.
 
-    Without TLS there is nothing to judge: ``check_security`` says who reaches the ports then.
+    ``proxies`` and ``hosts`` are what the cluster has registered: its proxies, and the hosts of all
+    servers. Without TLS there is nothing to judge: ``check_security`` says who reaches the ports
+    then.
     """
     if not settings.tls.serves and not settings.tls.ca:
         return
-    for subject, (fault, good) in zip(SUBJECTS, _judged(settings, quotas), strict=True):
+    judged = _judged(settings, quotas, proxies, hosts)
+    for subject, (fault, good) in zip(SUBJECTS, judged, strict=True):
         yield Finding(f"hardening: {subject}", WARNING if fault else OK, fault or good)
 
 
-def _judged(settings: Settings, quotas: QuotaTable) -> Iterator[tuple[str, str]]:
+def _judged(
+    settings: Settings,
+    quotas: QuotaTable,
+    proxies: Sequence[Mapping[str, Any]],
+    hosts: Collection[str],
+) -> Iterator[tuple[str, str]]:
     """Yield for each item what is wrong with it, "" if nothing is, and what holds otherwise."""
     is_open = not settings.tls.required or settings.security.insecure_network
     yield (
@@ -62,11 +76,13 @@ def _judged(settings: Settings, quotas: QuotaTable) -> Iterator[tuple[str, str]]
         "bookies close idle connections",
     )
     serve = settings.serve
-    is_local = is_loopback(serve.host)
+    is_local = all(map(is_loopback, (serve.host, *hosts)))
+    shared = [str(proxy["address"]) for proxy in proxies if not proxy["operator_address"]]
     yield _apart(
-        settings.proxy.operator_port > 0,
+        not shared if proxies else settings.proxy.operator_port > 0,
         is_local,
-        "it is that of clients: set proxy.operator_port",
+        f"it is that of clients{' at ' if shared else ''}{', '.join(shared)}: set "
+        "proxy.operator_port",
         "proxies refuse administrative calls at the port for clients",
     )
     yield _apart(

@@ -133,7 +133,11 @@ async def _lose(cluster: LocalCluster, client: Client) -> None:
     assert drained is not None
     store = client.global_store
     parts = Cluster(
-        store.directory, store.ledger_store, TaskStore(store.store), DrainRecords(store.store)
+        store.store,
+        store.directory,
+        store.ledger_store,
+        TaskStore(store.store),
+        DrainRecords(store.store),
     )
     await drain_bookie([parts], drained.bookie_id, force=True)
     now_ms = client.runtime.clock.wall_ms()

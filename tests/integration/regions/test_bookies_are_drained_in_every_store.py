@@ -44,3 +44,12 @@ def test_states_are_set_in_the_global_and_in_the_regional_store(tmp_path: Path) 
         assert states() == [{"regions": {"east": "disallowed"}, "bookies": {}}] * 2
         run("region", "undrain", "east")
         assert states() == [{"regions": {}, "bookies": {}}] * 2
+        forgetful = {"RHUMBLINE_CLUSTER__METADATA": stores[0]}
+        for command in (("node", "decommission", "one"), ("region", "drain", "east")):
+            refused = rhumbline(*command, environ=forgetful)
+            assert refused.returncode == 3
+            assert b"the metadata store of east, which may list" in refused.stderr
+        assert states() == [{"regions": {}, "bookies": {}}] * 2, "nothing was ordered"
+        assert b"not read: the metadata stores of east" in (
+            rhumbline("durability", environ=forgetful).stderr
+        )

@@ -188,3 +188,9 @@ def test_the_next_failure_is_described_by_level() -> None:
         OK,
         "the loss of a bookie or region takes no last copy and blocks no writes",
     )
+    report.ledgers_unreadable = 2
+    found = judge_next_failure("one more failure", report)
+    assert (found.verdict, found.detail) == (
+        WARNING,
+        "nothing is known about 2 ledgers with damaged metadata",
+    )

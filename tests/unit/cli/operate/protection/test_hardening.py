@@ -71,6 +71,22 @@ def test_operators_have_a_port_of_their_own_unless_all_is_local() -> None:
         assert ("proxies refuse" in judged.detail) is (port > 0), "it says only what is set"
 
 
+def test_registered_servers_count_more_than_the_settings_of_the_command() -> None:
+    """An administrator's settings name no host of a server, and their default is loopback."""
+    here = Settings(tls=TLS)
+    proxies = [
+        {"address": "192.0.2.1:4281", "operator_address": ""},
+        {"address": "192.0.2.2:4281", "operator_address": "192.0.2.2:4291"},
+    ]
+    found = {one.subject: one for one in check_hardening(here, LIMITED, proxies, {"192.0.2.1"})}
+    port = found["hardening: operator port"]
+    assert port.verdict == WARNING
+    assert port.detail.startswith("it is that of clients at 192.0.2.1:4281: ")
+    assert found["hardening: status address"].verdict == WARNING
+    found = {one.subject: one for one in check_hardening(here, LIMITED, proxies[1:], {"192.0.2.2"})}
+    assert found["hardening: operator port"].verdict == OK
+
+
 def test_a_status_address_must_be_one_that_can_be_published() -> None:
     for host in ("0.0.0.0", "::"):
         with pytest.raises(ConfigurationError, match="all addresses"):
