@@ -24,14 +24,12 @@ from ..harness.load import Timing, run_workload
 from ..harness.workload import READ, TAIL, WRITE, BenchWorkload
 from ..many_streams import measure_many_streams
 from ..positions import measure_positions
-from ..proxies import run_proxy_workload
-from ..proxy_failover import measure_failover
-from ..proxy_work import FAILOVER, PROXY, ProxyWorkload
+from ..proxies.proxy_failover import measure_failover
+from ..proxies.proxy_load import run_proxy_workload
+from ..proxies.proxy_work import FAILOVER, PROXY, ProxyWorkload
 from ..telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
 from .bench_beside import beside
-from .bench_connections import connections
 from .bench_durability import durability
-from .bench_fairness import fairness
 from .bench_metadata import metadata
 from .bench_options import Command, chosen, number, output_options, whole_number
 from .bench_output import Rows, collect, print_raw, reports, say
@@ -40,8 +38,10 @@ from .bench_profile import profile
 from .bench_pruned import pruned
 from .bench_regions import REGION_BENCHMARKS
 from .bench_sweep import sweep
-from .bench_takeover import takeover
 from .bench_tls import COMPARED, OFF, comparison, measured, running_clusters, tls_option
+from .proxies.bench_connections import connections
+from .proxies.bench_fairness import fairness
+from .proxies.bench_takeover import takeover
 
 _WARM_SECONDS = 2.0
 

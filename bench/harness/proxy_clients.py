@@ -25,7 +25,7 @@ from ...core.protocol.start import LATEST
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks, run_all
 from ...security.settings import TlsSettings
-from ..proxy_work import Kind
+from ..proxies.proxy_work import Kind
 
 _OPENED_AT_ONCE = 100
 

@@ -29,8 +29,8 @@ from ..harness.client_processes import ClientProcess
 from ..harness.load import NAMESPACE, latencies
 from ..harness.proxy_clients import ClientMetrics, ClientSettings
 from ..harness.settling import settle
-from ..proxies import create_streams
-from ..proxy_work import ProxyWorkload
+from ..proxies.proxy_load import create_streams
+from ..proxies.proxy_work import ProxyWorkload
 
 POLITE, FLOOD = "polite", "flood"
 POLITE_WORK = ProxyWorkload("P6-polite", "awaiting", 128, streams=4, clients=20, rate=400)

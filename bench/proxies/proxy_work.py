@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..core.log.policy import FlushPolicy
-from .harness.workload import BenchWorkload
+from ...core.log.policy import FlushPolicy
+from ..harness.workload import BenchWorkload
 
 Kind = Literal["batching", "awaiting", "reading"]
 

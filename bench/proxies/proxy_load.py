@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any
 
-from ..chaos.server_processes import ProxyProcess
-from ..client.connect import Client
-from ..core.protocol.errors import RhumblineError, TooManyRequestsError
-from ..core.runtime.histogram import Histogram
-from ..core.runtime.tasks import Tasks
-from .harness.bookie_processes import REGION, BookieProcesses, Usage, usage_of
-from .harness.client_processes import ClientProcess
-from .harness.load import NAMESPACE, Timing, ensure_namespace, latencies
-from .harness.proxy_clients import DUE, ClientMetrics, ClientSettings
+from ...chaos.server_processes import ProxyProcess
+from ...client.connect import Client
+from ...core.protocol.errors import RhumblineError, TooManyRequestsError
+from ...core.runtime.histogram import Histogram
+from ...core.runtime.tasks import Tasks
+from ..harness.bookie_processes import REGION, BookieProcesses, Usage, usage_of
+from ..harness.client_processes import ClientProcess
+from ..harness.load import NAMESPACE, Timing, ensure_namespace, latencies
+from ..harness.proxy_clients import DUE, ClientMetrics, ClientSettings
 from .proxy_work import ProxyWorkload
 
 _PACER_SECONDS = 0.001

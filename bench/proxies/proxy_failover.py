@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-from ..chaos.server_processes import ProxyProcess
-from ..core.runtime.histogram import Histogram
-from ..proxies.write.claims import Claims
-from .harness.bookie_processes import REGION, BookieProcesses
-from .harness.load import NAMESPACE, latencies
-from .proxies import create_streams, start_clients
+from ...chaos.server_processes import ProxyProcess
+from ...core.runtime.histogram import Histogram
+from ...proxies.write.claims import Claims
+from ..harness.bookie_processes import REGION, BookieProcesses
+from ..harness.load import NAMESPACE, latencies
+from .proxy_load import create_streams, start_clients
 from .proxy_work import FAILOVER
 
 ROUNDS = 5

@@ -21,16 +21,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..chaos.managed_process import ManagedProcess
-from ..chaos.server_processes import ProxyProcess
-from ..client.connect import Client
-from ..core.protocol.errors import RhumblineError
-from ..core.runtime.metadata_store import MetadataStore
-from ..proxies.write.claims import Claims
-from .harness.bookie_processes import REGION, BookieProcesses
-from .harness.client_processes import ClientProcess
-from .harness.load import NAMESPACE
-from .proxies import create_streams, start_clients
+from ...chaos.managed_process import ManagedProcess
+from ...chaos.server_processes import ProxyProcess
+from ...client.connect import Client
+from ...core.protocol.errors import RhumblineError
+from ...core.runtime.metadata_store import MetadataStore
+from ...proxies.write.claims import Claims
+from ..harness.bookie_processes import REGION, BookieProcesses
+from ..harness.client_processes import ClientProcess
+from ..harness.load import NAMESPACE
+from .proxy_load import create_streams, start_clients
 from .proxy_work import TAKEOVER
 
 _PROXIES = 3

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from ...cli.output import format_table
-from ...client.system_runtime import run
-from ..harness.bookie_processes import BookieProcesses
-from ..tenants.fairness import measure_fairness
-from .bench_options import number, output_options, whole_number
-from .bench_output import collect, print_raw, say
+from ....cli.output import format_table
+from ....client.system_runtime import run
+from ...harness.bookie_processes import BookieProcesses
+from ...tenants.fairness import measure_fairness
+from ..bench_options import number, output_options, whole_number
+from ..bench_output import collect, print_raw, say
 
 
 @click.command()

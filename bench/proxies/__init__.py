@@ -1,0 +1,1 @@
+"""Benchmarks of write and read proxies."""
