@@ -1,9 +1,10 @@
 """The document of ``rhumbline top``, from two samples. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...client.units import show_count
+from ...core.runtime.metrics import REGIONAL
 from ..operate.server_checks import (
     FAULT,
     OK,
@@ -22,6 +23,7 @@ from .sample import ClusterSample
 _REDUCED = "reduced"
 _AT_RISK = ("at_risk", "doubtful", "unavailable", "lost")
 _LOST, _RISK = "RhumblineDataLost", "RhumblineDataAtRisk"
+_UNKNOWN = "RhumblineDurabilityUnknown"
 _MISSING, _NO_AUDITOR = "RhumblineCopiesMissing", "RhumblineAuditorMissing"
 _OF_SERVERS = {"repair": _NO_AUDITOR, "archive": "RhumblineArchiverDown"}
 
@@ -278,10 +280,32 @@ def _other_findings(now: ClusterSample) -> list[Finding]:
             name = server.address or server.status_address
             alert = _OF_SERVERS.get(server.kind, "RhumblineProxyDown")
             found.append(Finding(f"{server.kind} {name}", FAULT, str(status.error), alert))
-        known = (status.statistics.get("durability") or {}).get("ledgers") or {}
-        counts = {name: sum(known.get(name, {}).values()) for name in _AT_RISK}
+    return [*found, *_durability_findings(now)]
+
+
+def _durability_findings(now: ClusterSample) -> Iterator[Finding]:
+    """Judge the copies of each metadata store; without a recent audit nothing is known of them."""
+    for region, known in _durability(now).items():
+        subject = f"durability in {region}" if region else "durability"
+        if not known.get("known"):
+            yield Finding(subject, WARNING, "unknown: no recent complete audit", _UNKNOWN)
+            continue
+        counts = {name: sum(known["ledgers"].get(name, {}).values()) for name in _AT_RISK}
         if any(counts.values()):
             text_of = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items() if n)
             alert = _LOST if counts["lost"] else _RISK
-            found.append(Finding("durability", FAULT, f"ledgers: {text_of}", alert))
+            yield Finding(subject, FAULT, f"ledgers: {text_of}", alert)
+
+
+def _durability(now: ClusterSample) -> dict[str, Mapping[str, Any]]:
+    """Return the durability by the region of the metadata store, "" the global one, as the process
+    that audits the store reports it; empty, or with a false ``known``, if none does."""
+    found: dict[str, Mapping[str, Any]] = {"": {}, **{str(one): {} for one in now.stores}}
+    for server in now.servers:
+        if server.kind == "repair":
+            known = now.statuses[server.status_address].statistics
+            for region, one in {"": known, **(known.get(REGIONAL) or {})}.items():
+                durability = one.get("durability") or {}
+                if durability.get("known") or region not in found:
+                    found[region] = durability
     return found

@@ -1,7 +1,7 @@
 """A sample of a cluster: what its servers and streams report at one time."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,8 @@ class ClusterSample:
     auditor: str | None
     streams: Mapping[str, StreamSample]
     """Streams by ``namespace/stream``, as far as they were examined now."""
+    stores: Sequence[Region] = ()
+    """The regions with a metadata store of their own, by the settings."""
 
 
 class Sampler:
@@ -87,6 +89,7 @@ class Sampler:
             len(await self._tasks.ids(None)),
             await self._tasks.auditor(),
             await self._examine_streams(),
+            client.regional_regions,
         )
 
     async def _list_streams(self) -> list[tuple[Namespace, str]]:

@@ -12,14 +12,16 @@ from rhumbline.cli.top.rates import number_at, p99_ms, rate
 from rhumbline.cli.top.report import TOP, report, without_store
 from rhumbline.cli.top.sample import ClusterSample, StreamSample
 from rhumbline.cli.top.screen import screen
+from rhumbline.core.protocol.bookie_id import Region
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.runtime.histogram import BOUNDS_S
 from rhumbline.regions.subscriptions.stream_lag import StreamCount
 from rhumbline.server.server_directory import ServerRecord
-from rhumbline.tests.unit.cli.overview.test_regions import US, bookie
+from rhumbline.tests.unit.cli.overview.test_regions import EU, US, bookie
 
 PROXY = ServerRecord("write-proxy", "p:1", "p:2", "eu")
 REPAIR = ServerRecord("repair", "", "r:2", "eu")
+AUDITED = {"auditor": True, "durability": {"known": True, "ledgers": {"whole": {"open": 1}}}}
 
 
 def buckets(*, quick: int, slow: int) -> list[int]:
@@ -50,7 +52,7 @@ def sample(time_s: float, adds: int, records: int | None, **changes: Any) -> Clu
         "servers": [PROXY, REPAIR],
         "statuses": {
             "p:2": StatusDocument({"write": {"streams": 1, "records": 7 * adds}}, None),
-            "r:2": StatusDocument({"auditor": True, "repaired": {"bytes": adds}}, None),
+            "r:2": StatusDocument({**AUDITED, "repaired": {"bytes": adds}}, None),
         },
         "proxies": [],
         "tasks": 0,
@@ -105,7 +107,8 @@ def test_a_counter_that_began_again_has_no_rate(
 
 def test_everything_that_is_wrong_is_an_alert() -> None:
     silent = StatusDocument({}, "p:2 does not respond")
-    durability = {"durability": {"ledgers": {"at_risk": {"open": 1, "closed": 2}}}}
+    ledgers = {"at_risk": {"open": 1, "closed": 2}}
+    durability = {"durability": {"known": True, "ledgers": ledgers}}
     now = sample(
         10,
         1,
@@ -124,6 +127,28 @@ def test_everything_that_is_wrong_is_an_alert() -> None:
         ("fault", "durability"),
         ("warning", "repair"),
     ]
+
+
+def durability_alerts(statistics: dict[str, Any], *stores: Region) -> list[tuple[Any, ...]]:
+    statuses = {"p:2": StatusDocument({}, None), "r:2": StatusDocument(statistics, None)}
+    now = sample(10, 1, 1, statuses=statuses, stores=stores)
+    assert "all is well" not in drawn(report(None, now), 80, 24)[0]
+    return [tuple(one.values()) for one in report(None, now)["alerts"]]
+
+
+def test_durability_without_a_recent_audit_is_unknown_and_not_well() -> None:
+    unknown = ("warning", "unknown: no recent complete audit", "RhumblineDurabilityUnknown")
+    for statistics in ({}, {"auditor": True, "durability": {"known": False}}):
+        assert durability_alerts(statistics) == [("durability", *unknown)]
+    assert durability_alerts(AUDITED, EU) == [("durability in eu", *unknown)], "its audit is silent"
+    regional = {"regional": {"eu": {"auditor": False, "durability": {"known": False}}}}
+    assert durability_alerts({**AUDITED, **regional}) == [("durability in eu", *unknown)]
+
+
+def test_lost_data_in_a_regional_store_is_a_fault() -> None:
+    lost = {"known": True, "ledgers": {"lost": {"open": 0, "closed": 2}}}
+    found = durability_alerts({**AUDITED, "regional": {"eu": {"durability": lost}}}, EU)
+    assert found == [("durability in eu", "fault", "ledgers: 2 lost", "RhumblineDataLost")]
 
 
 def drawn(document: dict[str, Any], width: int, height: int) -> list[str]:
