@@ -11,7 +11,14 @@ from ..output_schema import prints, record, rows
 from ..overview.bookies import read_bookies
 from ..overview.regions import REGION_ROW, region_rows
 from .drains.draining import check_all_are_read, drain_options, placement_schema
-from .drains.orders import drain_region, find_region, knowing_region, leaves_region, set_region
+from .drains.orders import (
+    describe_reopened,
+    drain_region,
+    find_region,
+    knowing_region,
+    leaves_region,
+    set_region,
+)
 from .drains.progress import watch
 from .opened_cluster import opened_stores
 from .region_declaration import COMMANDS
@@ -91,18 +98,21 @@ async def offline(session: CommandSession, name: str) -> None:
 async def undrain(session: CommandSession, name: str) -> None:
     """Return the region to normal: it gets new data, and repair places copies there again."""
     async with opened_stores(session) as clusters:
-        await set_region(clusters, await find_region(clusters[0], name), None)
-        _print_state(session, name, None)
+        place = await find_region(clusters[0], name)
+        await set_region(clusters, place, None)
+        print_done(
+            {"region": name, "state": None, "is_empty": False},
+            session.output,
+            await describe_reopened(clusters, f"region {name}", leaves_region(place)),
+        )
 
 
 def _print_state(
-    session: CommandSession, name: str, state: PlacementState | None, *, is_empty: bool = False
+    session: CommandSession, name: str, state: PlacementState, *, is_empty: bool = False
 ) -> None:
-    message = f"region {name} accepts new data"
-    if state is not None:
-        message = f"region {name} is {state.value}: it gets no new data"
+    message = f"region {name} is {state.value}: it gets no new data"
     print_done(
-        {"region": name, "state": state and state.value, "is_empty": is_empty},
+        {"region": name, "state": state.value, "is_empty": is_empty},
         session.output,
         f"region {name} is empty" if is_empty else message,
     )

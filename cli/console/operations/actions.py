@@ -14,6 +14,7 @@ from ....regions.repair.progress import NO_REPAIR, IsLeaving
 from ....regions.segment_repair.segment_faults import Remedy
 from ....regions.segment_repair.segment_repairer import SegmentRepairer
 from ...operate.drains.orders import (
+    describe_reopened,
     drain_bookie,
     drain_region,
     examine_drain,
@@ -140,7 +141,7 @@ class Actions:
             await place.drain()
             return f"{place.name} gets no new data, and repair moves its data elsewhere"
         await place.undrain()
-        return f"{place.name} accepts new data"
+        return await describe_reopened(place.clusters, place.name, place.is_leaving)
 
     # --- plans ----------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class Actions:
     async def _plan_undrain(self, target: str) -> PlannedAction:
         place = await self._place(target)
         effects = [
-            f"{place.name} gets new data again.",
+            f"{place.name} gets new data again, unless something else prevents it.",
             "Copies that have moved stay where they are; those that have not moved stay on it.",
         ]
         return PlannedAction(ActionKind.UNDRAIN, target, f"Undrain {place.name}", effects)

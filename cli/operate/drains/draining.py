@@ -16,7 +16,13 @@ from ...options import CommandSession, runs, session_options
 from ...output import print_done, print_message
 from ...output_schema import Schema, done, flag, maybe, prints, text
 from ..opened_cluster import Cluster, opened_stores, unread_regions
-from .orders import drain_bookie, knowing_bookie, leaves_bookie, undrain_bookie
+from .orders import (
+    describe_reopened,
+    drain_bookie,
+    knowing_bookie,
+    leaves_bookie,
+    undrain_bookie,
+)
 from .progress import watch
 
 
@@ -91,7 +97,7 @@ async def undrain(session: CommandSession, bookie: str) -> None:
         print_done(
             {"bookie": bookie_id, "state": None, "is_empty": False},
             session.output,
-            f"{bookie_id} accepts new data",
+            await describe_reopened(clusters, bookie_id, leaves_bookie(bookie_id)),
         )
 
 

@@ -104,11 +104,29 @@ async def drain_region(clusters: Sequence[Cluster], region: Region, *, force: bo
 async def set_region(
     clusters: Sequence[Cluster], region: Region, state: PlacementState | None
 ) -> None:
-    """Set the state of a region; None: it accepts new data."""
+    """Set the state of a region; None: it is open to new data."""
     for cluster in await knowing_region(clusters, region):
         await cluster.set(lambda states: states.with_region(region, state))
         if state is None:
             await cluster.drains.end(region_target(region))
+
+
+async def describe_reopened(clusters: Sequence[Cluster], name: str, belongs: IsLeaving) -> str:
+    """Say whether new data may be placed now on what is not drained any more.
+
+    It may if each store that knows bookies which belong to it offers one of them.
+    """
+    offers = []
+    for cluster in clusters:
+        known, open_to_new = (
+            await cluster.directory.configured(),
+            await cluster.directory.snapshot(),
+        )
+        if any(belongs(info.bookie, info.region) for info in known):
+            offers.append(any(belongs(info.bookie, info.region) for info in open_to_new))
+    if offers and all(offers):
+        return f"{name} accepts new data"
+    return f"the order for {name} is withdrawn; it accepts no new data yet: see `rhumbline node ls`"
 
 
 async def _begin(cluster: Cluster, target: str, is_leaving: IsLeaving, *, force: bool) -> None:
