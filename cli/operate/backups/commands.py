@@ -275,7 +275,8 @@ def _report(
         "not_restored": missing,
     }
     if session.output == TABLE:
-        print_rows(findings, session.output, empty="nothing was lost")
+        nothing = _without_findings(missing, is_as_it_is=is_as_it_is)
+        print_rows(findings, session.output, empty=nothing)
         for name in missing:
             print_message(f"not known without a backup: {name}")
     text_shown = (
@@ -285,6 +286,13 @@ def _report(
     if is_as_it_is:
         text_shown = f"{target} holds the {nodes} nodes of the backup"
     print_done(shown, session.output, text_shown)
+
+
+def _without_findings(missing: Sequence[str], *, is_as_it_is: bool) -> str:
+    """Return what an empty list of findings means."""
+    if is_as_it_is:
+        return "not examined: the backup was taken as it is"
+    return "no data of segments was found lost" if missing else "nothing was found lost"
 
 
 async def _scanned(session: CommandSession, uri: str) -> Backup:
