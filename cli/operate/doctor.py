@@ -1,7 +1,7 @@
 """``rhumbline doctor``: checks the settings and the cluster that they refer to."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 import click
@@ -57,13 +57,14 @@ _LATE_MS = 600_000
 segment may wait for the grace period of an earlier one."""
 
 
-class _Late(NamedTuple):
+class _Overdue(NamedTuple):
     """The data of a stream that is overdue for deletion."""
 
+    is_late: bool
+    """True if it has been overdue for too long."""
     overdue_ms: int
     stream: str
     data: OverdueData
-    policy: StreamPolicy
 
 
 @click.command()
@@ -113,7 +114,7 @@ async def doctor(session: CommandSession) -> None:
             findings += [finding async for finding in check_repair(client, bookies, servers)]
             findings += [finding async for finding in _namespaces(client)]
             findings += [finding async for finding in check_durability(client)]
-            findings.append(await _retention(client, bool(session.settings.cluster.cold)))
+            findings.append(await check_retention(client, bool(session.settings.cluster.cold)))
     except RhumblineError as error:
         findings.append(Finding("cluster", FAULT, str(error)))
     finally:
@@ -194,9 +195,9 @@ async def _check_writable(
     return Finding(subject, WARNING, detail)
 
 
-async def _retention(client: Client, has_cold_store: bool) -> Finding:
+async def check_retention(client: Client, has_cold_store: bool) -> Finding:
     """Check that old data is deleted: a process does it, and nothing is overdue for long."""
-    wanting, with_archive, late = 0, 0, list[_Late]()
+    wanting, with_archive, found, is_partial = 0, 0, list[_Overdue](), False
     stores = {"global": client.global_store}
     async for name, region in client.namespaces.all():
         try:
@@ -204,9 +205,12 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
             namespace = client.namespace_of(store, name)
             default = await namespace.policy()
         except (ConfigurationError, NoSuchNamespaceError, UnavailableError):
-            continue  # reported above
+            is_partial = True  # why is reported above
+            continue
         stores[region or "global"] = store
-        for stream in await namespace.streams(limit=_STREAMS_MAX):
+        streams = await namespace.streams(limit=_STREAMS_MAX + 1)
+        is_partial |= len(streams) > _STREAMS_MAX
+        for stream in streams[:_STREAMS_MAX]:
             try:
                 policy = await own_policy(store.store, name, stream) or default
                 overdue = await namespace.find_overdue(stream)
@@ -215,18 +219,12 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
             wanting += policy.wants_retention
             with_archive += policy.needs_archive_for_retention
             if overdue is not None:
-                late.append(_Late(overdue.overdue_ms, f"{name}/{stream}", overdue, policy))
-    wants = f"{show_count(wanting, 'stream wants', 'streams want')} old data deleted"
-    detail, is_late = f"{wants}; none is overdue", False
-    if late:
-        first = max(late, key=lambda one: one.overdue_ms)
-        detail = (
-            f"{wants}; the oldest data that should be gone is {show_ms(first.overdue_ms)} "
-            f"overdue: {first.stream}, segment {first.data.lssn}, by "
-            f"{first.data.reason}"
-        )
-        is_late = first.overdue_ms > first.policy.purge_grace_ms + _LATE_MS
-    for where, store in stores.items() if wanting or late else ():
+                is_late = overdue.overdue_ms > policy.purge_grace_ms + _LATE_MS
+                found.append(_Overdue(is_late, overdue.overdue_ms, f"{name}/{stream}", overdue))
+    detail = f"{show_count(wanting, 'stream wants', 'streams want')} old data deleted; "
+    detail += _describe_overdue(found, is_partial=is_partial)
+    is_late = any(one.is_late for one in found)
+    for where, store in stores.items() if wanting or found else ():
         if await TaskStore(store.store).auditor() is None:
             detail += "; no repair process is running to delete it: start `rhumbline repair run`"
             detail += "" if where == "global" else f" in region {where}"
@@ -239,3 +237,16 @@ async def _retention(client: Client, has_cold_store: bool) -> Finding:
         )
         is_late = True
     return Finding("retention", WARNING if is_late else OK, detail)
+
+
+def _describe_overdue(found: Sequence[_Overdue], *, is_partial: bool) -> str:
+    """Describe the data that is overdue for longest, of a stream that is late if there is one."""
+    if not found:
+        among = " among those examined; others were not" if is_partial else ""
+        return f"none is overdue{among}"
+    first = max(found, key=lambda one: (one.is_late, one.overdue_ms))
+    others = "; others were not examined" if is_partial else ""
+    return (
+        f"data that should be gone is {show_ms(first.overdue_ms)} overdue: {first.stream}, "
+        f"segment {first.data.lssn}, by {first.data.reason}{others}"
+    )
