@@ -138,6 +138,8 @@ class VerifyResult:
 
     manifest: Manifest
     faults: list[str] = field(default_factory=list)
+    is_read: bool = True
+    """False if its links were checked, but no bytes of its parts."""
 
 
 async def verify_next(
@@ -155,7 +157,7 @@ async def verify_next(
     A chain may begin at any segment, because older ones may have been deleted. Segment 1 must not
     name a previous segment, and a wrong link is a fault.
     """
-    result = VerifyResult(manifest)
+    result = VerifyResult(manifest, is_read=reads_parts)
     try:
         if tip is not None:
             check_in_chain(manifest, _linked(manifest, previous), tip)

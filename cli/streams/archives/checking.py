@@ -76,7 +76,11 @@ async def verify(
         raise CorruptionError(f"{show_count(faults, 'fault')} in {where}")
     records = sum(manifest.stored_records for manifest in found)
     segments_read, records_read = show_count(len(rows), "segment"), show_count(records, "record")
-    print_message(f"{segments_read}, {records_read}: all bytes are correct")
+    correct = "all bytes are correct"
+    if skipped := sum(not one.is_read for one in verdicts):
+        were = show_count(skipped, "segment was", "segments were")
+        correct = f"all bytes read are correct; {were} skipped, verified by an earlier run"
+    print_message(f"{segments_read}, {records_read}: {correct}")
     erased = [manifest for manifest in found if manifest.erased]
     if erased:
         count = show_count(sum(manifest.erased_count for manifest in erased), "record")

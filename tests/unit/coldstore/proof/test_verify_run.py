@@ -98,3 +98,19 @@ def test_the_command_continues_an_earlier_run(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         assert done.output.count('"verdict": "ok"') == 4
     assert len((tmp_path / "verified").read_text().splitlines()) == 5
+
+
+def test_the_command_says_how_many_segments_it_has_not_read(tmp_path: Path) -> None:
+    archive_on_disk(tmp_path / "cold")
+    log = tmp_path / "verified"
+    given = ["archive", "verify", "--cold", (tmp_path / "cold").as_uri(), "--resume", str(log)]
+    ends = [CliRunner().invoke(main, given).output.strip().rpartition(": ")[2]]
+    ends.append(CliRunner().invoke(main, given).output.strip().rpartition(": ")[2])
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
+    ends.append(CliRunner().invoke(main, given).output.strip().rpartition(": ")[2])
+    correct = "all bytes read are correct"
+    assert ends == [
+        "all bytes are correct",
+        f"{correct}; 4 segments were skipped, verified by an earlier run",
+        f"{correct}; 1 segment was skipped, verified by an earlier run",
+    ]
