@@ -114,7 +114,8 @@ async def ls(session: CommandSession, principal: str) -> None:
     shown = [_row(one) for one in found]
     if session.output == TABLE:
         shown = [{**row, "actions": ", ".join(row["actions"])} for row in shown]
-    print_rows(shown, session.output, empty="no grants")
+    nothing = f"no grant applies to principal {principal}" if principal else "no grants"
+    print_rows(shown, session.output, empty=nothing)
 
 
 @access.command()

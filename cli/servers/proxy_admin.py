@@ -52,12 +52,13 @@ async def ls(
             return await read_proxies(client.store, role)
 
         found = await list_when(check, wait_count, timeout_ms=timeout_ms, things="proxies")
+    nothing = f"no {f'{role} ' if role else ''}proxy is up"
     if not shows_uri or (found and session.output != TABLE):
-        print_rows(found, session.output, empty="no proxy is up")
+        print_rows(found, session.output, empty=nothing)
     elif found:
         click.echo("grpc://" + ",".join(str(row["address"]) for row in found))
     else:
-        raise UnavailableError("no proxy is up")
+        raise UnavailableError(nothing)
 
 
 _ACCEPTING = done(

@@ -209,7 +209,8 @@ async def assignments(session: CommandSession) -> None:
     """List the streams that are pinned, or were moved because of the load."""
     found = []
     async with session.client(moves_data=False) as client:
-        store = client.namespace().store
+        namespace = client.namespace()
+        store = namespace.store
         for region in await assignment_regions(store):
             table = (await read_table(store, region)).table
             found += [
@@ -221,7 +222,8 @@ async def assignments(session: CommandSession) -> None:
                 }
                 for key, address in sorted(table.addresses().items())
             ]
-    print_rows(found, session.output, empty="all streams are at their default proxies")
+    nothing = f"no stream is pinned or moved in the metadata store of namespace {namespace.name}"
+    print_rows(found, session.output, empty=nothing)
 
 
 COMMANDS = (balance, pin, unpin, assignments)

@@ -101,7 +101,8 @@ async def ls(session: CommandSession, prefix: str) -> None:
                     }
                 )
             after = page[-1]
-        print_rows(rows, session.output, empty=f"no stream in namespace {namespace.name}")
+        begins = f" begins with {prefix}" if prefix else ""
+        print_rows(rows, session.output, empty=f"no stream in namespace {namespace.name}{begins}")
 
 
 @stream.command()

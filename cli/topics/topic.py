@@ -65,7 +65,9 @@ async def ls(session: CommandSession, prefix: str) -> None:
                 groups = len(await topics.groups(name))
                 found.append({"topic": name, "partitions": known.partition_count, "groups": groups})
             after = page[-1]
-        print_rows(found, session.output, empty=f"no topic in namespace {client.namespace().name}")
+        begins = f" begins with {prefix}" if prefix else ""
+        nothing = f"no topic in namespace {client.namespace().name}{begins}"
+        print_rows(found, session.output, empty=nothing)
 
 
 _PARTITION_ROWS = listing(

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from ....client.units import parse_bytes
+from ....client.units import parse_bytes, show_count
 from ....core.runtime.metadata_store import MetadataStore
 from ....proxies.membership import list_members
 from ....proxies.quotas.quota_store import QuotaStore
 from ....security.quotas import LIMITS, Quota, Subject, SubjectKind, check_quota, parse_subject
 from ....server.server_directory import list_servers
 from ...options import CommandSession, runs, session_options
-from ...output import print_done, print_rows
+from ...output import print_done, print_message, print_rows
 from ...output_schema import Schema, done, integer, maybe, prints, record, rows, text
 from ...overview.proxies import ROLES
 from ...overview.status_documents import parse_address, read_statuses
@@ -140,20 +140,32 @@ async def ls(session: CommandSession) -> None:
 async def usage(session: CommandSession) -> None:
     """Show what principals and namespaces have used at the proxies that run now."""
     async with session.client(moves_data=False) as client:
-        found = await _read_usage(client.store)
+        found, proxies, silent = await _read_usage(client.store)
         shown = [
             {"subject": str(subject), **{name: counts[name] for name in _COUNTERS}}
             for subject, counts in sorted(found.items())
         ]
-        print_rows(shown, session.output, empty="no proxy has served anything")
+        print_rows(shown, session.output, empty=_without_usage(proxies, silent))
+        if 0 < silent < proxies:
+            missing = show_count(silent, "proxy that does", "proxies that do")
+            print_message(f"not included: {missing} not respond")
 
 
 def _row(subject: Subject, limits: Quota) -> dict[str, Any]:
     return {"subject": str(subject), **{name: getattr(limits, name) for name in LIMITS}}
 
 
-async def _read_usage(store: MetadataStore) -> dict[Subject, Counter[str]]:
-    """Return the sums of all proxies that respond."""
+def _without_usage(proxies: int, silent: int) -> str:
+    """Return what no usage means with this number of proxies, of which some do not respond."""
+    if not proxies:
+        return "no proxy is up"
+    if silent == proxies:
+        return "no proxy responds"
+    return f"no proxy {'that responds ' if silent else ''}has served anything"
+
+
+async def _read_usage(store: MetadataStore) -> tuple[dict[Subject, Counter[str]], int, int]:
+    """Return the sums of all proxies that respond, the number of proxies, and of silent ones."""
     addresses = {member.address for role in ROLES for member in await list_members(store, role)}
     servers = {
         server.address: parse_address(server.status_address)
@@ -161,9 +173,10 @@ async def _read_usage(store: MetadataStore) -> dict[Subject, Counter[str]]:
         if server.address in addresses
     }
     sums: dict[Subject, Counter[str]] = {}
-    for status in (await read_statuses(servers)).values():
+    known = [status for status in (await read_statuses(servers)).values() if status.is_known]
+    for status in known:
         _add(sums, status.statistics.get("quotas") or {})
-    return sums
+    return sums, len(addresses), len(addresses) - len(known)
 
 
 def _add(sums: dict[Subject, Counter[str]], quotas: Mapping[str, Any]) -> None:
