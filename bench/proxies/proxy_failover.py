@@ -15,12 +15,11 @@ from ...core.runtime.histogram import Histogram
 from ...proxies.write.claims import Claims
 from ..harness.bookie_processes import REGION, BookieProcesses
 from ..harness.load import NAMESPACE, latencies
-from .proxy_load import create_streams, start_clients
+from .proxy_load import create_streams, owner_of, start_clients
 from .proxy_work import FAILOVER
 
 ROUNDS = 5
 _SETTLE_SECONDS = 2.0
-_OWNER_SECONDS_MAX = 10
 _KINDS = (("P4-kill9", signal.SIGKILL), ("P4-stop", signal.SIGTERM))
 
 
@@ -57,7 +56,7 @@ async def measure_failover(
             gaps: list[float] = []
             for _ in range(ROUNDS):
                 await asyncio.sleep(_SETTLE_SECONDS)
-                owner = await _owner(claims, names[0], proxies)
+                owner = await owner_of(claims, names[0], proxies)
                 await producers.take()
                 await asyncio.to_thread(owner.stop, number=number)
                 await asyncio.sleep(seconds)
@@ -86,13 +85,3 @@ def _row(name: str, gaps_s: list[float], histogram: Histogram, seconds: float) -
         "gaps_ms": [round(gap * 1000) for gap in gaps_s],
         "err": 0,
     }
-
-
-async def _owner(claims: Claims, stream: str, proxies: list[ProxyProcess]) -> ProxyProcess:
-    async with asyncio.timeout(_OWNER_SECONDS_MAX):
-        while True:
-            claim = await claims.owner(NAMESPACE, stream)
-            for proxy in proxies:
-                if claim is not None and proxy.address == claim.address:
-                    return proxy
-            await asyncio.sleep(0.05)

@@ -13,6 +13,7 @@ from ...client.connect import Client
 from ...core.protocol.errors import RhumblineError, TooManyRequestsError
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks
+from ...proxies.write.claims import Claims
 from ..harness.bookie_processes import REGION, BookieProcesses, Usage, usage_of
 from ..harness.client_processes import ClientProcess
 from ..harness.load import NAMESPACE, Timing, ensure_namespace, latencies
@@ -21,6 +22,7 @@ from .proxy_work import ProxyWorkload
 
 _PACER_SECONDS = 0.001
 _BEHIND_SECONDS_MAX = 5
+_OWNER_SECONDS_MAX = 30
 
 
 async def run_proxy_workload(
@@ -106,6 +108,17 @@ async def start_clients(
     for process in processes:
         await process.ready()
     return processes
+
+
+async def owner_of(claims: Claims, stream: str, proxies: Sequence[ProxyProcess]) -> ProxyProcess:
+    """Return the proxy that owns a stream. Raises TimeoutError if none does for 30 s."""
+    async with asyncio.timeout(_OWNER_SECONDS_MAX):
+        while True:
+            claim = await claims.owner(NAMESPACE, stream)
+            for proxy in proxies:
+                if claim is not None and proxy.address == claim.address:
+                    return proxy
+            await asyncio.sleep(0.05)
 
 
 async def _take(clients: Sequence[ClientProcess]) -> list[ClientMetrics]:

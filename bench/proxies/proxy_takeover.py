@@ -30,7 +30,7 @@ from ...proxies.write.claims import Claims
 from ..harness.bookie_processes import REGION, BookieProcesses
 from ..harness.client_processes import ClientProcess
 from ..harness.load import NAMESPACE
-from .proxy_load import create_streams, start_clients
+from .proxy_load import create_streams, owner_of, start_clients
 from .proxy_work import TAKEOVER
 
 _PROXIES = 3
@@ -38,7 +38,6 @@ _SETTLE_SECONDS = 2.5
 """Time before a fault, in which the proxies hear each other and their limit of losses refills."""
 _DOWN_SECONDS = 2.0
 _LOCKED_SECONDS = 1.0
-_OWNER_SECONDS_MAX = 30
 _REPORT_SECONDS = 60.0
 """Interval between the rows of the starved part."""
 _DECLARED, _TAKEN = "proxy declared lost", "ownership taken"
@@ -100,7 +99,7 @@ async def measure_takeovers(
             pauses = _Pauses()
             while len(pauses.total) < count:
                 await asyncio.sleep(_SETTLE_SECONDS)
-                owner = await _owner(claims, names[0], proxies)
+                owner = await owner_of(claims, names[0], proxies)
                 await _end_owner(owner, number, proxies, producers, client.store, pauses)
             if count:
                 yield _row(name, pauses)
@@ -162,16 +161,6 @@ def log_lines(proxy: ProxyProcess) -> Iterator[ProxyLogLine]:
         if text.startswith("{"):
             fields = json.loads(text)
             yield ProxyLogLine(datetime.fromisoformat(fields["time"]).timestamp(), fields["event"])
-
-
-async def _owner(claims: Claims, stream: str, proxies: Sequence[ProxyProcess]) -> ProxyProcess:
-    async with asyncio.timeout(_OWNER_SECONDS_MAX):
-        while True:
-            claim = await claims.owner(NAMESPACE, stream)
-            for proxy in proxies:
-                if claim is not None and proxy.address == claim.address:
-                    return proxy
-            await asyncio.sleep(0.05)
 
 
 # --- without faults, short of CPU ---------------------------------------------------------------
