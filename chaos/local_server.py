@@ -27,7 +27,7 @@ from ..server.status_server import fetch_status
 from ..tls.authority import SERVER_NAME, Authority
 from ..tls.credentials import TlsCredentials
 from .managed_process import ManagedProcess, rhumbline_command
-from .server_processes import READY_S_MAX, ProxyProcess
+from .server_processes import READY_S_MAX, ProxyProcess, status_port
 
 T = TypeVar("T")
 
@@ -229,9 +229,7 @@ class LocalServer:
     @property
     def _proxy_status_port(self) -> int:
         assert self._proxy is not None, "not started"
-        found = self._proxy.find(r"status at https?://\S+:(\d+)\)")
-        assert found is not None, self._proxy.output
-        return int(found)
+        return status_port(self._proxy)
 
     # --- files ------------------------------------------------------------------------------------
 

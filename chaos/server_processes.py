@@ -7,6 +7,21 @@ from .managed_process import ManagedProcess, rhumbline_command
 
 READY_S_MAX = 120.0
 
+STATUS_URL = r"status at (\S+)\)"
+"""Finds the address of a status server in what its server prints when it is ready."""
+
+
+def status_url(server: ManagedProcess) -> str:
+    """Return the address of the status server of a server that is ready, with its scheme."""
+    found = server.find(STATUS_URL)
+    assert found is not None, server.output
+    return found
+
+
+def status_port(server: ManagedProcess) -> int:
+    """Return the port of the status server of a server that is ready."""
+    return int(status_url(server).rpartition(":")[2])
+
 
 class BookieProcess(ManagedProcess):
     """The process that serves a bookie's formatted directory; its log is beside the directory."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...chaos.managed_process import ManagedProcess, rhumbline_command
+from ...chaos.server_processes import STATUS_URL, status_port
 from ...client.connect import Client
 from ...core.ledger.config import LedgerConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
@@ -38,7 +39,6 @@ _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
 _POLL_SECONDS = 0.5
 _REPORTS_SECONDS = 10  # five intervals of the audit
-_STATUS_PORT = r"status at https?://\S+:(\d+)\)"
 _STATUS_TIMEOUT_MS = 5_000
 _WARMUP_SECONDS = 1.0
 
@@ -90,7 +90,7 @@ async def measure_loss(
                 await writers.measure("rate", 1)
                 yield _row("before", writers)
                 victim = servers.directories[-1]
-                port = int(repair.find(_STATUS_PORT) or 0)
+                port = status_port(repair)
                 found: dict[str, Any] = {}
 
                 async def lose() -> None:
@@ -149,7 +149,7 @@ def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> Managed
         "--bytes-per-second", str(work.bytes_per_second),
     )  # fmt: skip
     return ManagedProcess(
-        "repair", command, root / "repair.log", environ=os.environ, ready=_STATUS_PORT
+        "repair", command, root / "repair.log", environ=os.environ, ready=STATUS_URL
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...chaos.server_processes import ProxyProcess
+from ...chaos.server_processes import ProxyProcess, status_url
 from ...client.connect import Client
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.dlsn import Dlsn
@@ -135,8 +135,7 @@ async def _measure(
 
 def _counters(proxy: ProxyProcess) -> dict[str, int]:
     """Return the metrics of a proxy by name and labels; those that it does not have are missing."""
-    address = proxy.find(r"status at https?://([^\s)]+)") or ""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"{status_url(proxy)}/metrics", timeout=10) as response:
         text = response.read().decode()
     found = re.findall(r"^(rhumbline_\S+) ([0-9.e+]+)$", text, re.MULTILINE)
     return {name: int(float(value)) for name, value in found}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rhumbline.chaos.managed_process import ManagedProcess
+from rhumbline.chaos.server_processes import status_url
 from rhumbline.tests.support.processes.process_cluster import RHUMBLINE, ProcessCluster, refusal
 
 SHORT_SESSIONS = {"RHUMBLINE_BOOKIE__SESSION_TTL_MS": "1s"}
@@ -24,9 +25,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> float:
 
 
 def metrics(repair: ManagedProcess) -> dict[str, float]:
-    found = re.search(r"status at (\S+)\)", repair.output)
-    assert found is not None, repair.output
-    with urllib.request.urlopen(f"{found[1]}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{status_url(repair)}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     rows = [line.rpartition(" ") for line in lines if line.startswith("rhumbline_repair_")]
     return {name: float(value) for name, _, value in rows}

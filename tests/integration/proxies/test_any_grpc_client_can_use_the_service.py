@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from rhumbline.chaos.server_processes import status_url
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -159,15 +159,13 @@ async def test_thin_client_administers_streams(proxy: ClusterProxy) -> None:
 
 
 def test_proxy_serves_probes_and_prometheus(proxy: ClusterProxy) -> None:
-    found = re.search(r"status at (\S+)\)", proxy.output)
-    assert found is not None
     for path, wanted in (
         ("/livez", '"alive": true'),
         ("/readyz", '"ready": true'),
         ("/metrics", "rhumbline_proxy_registered 1.0\n"),
         ("/metrics", "rhumbline_proxy_write_streams "),
     ):
-        with urllib.request.urlopen(found[1] + path, timeout=10) as answer:
+        with urllib.request.urlopen(status_url(proxy) + path, timeout=10) as answer:
             assert wanted in answer.read().decode()
 
 
