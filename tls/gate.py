@@ -8,7 +8,6 @@ to the protocol that serves it; without TLS, nothing remains between that protoc
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -141,10 +140,7 @@ class TlsGate:
 
     def _on_expired(self, certificate: Certificate, peer: object) -> None:
         self.counts["expired"] += 1
-        principal = ANONYMOUS
-        with suppress(InvalidArgumentError):  # as in _admit
-            principal = self._principal_of(certificate)
-        self._audit_refusal(peer, "certificate-expired", str(principal))
+        self._audit_refusal(peer, "certificate-expired", str(self._principal_of(certificate)))
 
     def _release(self, waiting: "_Waiting", outcome: str, error: Exception | None) -> None:
         if self._waiting.pop(waiting, waiting) is None:
