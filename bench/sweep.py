@@ -1,4 +1,4 @@
-"""Latency against the rate of an open loop, up to the rate that the cluster cannot follow."""
+"""Latency against the rate of an open loop, up to the first rate that is not sustained."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from .harness.load import Timing, run_workload
 from .harness.settling import settle
 from .harness.workload import BenchWorkload
 
-FOLLOWED_SHARE = 0.95
-"""The cluster follows a rate if it acknowledges this share of the records of a window."""
+SUSTAINED_SHARE = 0.95
+"""A rate is sustained if this share of the records of a window is acknowledged in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The rates to try, in records per second and ascending, for each way to flush."""
+    """The rates to try with each flush interval, in records per second and ascending."""
 
     workload: BenchWorkload
     flush_ms: Sequence[int]
@@ -28,7 +28,7 @@ class Sweep:
 async def measure_sweep(
     servers: BookieProcesses, sweep: Sweep, timing: Timing
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a row for each way to flush and each rate, up to the first that is not followed."""
+    """Yield a row for each flush interval and each rate, up to the first that is not sustained."""
     for flush_ms in sweep.flush_ms:
         for rate in sweep.rates:
             workload = replace(
@@ -43,11 +43,11 @@ async def measure_sweep(
             except TooManyRequestsError:
                 break
             for row in rows:
-                yield {**row, "flush_ms": flush_ms, "is_followed": is_followed(row)}
-            if not all(map(is_followed, rows)):
+                yield {**row, "flush_ms": flush_ms, "is_sustained": is_sustained(row)}
+            if not all(map(is_sustained, rows)):
                 break
 
 
-def is_followed(row: dict[str, Any]) -> bool:
+def is_sustained(row: dict[str, Any]) -> bool:
     """Tell whether the records of a window were acknowledged at the rate at which they came."""
-    return bool(row["rec_s"] >= FOLLOWED_SHARE * row["rate"])
+    return bool(row["rec_s"] >= SUSTAINED_SHARE * row["rate"])

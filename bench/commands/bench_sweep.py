@@ -1,7 +1,7 @@
 """``rhumbline bench sweep``."""
 
 import tempfile
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _RATES = "1000,2000,5000,10000,20000,50000,100000,200000,500000,1000000"
 
 @click.command()
 @click.option("--flush", default="0,10", show_default=True,
-              help="Ways to flush in ms, separated by commas; 0: each record at once.")  # fmt: skip
+              help="Flush intervals in ms, separated by commas; 0: immediately.")  # fmt: skip
 @click.option("--rates", default=_RATES, show_default=True, help="Records per second, ascending.")
 @number("--round-trip", 0, 1000, 0, "Milliseconds between regions. 0: one region only.")
 @whole_number("--streams", 1, 10_000, 16, "Number of streams.")
@@ -36,7 +36,7 @@ def sweep(
     flush: str, rates: str, round_trip: float, streams: int, size: int, seconds: float,
     directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
-    """Raise the rate of an open loop until the cluster does not follow.
+    """Raise the rate of an open loop until it is not sustained.
 
     A record that is sent late is timed from when it was due, so that no delay is hidden. A reader
     tails one of the streams. With --round-trip there are three regions of one bookie, with copies
@@ -45,10 +45,9 @@ def sweep(
     """
     workload = BenchWorkload("sweep", "rate", size, streams=streams, readers=1)
     if round_trip:
-        workload = BenchWorkload(
-            "sweep", "rate", size, streams=streams, readers=1,
-            region=_REGIONS[0], viewers=_REGIONS[1:], quorum=Quorum(3, 3, 2, 2),
-        )  # fmt: skip
+        workload = replace(
+            workload, region=_REGIONS[0], viewers=_REGIONS[1:], quorum=Quorum(3, 3, 2, 2)
+        )
     tried = Sweep(
         workload,
         [int(way) for way in numbers_of(flush, "--flush", has_zero=True)],
@@ -57,13 +56,9 @@ def sweep(
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
         root = Path(folder)
         print_raw(root)
-        with ExitStack() as closing:
-            if round_trip:
-                far = closing.enter_context(RegionProcesses(root, _REGIONS))
-                far.set_round_trip(round_trip)
-                servers: BookieProcesses = far
-            else:
-                servers = closing.enter_context(BookieProcesses(root))
+        with RegionProcesses(root, _REGIONS) if round_trip else BookieProcesses(root) as servers:
+            if isinstance(servers, RegionProcesses):
+                servers.set_round_trip(round_trip)
             timing = Timing(_WARM_SECONDS, seconds, 1)
             found = run(collect(measure_sweep(servers, tried, timing), json_file))
     say()
