@@ -11,7 +11,7 @@ from ....core.protocol.errors import RhumblineError
 from ....regions.durability.cluster_survey import read_durability
 from ....regions.durability.report import DurabilityReport, tally
 from ..server_checks import FAULT, OK, WARNING, Finding
-from .command import faults
+from .command import describe_unreadable, faults
 
 
 async def check_durability(client: Client) -> AsyncIterator[Finding]:
@@ -36,8 +36,7 @@ async def check_durability(client: Client) -> AsyncIterator[Finding]:
 def judge_next_failure(subject: str, report: DurabilityReport) -> Finding:
     """Say what the loss of one more bookie, host, rack or region would do to stored data."""
     if report.ledgers_unreadable:
-        damaged = show_count(report.ledgers_unreadable, "ledger")
-        return Finding(subject, WARNING, f"nothing is known about {damaged} with damaged metadata")
+        return Finding(subject, WARNING, describe_unreadable(report))
     effects = []
     for level in report.levels:
         last = sum(report.one_failure_from_loss[level].values())

@@ -97,8 +97,7 @@ def faults(now: DurabilityReport, what_if: Sequence[WhatIf]) -> list[str]:
     """Return why the data is not safe, now or after the losses; empty if it is safe."""
     found = []
     if now.ledgers_unreadable:
-        damaged = show_count(now.ledgers_unreadable, "ledger")
-        found.append(f"nothing is known about {damaged} with damaged metadata")
+        found.append(describe_unreadable(now))
     if now.ledgers_at_risk():
         counts = [
             f"{number} {verdict.key.replace('_', ' ')}"
@@ -120,6 +119,12 @@ def faults(now: DurabilityReport, what_if: Sequence[WhatIf]) -> list[str]:
                 f"{gone} of which would have no live copy"
             )
     return found
+
+
+def describe_unreadable(report: DurabilityReport) -> str:
+    """Say how many ledgers the report knows nothing about."""
+    damaged = show_count(report.ledgers_unreadable, "ledger")
+    return f"nothing is known about {damaged} with damaged metadata"
 
 
 def _losses(report: DurabilityReport) -> tuple[int, int]:
