@@ -172,7 +172,7 @@ def audit_line(event: AuditEvent, time_ms: int, source: str, count: int) -> byte
 
 
 def _key(event: AuditEvent) -> AuditEvent:
-    """Return what repetitions of a refusal share: all but the port and the request id."""
+    """Return the fields that repetitions of a refusal share: all but port and request id."""
     return event._replace(peer=event.peer.rpartition(":")[0], request_id="")
 
 

@@ -66,7 +66,7 @@ def principal_of_static_token(token: str, known: Iterable[StaticToken]) -> Princ
 
 
 def parse_roles(text: str) -> frozenset[Role]:
-    """Return the known roles in a comma-separated string; the role ``client`` without any."""
+    """Return the known roles in a comma-separated string, or ``client`` if there are none."""
     known = {role.value: role for role in Role}
     words = (word.strip() for word in text.split(","))
     return frozenset(known[word] for word in words if word in known) or frozenset({Role.CLIENT})

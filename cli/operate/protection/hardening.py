@@ -46,7 +46,7 @@ def _judged(
     proxies: Sequence[Mapping[str, Any]],
     hosts: Collection[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield for each item what is wrong with it, "" if nothing is, and what holds otherwise."""
+    """Yield two sentences for each item: its fault, or "" without one, and what holds then."""
     is_open = not settings.tls.required or settings.security.insecure_network
     yield (
         "connections without TLS are accepted: set tls.required = true and "
@@ -94,7 +94,7 @@ def _judged(
 
 
 def _apart(is_apart: bool, is_local: bool, fault: str, good: str) -> tuple[str, str]:
-    """Return what is wrong and what holds; an address that only this machine reaches is enough."""
+    """Return the two sentences about a separate port, which servers on loopback do not need."""
     if is_apart:
         return "", good
     return ("", "not needed: only this machine reaches the servers") if is_local else (fault, good)

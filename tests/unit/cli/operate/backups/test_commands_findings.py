@@ -30,7 +30,7 @@ def test_an_empty_list_of_findings_says_what_was_compared(tmp_path: Path) -> Non
 
 
 def run(*arguments: str) -> str:
-    """Run a command of ``metadata`` and return its list."""
+    """Run a subcommand of ``rhumbline metadata`` and return what it prints to stdout."""
     result = CliRunner().invoke(main, ["metadata", *arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
