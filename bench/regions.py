@@ -31,10 +31,10 @@ from ..core.runtime.tasks import Tasks
 from ..placement.planner import Latency, plan
 from ..placement.topology import Topology
 from .harness.load import NAMESPACE, ensure_namespace, latencies
+from .harness.open_loop import OpenLoop
 from .harness.region_processes import RegionProcesses
 
 _CONCURRENCY = 32
-_PACER_SECONDS = 0.001
 _TICKETS_MAX = 200_000
 _CHECKED_MAX = 20
 _WINDOW_ATTEMPTS = 4
@@ -151,25 +151,22 @@ class RegionWriters:
 
     async def _send_at_rate(self, rate: int) -> None:
         """Append records when they are due, to each stream in turn; measure from the due times."""
-        clock = time.perf_counter
+        loop = OpenLoop(rate)
         tickets: asyncio.Queue[tuple[Append, float]] = asyncio.Queue(_TICKETS_MAX)
         failures: list[BaseException] = []
         acks = Tasks(on_failure=failures.append)
         acks.spawn(self._take_acks(tickets), "acks")
-        started, count = clock(), 0
         try:
             while self._is_sending and not failures:
-                while count < int((clock() - started) * rate):
-                    number = count % len(self.writers)
-                    ticket = self.writers[number].append(self._payload)
-                    self.sent[number] += 1
+                for number in await loop.due():
+                    stream = number % len(self.writers)
+                    ticket = self.writers[stream].append(self._payload)
+                    self.sent[stream] += 1
                     if tickets.full():
                         raise TooManyRequestsError(
                             f"the rate of {rate} records/s cannot be sustained"
                         )
-                    tickets.put_nowait((ticket, started + count / rate))
-                    count += 1
-                await asyncio.sleep(_PACER_SECONDS)
+                    tickets.put_nowait((ticket, loop.due_at(number)))
             if failures:
                 raise failures[0]
         finally:

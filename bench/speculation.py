@@ -24,11 +24,11 @@ from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
 from ..regions.region_reads import ReadSettings
 from .harness.load import NAMESPACE, latencies
+from .harness.open_loop import OpenLoop
 from .harness.region_processes import RegionProcesses
 
 QUORUM = Quorum(3, 3, 2, 2)
 FAULTS = ("none", "slow", "stopped")
-_PACER_SECONDS = 0.001
 _LEARN_SECONDS_MAX = 2.0
 _DRAIN_SECONDS_MAX = 60
 _SETTLE_SECONDS = 1.0  # the acknowledgement needs two copies; wait for the third
@@ -153,14 +153,12 @@ class _RandomReads:
         self._latencies = Histogram()
         failures: list[BaseException] = []
         tasks = Tasks(on_failure=failures.append)
-        clock = time.perf_counter
-        started, count, rate = clock(), 0, self._work.rate
+        loop = OpenLoop(self._work.rate)
+        ends_at = loop.due_at(0) + seconds
         try:
-            while (now := clock() - started) < seconds:
-                while count < int(now * rate):
-                    tasks.spawn(self._read_one(started + count / rate), "read")
-                    count += 1
-                await asyncio.sleep(_PACER_SECONDS)
+            while time.perf_counter() < ends_at:
+                for number in await loop.due():
+                    tasks.spawn(self._read_one(loop.due_at(number)), "read")
             async with asyncio.timeout(_DRAIN_SECONDS_MAX):
                 while len(tasks):  # noqa: ASYNC110 - rarely more than a few iterations
                     await asyncio.sleep(0.01)

@@ -20,11 +20,11 @@ from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks
 from ...telemetry.process_telemetry import TELEMETRY_OFF, Telemetry
 from .bookie_processes import BookieProcesses
+from .open_loop import OpenLoop
 from .workload import BenchWorkload
 
 NAMESPACE = "bench"
 _CHUNK = 50  # records appended and timed together if many are outstanding
-_PACER_SECONDS = 0.001
 _LATENESS_SECONDS_MAX = 0.002
 _SENT_AT = struct.Struct(">d")
 _TICKETS_MAX = 100_000
@@ -158,28 +158,23 @@ async def _send_at_rate(
     The latency of a record counts from its append, or from its due time if the append is more than
     2 ms late, as in the benchmarks of other systems.
     """
-    clock = time.perf_counter
+    clock, loop = time.perf_counter, OpenLoop(workload.rate)
     tickets: asyncio.Queue[tuple[Append, float, int]] = asyncio.Queue(_TICKETS_MAX)
     acks = Tasks()
     acks.spawn(_take_acks(tickets, meter), "acks")
     rest = payload[_SENT_AT.size :]
-    started, sent = clock(), 0
     try:
         while True:
-            due_count = int((clock() - started) * workload.rate)
-            while sent < due_count:
-                due_at, since = started + sent / workload.rate, clock()
+            for number in await loop.due():
+                due_at, since = loop.due_at(number), clock()
                 if since - due_at > _LATENESS_SECONDS_MAX:
                     since = due_at
-                writer = writers[sent % len(writers)]
-                ticket = writer.append(_SENT_AT.pack(since) + rest)
-                sent += 1
+                ticket = writers[number % len(writers)].append(_SENT_AT.pack(since) + rest)
                 if tickets.full():
                     raise TooManyRequestsError(
                         f"the rate of {workload.rate} records/s cannot be sustained"
                     )
                 tickets.put_nowait((ticket, since, 1))
-            await asyncio.sleep(_PACER_SECONDS)
     finally:
         await acks.aclose()
 

@@ -17,10 +17,10 @@ from ...proxies.write.claims import Claims
 from ..harness.bookie_processes import REGION, BookieProcesses, Usage, usage_of
 from ..harness.client_processes import ClientProcess
 from ..harness.load import NAMESPACE, Timing, ensure_namespace, latencies
+from ..harness.open_loop import OpenLoop
 from ..harness.proxy_clients import DUE, ClientMetrics, ClientSettings
 from .proxy_work import ProxyWorkload
 
-_PACER_SECONDS = 0.001
 _BEHIND_SECONDS_MAX = 5
 _OWNER_SECONDS_MAX = 30
 
@@ -127,17 +127,15 @@ async def _take(clients: Sequence[ClientProcess]) -> list[ClientMetrics]:
 
 async def _write_at_rate(client: Client, stream: str, work: ProxyWorkload) -> None:
     """Append records that contain their due time; raise if the rate cannot be sustained."""
-    clock, rest = time.perf_counter, os.urandom(work.size - DUE.size)
+    rest = os.urandom(work.size - DUE.size)
     async with client.writer(stream) as writer:
-        started, sent = clock(), 0
+        loop = OpenLoop(work.rate)
         while True:
-            behind_s = clock() - started - sent / work.rate
-            if behind_s > _BEHIND_SECONDS_MAX:
+            numbers = await loop.due()
+            if time.perf_counter() - loop.due_at(numbers.start) > _BEHIND_SECONDS_MAX:
                 raise TooManyRequestsError(f"the rate of {work.rate} records/s cannot be sustained")
-            while (due_at := started + sent / work.rate) <= clock():
-                writer.append(DUE.pack(due_at) + rest)
-                sent += 1
-            await asyncio.sleep(_PACER_SECONDS)
+            for number in numbers:
+                writer.append(DUE.pack(loop.due_at(number)) + rest)
 
 
 # --- results --------------------------------------------------------------------------------------

@@ -3,9 +3,14 @@
 Nothing above the LAC is ever returned. The LAC of an open ledger comes from the bookies of its last
 fragment and only increases (rule LED-22). The LAC of a closed ledger is the end that its metadata
 records.
+
+For a caller that keeps up with the ledger, the next long poll is sent as soon as one has brought
+news, while the caller still takes the entries. Otherwise each entry would wait for two round trips:
+that of the read before it, and its own.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,6 +39,9 @@ from .range_reader import RangeReader
 from .read_pipeline import ReadPipeline
 from .replica_order import ReplicaOrder
 
+_KEPT_MAX = 2
+"""One entry that the caller takes now, and one that the next poll brings meanwhile."""
+
 
 class LedgerReader:
     """A reader that ``LedgerClient.open`` returned. Its methods may be called concurrently."""
@@ -52,7 +60,8 @@ class LedgerReader:
             self._read, context.config, f"read ledger {metadata.ledger_id}"
         )
         self._views: dict[Fragment, QuorumView] = {}
-        self._piggyback: Entry | None = None
+        self._kept: deque[Entry] = deque(maxlen=_KEPT_MAX)  # the newest that came with a LAC
+        self._wanted = 0  # the highest entry that a caller has asked for
         self._poll: LongPoll | None = None
         self._hints = SingleFlight(
             context.tasks, self._follow_hint, f"refresh ledger {metadata.ledger_id}"
@@ -177,6 +186,10 @@ class LedgerReader:
                 f"ledger {self.ledger_id}: entries {first}..{last} are not within "
                 f"0..{self.last_add_confirmed}"
             )
+        self._wanted = max(self._wanted, first)
+        for entry in self._kept:
+            if entry.entry_id == first:
+                return [entry]
         if ahead_bytes:
             return await self._pipeline.read(first, last, ahead_bytes)
         return await self._read(first, last)
@@ -230,14 +243,20 @@ class LedgerReader:
 
     def learn_lac(self, lac: int) -> None:
         """Raises the known LAC to ``lac``, unless it is already higher or the ledger is closed."""
-        if not self.is_closed and lac > self.last_add_confirmed:
-            self.last_add_confirmed = lac
-            if self._poll is not None and lac > self._poll.previous:
-                self._poll.end()
+        if self.is_closed or lac <= self.last_add_confirmed:
+            return
+        self.last_add_confirmed = lac
+        poll = self._poll
+        if poll is None or poll.is_over or lac <= poll.previous:
+            return
+        poll.end()
+        view = self._views.get(self.metadata.last_fragment)
+        if view is not None and self._wanted > poll.previous:
+            self._poll = LongPoll(self, view)  # the caller keeps up, and will wait again
 
     def keep(self, entry: Entry) -> None:
-        """Keeps an entry that came with a LAC, for the next ``wait``."""
-        self._piggyback = entry
+        """Keeps an entry that came with a LAC, for the next ``wait`` or ``read``."""
+        self._kept.append(entry)
 
     def hint(self) -> None:
         """Reads the metadata again, since something suggests that it has changed."""
@@ -274,6 +293,7 @@ class LedgerReader:
         Returns entries from ``beyond + 1`` on. Returns [] at the timeout, or if the ledger is
         closed (``is_closed``) and ends at or before ``beyond``. Raises like ``read``.
         """
+        self._wanted = max(self._wanted, beyond + 1)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while self.last_add_confirmed <= beyond:
@@ -285,9 +305,6 @@ class LedgerReader:
                 await self._start_poll()
             else:
                 await self._poll.wait(left)
-        entry = self._piggyback
-        if entry is not None and entry.entry_id == beyond + 1:
-            return [entry]
         return await self.read(beyond + 1, self.last_add_confirmed)
 
     async def _start_poll(self) -> None:

@@ -418,6 +418,85 @@ async def test_entry_that_comes_with_the_lac_needs_no_read() -> None:
         writer.abandon()
 
 
+def parked_polls(world: World) -> list[int]:
+    """The LAC above which each parked poll waits."""
+    return [request.read_request.previous_lac for b in world.bookies for _, request in b.parked]
+
+
+async def test_next_poll_waits_at_a_bookie_while_the_caller_takes_the_entries() -> None:
+    """Else a caller that keeps up would wait for two round trips for each entry."""
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 1, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        await reader.wait(-1, 1_000)
+        waiting = loop.create_task(reader.wait(0, 10_000))
+        await asyncio.sleep(0.1)
+        done = Outcomes()
+        writer.add(b"001", done)
+        await until(lambda: done.acked == [1])
+        await writer.publish_lac()
+        assert [e.entry_id for e in await waiting] == [1]
+        await asyncio.sleep(0.1)
+        assert parked_polls(world) == [1]
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        writer.add(b"002", done)
+        await until(lambda: done.acked == [1, 2])
+        await writer.publish_lac()
+        await until(lambda: reader.last_add_confirmed == 2)
+        assert [e.payload for e in await reader.read(2, 2)] == [b"002"]
+        requests = [r for b in world.bookies for r in b.requests]
+        assert not any(isinstance(r, v2.ReadRequest | v2.BatchReadRequest) for r in requests)
+        writer.abandon()
+
+
+async def test_no_poll_waits_for_a_caller_that_does_not_keep_up() -> None:
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 1, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        waiting = loop.create_task(reader.wait(0, 10_000))
+        done = Outcomes()
+        for count in range(1, 6):
+            writer.add(b"later", done)
+            await until(lambda wanted=count: len(done.acked) == wanted)  # type: ignore[misc]
+            await writer.publish_lac()
+            await asyncio.sleep(0.1)
+        assert [e.entry_id for e in await waiting] == [1]
+        assert parked_polls(world) == []
+        assert reader.last_add_confirmed < 5
+        assert [e.entry_id for e in await reader.wait(1, 1_000)] == [2]
+        assert [e.entry_id for e in await reader.wait(4, 1_000)] == [5]
+        writer.abandon()
+
+
+async def test_abandoned_reader_sends_no_further_poll() -> None:
+    world = World("abc")
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 1, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        await reader.wait(-1, 1_000)
+        waiting = loop.create_task(reader.wait(0, 10_000))
+        await asyncio.sleep(0.1)
+        await reader.aclose()
+        with pytest.raises(ClosedError):
+            await waiting
+        done = Outcomes()
+        writer.add(b"001", done)
+        await until(lambda: done.acked == [1])
+        await writer.publish_lac()
+        await asyncio.sleep(0.1)
+        assert parked_polls(world) == []
+        writer.abandon()
+
+
 async def test_change_that_is_noticed_ends_a_wait() -> None:
     """The metadata store tells of the close; the bookies do not."""
     world = World("abc")
