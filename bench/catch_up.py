@@ -1,5 +1,6 @@
 """The catch-up benchmark: writes a stream once and reads it back as records and as Arrow."""
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,6 +10,8 @@ from ..client.connect import Client
 from ..core.protocol.errors import GapError
 from .harness.bookie_processes import BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
+from .harness.page_cache import drop_cached, read_data_files
+from .harness.settling import settle
 from .harness.workload import BenchWorkload
 
 _BATCH = 1_000
@@ -16,11 +19,18 @@ _POSITION_EVERY = 100
 
 
 async def run_catch_up(
-    servers: BookieProcesses, name: str, size: int, count: int, repetitions: int
+    servers: BookieProcesses,
+    name: str,
+    size: int,
+    count: int,
+    repetitions: int,
+    *,
+    is_cold: bool = False,
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield a row per reading, by record and by Arrow batch.
 
-    Raises GapError if records are missing.
+    ``is_cold``: before each reading the page cache is dropped, and the rows begin with one about
+    reading the bookies' files. Raises GapError if records are missing.
     """
     client = servers.client(NAMESPACE)
     policy = BenchWorkload(name, "max", size).policy
@@ -28,16 +38,20 @@ async def run_catch_up(
         await ensure_namespace(client, policy)
         await client.namespace().create_stream(name, policy)
         written_s = await _write(client, name, size, count)
-        readings = [(form, repetition) for form in _FORMS for repetition in range(repetitions)]
+        if is_cold:
+            yield await _read_files(servers, name, size)
+        readings = [(form, repetition) for form in READINGS for repetition in range(repetitions)]
         for form, repetition in readings:
+            if is_cold:
+                await _drop(servers)
             before, started = servers.usage(), time.perf_counter()
-            read = await _FORMS[form](client, name, count)
+            read = await READINGS[form](client, name, count)
             seconds, after = time.perf_counter() - started, servers.usage()
             if read != count:
                 raise GapError(f"{read} of {count} records were read")
             yield {
                 "w": name,
-                "peer": f"rhumbline-{form}",
+                "peer": f"rhumbline-{form}{'-cold' if is_cold else ''}",
                 "mode": "catchup",
                 "rep": repetition,
                 "size": size,
@@ -52,6 +66,27 @@ async def run_catch_up(
                 "srv_rss": after.server_rss_mib,
                 "cli_rss": after.client_rss_mib,
             }
+
+
+async def _drop(servers: BookieProcesses) -> None:
+    await settle([servers])
+    await asyncio.to_thread(drop_cached, servers.directories)
+
+
+async def _read_files(servers: BookieProcesses, name: str, size: int) -> dict[str, Any]:
+    """Return a row about reading the files of all bookies, as fast as the disk permits."""
+    await _drop(servers)
+    read_bytes, seconds = await asyncio.to_thread(read_data_files, servers.directories)
+    return {
+        "w": name,
+        "peer": "files-cold",
+        "mode": "catchup",
+        "rep": 0,
+        "size": size,
+        "streams": 1,
+        "rec_s": round(read_bytes / size / seconds),
+        "MB_s": round(read_bytes / seconds / 1e6, 2),
+    }
 
 
 async def _write(client: Client, name: str, size: int, count: int) -> float:
@@ -95,7 +130,8 @@ async def _read_arrow(client: Client, name: str, count: int) -> int:
     return read
 
 
-_FORMS: dict[str, Callable[[Client, str, int], Awaitable[int]]] = {
+READINGS: dict[str, Callable[[Client, str, int], Awaitable[int]]] = {
     "records": _read_records,
     "arrow": _read_arrow,
 }
+"""The ways to read a stream: they return the number of records that they have read."""

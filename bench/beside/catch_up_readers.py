@@ -11,10 +11,11 @@ from ...client.connect import Client
 from ...core.runtime.tasks import Tasks
 from ..harness.bookie_processes import BookieProcesses
 from ..harness.load import NAMESPACE
+from ..harness.page_cache import drop_cached
 from ..harness.workload import BenchWorkload
 from .catch_up_process import CatchUpProcess, CatchUpReader
 from .foreground import QUIET, Mode, Row, measure_beside
-from .stored_entries import drop_cached, store_entries
+from .stored_entries import store_entries
 
 _SETTLE_SECONDS = 1.0
 _DROP_SECONDS = 0.25

@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...client.connect import Client
 from ...core.protocol.errors import RhumblineError
@@ -67,20 +65,3 @@ class _Pending:
                 await self._confirmed.wait()
         if self._failure is not None:
             raise self._failure
-
-
-def drop_cached(directories: Sequence[Path]) -> None:
-    """Ask the operating system to drop the data files below ``directories`` from its cache.
-
-    Only pages that are already on the disk are dropped.
-    """
-    for directory in directories:
-        for path in [*directory.rglob("*.log"), *directory.rglob("*.sorted")]:
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:  # compacted meanwhile
-                continue
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)

@@ -28,6 +28,7 @@ from ..proxies.proxy_failover import measure_failover
 from ..proxies.proxy_load import run_proxy_workload
 from ..proxies.proxy_work import FAILOVER, PROXY, ProxyWorkload
 from ..telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
+from .bench_archived import archived
 from .bench_beside import beside
 from .bench_durability import durability
 from .bench_metadata import metadata
@@ -124,19 +125,33 @@ def telemetry(
 
 
 @bench.command()
+@click.option(
+    "--cold", is_flag=True, help="Drop the page cache before each reading; read files, too."
+)
+@click.option(
+    "--records", type=click.IntRange(1000), help="Records of each stream, instead of the default."
+)
 @tls_option
 @_measuring
 def read(
-    seconds: float, repetitions: int, json_file: Path | None, directory: Path | None, tls: str
-) -> None:
-    """Measure catch-up reads of one stream with a warm page cache, by record and by Arrow batch.
+    cold: bool, records: int | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None, tls: str,
+) -> None:  # fmt: skip
+    """Measure catch-up reads of one stream, by record and by Arrow batch.
 
-    --seconds does not apply.
+    The page cache is warm, unless --cold is given. --seconds does not apply.
     """
     del seconds
 
     parts = [
-        partial(run_catch_up, name=name, size=size, count=count, repetitions=repetitions)
+        partial(
+            run_catch_up,
+            name=name,
+            size=size,
+            count=count if records is None else records,
+            repetitions=repetitions,
+            is_cold=cold,
+        )
         for name, size, count in READ
     ]
     _measure(parts, json_file, directory, tls=tls)
@@ -370,9 +385,9 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "p50 ms": latency.get("p50_ms"),
         "p99 ms": latency.get("p99_ms"),
         "p99.9 ms": latency.get("p999_ms"),
-        "cpu s/M servers": row["srv_cpu_per_M"],
-        "cpu s/M client": row["cli_cpu_per_M"],
-        "MiB servers": row["srv_rss"],
+        "cpu s/M servers": row.get("srv_cpu_per_M"),
+        "cpu s/M client": row.get("cli_cpu_per_M"),
+        "MiB servers": row.get("srv_rss"),
     }
 
 
@@ -443,7 +458,7 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
 
 
 for _command in (
-    *REGION_BENCHMARKS, beside, placement, metadata, durability, takeover, connections, fairness,
-    profile, pruned, sweep,
+    *REGION_BENCHMARKS, archived, beside, placement, metadata, durability, takeover, connections,
+    fairness, profile, pruned, sweep,
 ):  # fmt: skip
     bench.add_command(_command)

@@ -9,6 +9,7 @@ restored.
 
 import asyncio
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -39,6 +40,9 @@ CHUNK_BYTES_MAX = 1 << 20
 """A read ends after the entry with which the payloads read so far reach this size."""
 CHUNK_ENTRIES_MAX = 1000
 """Maximum number of entries of one read."""
+_PREFETCHED_MAX = 2
+"""Row groups in memory besides the current one. One alone would be decoded no faster than the
+reader takes its entries."""
 
 
 class ArchivedEntry(NamedTuple):
@@ -69,7 +73,7 @@ class _RowGroupLocation(NamedTuple):
 
 
 class ArchivedLedger:
-    """See ReadableLedger. Sequential reads prefetch the next row group."""
+    """See ReadableLedger. Sequential reads prefetch the next row groups."""
 
     def __init__(self, cold: ColdStore, manifest: Manifest, ledger_id: int) -> None:
         self.ledger_id = ledger_id
@@ -83,7 +87,7 @@ class ArchivedLedger:
         self._locations: list[_RowGroupLocation] = []
         self._last_entry_ids: list[int] = []  # one for each element of _locations
         self._current: tuple[int, RecordColumns] | None = None
-        self._prefetched: tuple[int, asyncio.Task[pa.Table]] | None = None
+        self._prefetched: deque[tuple[int, asyncio.Task[pa.Table]]] = deque()  # consecutive
         self._is_reader_closed = False
 
     async def open(self) -> "ArchivedLedger":
@@ -117,7 +121,7 @@ class ArchivedLedger:
         return self
 
     async def read(self, first: int, last: int, ahead_bytes: int = 0) -> Sequence[LedgerEntry]:
-        """See ReadableLedger. One row group is always read ahead, whatever ``ahead_bytes`` is."""
+        """See ReadableLedger. Row groups are read ahead, whatever ``ahead_bytes`` is."""
         del ahead_bytes
         assert 0 <= first <= last <= self.last_add_confirmed
         if self._is_reader_closed:
@@ -146,10 +150,7 @@ class ArchivedLedger:
         """See ReadableLedger."""
         self._is_reader_closed = True
         self._current = None
-        if self._prefetched is not None:
-            (_, task), self._prefetched = self._prefetched, None
-            task.cancel()
-            await wait_until_done(task)
+        await self._drop_prefetched()
 
     # --- row groups -----------------------------------------------------------------------------
 
@@ -158,29 +159,36 @@ class ArchivedLedger:
             is_sequential = self._current is not None and self._current[0] == number - 1
             table = await self._table(number)
             self._current = number, self._columns(table)
-            if (is_sequential or number == 0) and number + 1 < len(self._locations):
-                self._prefetch(number + 1)
+            if is_sequential or number == 0:
+                self._prefetch_after(number)
         return self._current[1]
 
     async def _table(self, number: int) -> "pa.Table":
         location = self._locations[number]
         try:
-            if self._prefetched is not None:
-                (prefetched_number, task), self._prefetched = self._prefetched, None
-                if prefetched_number == number:
-                    return await task
-                task.cancel()
-                await wait_until_done(task)
+            if self._prefetched and self._prefetched[0][0] == number:
+                _, task = self._prefetched.popleft()
+                return await task
+            await self._drop_prefetched()
             return await self._files[location.part].read(location.group)
         except NoSuchObjectError as error:
             raise self._missing_archive(error) from error
 
-    def _prefetch(self, number: int) -> None:
-        location = self._locations[number]
-        work = self._files[location.part].read(location.group)
-        task = asyncio.get_running_loop().create_task(work, name=f"row group {number}")
-        task.add_done_callback(_retrieve_exception)
-        self._prefetched = number, task
+    def _prefetch_after(self, number: int) -> None:
+        """Begin to read the row groups after ``number`` that are not being read yet."""
+        first = number + 1 + len(self._prefetched)
+        for following in range(first, min(number + 1 + _PREFETCHED_MAX, len(self._locations))):
+            location = self._locations[following]
+            work = self._files[location.part].read(location.group)
+            task = asyncio.get_running_loop().create_task(work, name=f"row group {following}")
+            task.add_done_callback(_retrieve_exception)
+            self._prefetched.append((following, task))
+
+    async def _drop_prefetched(self) -> None:
+        while self._prefetched:
+            _, task = self._prefetched.popleft()
+            task.cancel()
+            await wait_until_done(task)
 
     def _missing_archive(self, error: RhumblineError) -> NoSuchLedgerError:
         return NoSuchLedgerError(

@@ -44,6 +44,29 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "sources"),
+    [
+        ("archived", ["parquet-scan", "records", "arrow"]),
+        ("read --cold", ["files", "rhumbline-records", "rhumbline-arrow"]),
+    ],
+)
+def test_reading_from_disk_is_compared_with_the_speed_of_the_files(
+    tmp_path: Path, command: str, sources: list[str]
+) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", *command.split(), "--records", "2000", "--json", str(figures),
+        "--directory", str(tmp_path), timeout_s=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert "3 copies of 1 KiB, 2 awaited" in done.stdout.decode()
+    rows = [json.loads(line) for line in figures.read_text().splitlines()]
+    assert {f"{source}-cold" for source in sources} <= {row["peer"] for row in rows}
+    assert all(row["rec_s"] > 0 for row in rows)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("round_trip", [0, 20])
 def test_a_sweep_ends_at_a_rate_that_is_not_sustained(tmp_path: Path, round_trip: int) -> None:
     figures = tmp_path / "figures.jsonl"

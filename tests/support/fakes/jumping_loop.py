@@ -6,10 +6,11 @@ hang; the loop raises an error instead.
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -25,7 +26,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time. It supports neither sockets nor threads."""
+    """An event loop with virtual time. There are no sockets, and work for threads runs in it."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -37,6 +38,22 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def stand_still(self, seconds: float) -> None:
         """Let time pass in which nothing runs, as while the process waits for a CPU."""
         self._jumping.now_s += seconds
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
+    ) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = self.create_future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except BaseException as error:  # raised where the call is awaited
+                future.set_exception(error)
+
+        self.call_soon(work)
+        return future
 
     def default_exception_handler(self, context: Mapping[str, Any]) -> None:
         raise AssertionError(context)
