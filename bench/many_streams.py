@@ -22,7 +22,11 @@ T = TypeVar("T")
 async def measure_many_streams(
     servers: BookieProcesses, count: int, rest_seconds: float
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a row per step: create, open, append one record to each (twice), idle, close."""
+    """Yield a row per step: create, open, append one record to each (twice), idle, close.
+
+    ``metadata_calls`` are those of the client during the step; ``files`` are the file descriptors
+    of the client and the bookies after it.
+    """
     names = [f"many-{number:06d}" for number in range(count)]
     policy = StreamPolicy(quorum=Quorum(3, 3, 2))
     writers: list[StreamWriter] = []
@@ -50,6 +54,7 @@ async def measure_many_streams(
         )
         for step, work in steps:
             before, started = servers.usage(), time.perf_counter()
+            calls_before = _metadata_calls(client)
             await work()
             seconds, after = time.perf_counter() - started, servers.usage()
             yield {
@@ -63,7 +68,15 @@ async def measure_many_streams(
                 "srv_rss": after.server_rss_mib,
                 "cli_rss": after.client_rss_mib,
                 "tasks": len(asyncio.all_tasks()),
+                "metadata_calls": _metadata_calls(client) - calls_before,
+                "files": servers.open_files(),
             }
+
+
+def _metadata_calls(client: Client) -> int:
+    """Return the number of calls to the metadata store so far."""
+    calls = client.statistics()["metadata"]["calls"]
+    return sum(count for counts in calls.values() for count in counts.values())
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:

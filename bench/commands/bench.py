@@ -402,6 +402,8 @@ def _shown_of_streams(row: dict[str, Any]) -> dict[str, Any]:
         "MiB servers": row["srv_rss"],
         "MiB client": row["cli_rss"],
         "tasks": row["tasks"],
+        "metadata calls": row["metadata_calls"],
+        "files": row["files"],
     }
 
 

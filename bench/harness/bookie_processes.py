@@ -99,6 +99,11 @@ class BookieProcesses:
         """The environment variables of a proxy process."""
         return {**os.environ, **({} if self.tls is None else self.tls.server_environment)}
 
+    def open_files(self) -> int:
+        """Return the number of file descriptors of this process and of the bookies."""
+        pids = [os.getpid(), *(process.pid for process in self._processes.values())]
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+
     def region_of(self, directory: Path) -> str:
         """Return the region of a bookie."""
         del directory
