@@ -13,6 +13,7 @@ from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.quorum import Quorum
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
+from .harness.metadata_calls import metadata_calls
 
 _RECORD_BYTES = 128
 _CONCURRENCY = 64  # streams that are opened or closed concurrently
@@ -54,7 +55,7 @@ async def measure_many_streams(
         )
         for step, work in steps:
             before, started = servers.usage(), time.perf_counter()
-            calls_before = _metadata_calls(client)
+            calls_before = metadata_calls(client)
             await work()
             seconds, after = time.perf_counter() - started, servers.usage()
             yield {
@@ -68,15 +69,9 @@ async def measure_many_streams(
                 "srv_rss": after.server_rss_mib,
                 "cli_rss": after.client_rss_mib,
                 "tasks": len(asyncio.all_tasks()),
-                "metadata_calls": _metadata_calls(client) - calls_before,
+                "metadata_calls": metadata_calls(client) - calls_before,
                 "files": servers.open_files(),
             }
-
-
-def _metadata_calls(client: Client) -> int:
-    """Return the number of calls to the metadata store so far."""
-    calls = client.statistics()["metadata"]["calls"]
-    return sum(count for counts in calls.values() for count in counts.values())
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:

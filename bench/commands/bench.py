@@ -22,6 +22,7 @@ from ..catch_up import run_catch_up
 from ..harness.bookie_processes import BookieProcesses
 from ..harness.load import Timing, run_workload
 from ..harness.workload import READ, TAIL, WRITE, BenchWorkload
+from ..many_segments import measure_many_segments
 from ..many_streams import measure_many_streams
 from ..positions import measure_positions
 from ..proxies.proxy_failover import measure_failover
@@ -173,6 +174,21 @@ def streams(
         return measure_many_streams(servers, count, seconds)
 
     _measure([rows], json_file, directory, shown=_shown_of_streams)
+
+
+@bench.command()
+@whole_number("--count", 1, 1_000_000, 10_000, "Number of segments.")
+@output_options
+def segments(count: int, json_file: Path | None, directory: Path | None) -> None:
+    """Measure operations on a stream of many segments: to list it, open it, seek and truncate.
+
+    Only the metadata of the segments is written: all of them share one ledger.
+    """
+
+    def rows(servers: BookieProcesses) -> Rows:
+        return measure_many_segments(servers, count)
+
+    _measure([rows], json_file, directory, shown=_shown_of_segments)
 
 
 @bench.command()
@@ -404,6 +420,17 @@ def _shown_of_streams(row: dict[str, Any]) -> dict[str, Any]:
         "tasks": row["tasks"],
         "metadata calls": row["metadata_calls"],
         "files": row["files"],
+    }
+
+
+def _shown_of_segments(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "operation": row["w"],
+        "segments": row["segments"],
+        "p50 ms": row["p50_ms"],
+        "max ms": row["max_ms"],
+        "metadata calls": row["metadata_calls"],
+        "MiB client": row["cli_rss"],
     }
 
 

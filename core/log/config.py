@@ -68,7 +68,7 @@ class ReaderConfig:
     """
 
     read_ahead_bytes_max: int = setting(
-        8 << 20,
+        16 << 20,
         "Maximum bytes of entries that a reader fetches ahead of its application, per reader.",
         low=1,
     )
