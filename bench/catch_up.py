@@ -10,9 +10,9 @@ from ..client.connect import Client
 from ..core.protocol.errors import GapError
 from .harness.bookie_processes import BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
-from .harness.page_cache import drop_cached, read_data_files
 from .harness.settling import settle
 from .harness.workload import BenchWorkload
+from .readers.page_cache import drop_cached, read_data_files
 
 _BATCH = 1_000
 _POSITION_EVERY = 100

@@ -20,8 +20,8 @@ from ...core.protocol.segments import Residence
 from ..catch_up import READINGS
 from ..harness.bookie_processes import REGION, BookieProcesses
 from ..harness.load import NAMESPACE, ensure_namespace
-from ..harness.page_cache import drop_cached_files
 from ..harness.workload import BenchWorkload
+from ..readers.page_cache import drop_cached_files
 
 _STREAM = "archived"
 _BATCH = 1_000

@@ -11,8 +11,8 @@ from ...client.connect import Client
 from ...core.runtime.tasks import Tasks
 from ..harness.bookie_processes import BookieProcesses
 from ..harness.load import NAMESPACE
-from ..harness.page_cache import drop_cached
 from ..harness.workload import BenchWorkload
+from ..readers.page_cache import drop_cached
 from .catch_up_process import CatchUpProcess, CatchUpReader
 from .foreground import QUIET, Mode, Row, measure_beside
 from .stored_entries import store_entries

@@ -6,8 +6,9 @@ hang; the loop raises an error instead.
 
 import asyncio
 import selectors
+import socket
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -38,6 +39,9 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def stand_still(self, seconds: float) -> None:
         """Let time pass in which nothing runs, as while the process waits for a CPU."""
         self._jumping.now_s += seconds
+
+    async def getaddrinfo(self, host: object, port: object, **_: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} has no address in virtual time")
 
     def run_in_executor(
         self, executor: object, func: Callable[[*Ts], T], *args: *Ts
