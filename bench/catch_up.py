@@ -39,11 +39,12 @@ async def run_catch_up(
         await client.namespace().create_stream(name, policy)
         written_s = await _write(client, name, size, count)
         if is_cold:
+            await settle([servers])
             yield await _read_files(servers, name, size)
         readings = [(form, repetition) for form in READINGS for repetition in range(repetitions)]
         for form, repetition in readings:
             if is_cold:
-                await _drop(servers)
+                await asyncio.to_thread(drop_cached, servers.directories)
             before, started = servers.usage(), time.perf_counter()
             read = await READINGS[form](client, name, count)
             seconds, after = time.perf_counter() - started, servers.usage()
@@ -68,14 +69,9 @@ async def run_catch_up(
             }
 
 
-async def _drop(servers: BookieProcesses) -> None:
-    await settle([servers])
-    await asyncio.to_thread(drop_cached, servers.directories)
-
-
 async def _read_files(servers: BookieProcesses, name: str, size: int) -> dict[str, Any]:
     """Return a row about reading the files of all bookies, as fast as the disk permits."""
-    await _drop(servers)
+    await asyncio.to_thread(drop_cached, servers.directories)
     read_bytes, seconds = await asyncio.to_thread(read_data_files, servers.directories)
     return {
         "w": name,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .bookie_processes import BookieProcesses
 
-_IDLE_CPU_S = 0.02
+_IDLE_CPU_S = 0.05
 """CPU time in ``_LOOK_S`` up to which the bookies of all clusters count as idle."""
 _LOOK_S = 0.5
 _SETTLE_S_MAX = 30.0

@@ -24,7 +24,7 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", *command.split(), "--seconds", "0.5", "--json", str(figures),
-        "--directory", str(tmp_path), timeout_s=100,
+        "--directory", str(tmp_path), timeout_s=200,
     )  # fmt: skip
     text = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -57,7 +57,7 @@ def test_reading_from_disk_is_compared_with_the_speed_of_the_files(
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", *command.split(), "--records", "2000", "--json", str(figures),
-        "--directory", str(tmp_path), timeout_s=100,
+        "--directory", str(tmp_path), timeout_s=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     assert "3 copies of 1 KiB, 2 awaited" in done.stdout.decode()
@@ -73,7 +73,7 @@ def test_a_sweep_ends_at_a_rate_that_is_not_sustained(tmp_path: Path, round_trip
     done = rhumbline(
         "bench", "sweep", "--flush", "10", "--rates", "200,400,9000000", "--seconds", "0.5",
         "--round-trip", str(round_trip), "--json", str(figures), "--directory", str(tmp_path),
-        timeout_s=100,
+        timeout_s=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     rows = [json.loads(line) for line in figures.read_text().splitlines()]
@@ -100,7 +100,7 @@ def test_stream_and_position_benchmarks_count_metadata_reads(
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", *command.split(), "--seconds", "0.2", "--json", str(figures),
-        "--directory", str(tmp_path), timeout_s=100,
+        "--directory", str(tmp_path), timeout_s=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     rows = [json.loads(line) for line in figures.read_text().splitlines()]
@@ -151,7 +151,7 @@ def test_returning_consumers_cross_the_wide_area_about_once(tmp_path: Path) -> N
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", "returning", "--consumers", "1,8", "--megabytes", "4", "--round-trip", "10",
-        "--json", str(figures), "--directory", str(tmp_path), timeout_s=100,
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     one, many = [json.loads(line) for line in figures.read_text().splitlines()]
@@ -170,7 +170,7 @@ def test_reader_in_another_region_overlaps_its_round_trips(tmp_path: Path) -> No
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", "far", "--round-trips", "80", "--megabytes", "100",
-        "--json", str(figures), "--directory", str(tmp_path), timeout_s=100,
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     (row,) = [json.loads(line) for line in figures.read_text().splitlines()]
