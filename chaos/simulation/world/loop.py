@@ -308,16 +308,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> "asyncio.Future[T]":
         """Call ``func`` in the loop after a short virtual delay, because there are no threads."""
         future: asyncio.Future[T] = self.create_future()
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            try:
-                future.set_result(func(*args))
-            except BaseException as error:  # raised where the call is awaited
-                future.set_exception(error)
-
-        self.call_later(self._executor_delay, work)
+        self.call_later(self._executor_delay, settling(future, func, *args))
         return future
 
     async def create_connection(  # type: ignore[override]
@@ -365,3 +356,19 @@ def _describe_wait(task: "asyncio.Task[Any]") -> str:
     """Return the source line at which ``task`` waits."""
     frames = task.get_stack()
     return "".join(traceback.format_stack(frames[-1])).strip() if frames else repr(task)
+
+
+def settling(
+    future: "asyncio.Future[T]", func: Callable[[*Ts], T], *args: *Ts
+) -> Callable[[], None]:
+    """Return a callback that settles ``future`` with a call, for loops without threads."""
+
+    def settle() -> None:
+        if future.cancelled():
+            return
+        try:
+            future.set_result(func(*args))
+        except BaseException as error:  # raised where the call is awaited
+            future.set_exception(error)
+
+    return settle

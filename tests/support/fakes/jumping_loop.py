@@ -10,6 +10,8 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
+from rhumbline.chaos.simulation.world.loop import settling
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -47,16 +49,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self, executor: object, func: Callable[[*Ts], T], *args: *Ts
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self.create_future()
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            try:
-                future.set_result(func(*args))
-            except BaseException as error:  # raised where the call is awaited
-                future.set_exception(error)
-
-        self.call_soon(work)
+        self.call_soon(settling(future, func, *args))
         return future
 
     def default_exception_handler(self, context: Mapping[str, Any]) -> None:
