@@ -24,7 +24,7 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", *command.split(), "--seconds", "0.5", "--json", str(figures),
-        "--directory", str(tmp_path), timeout_s=200,
+        "--directory", str(tmp_path), timeout_s=100,
     )  # fmt: skip
     text = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -100,7 +100,7 @@ def test_stream_and_position_benchmarks_count_metadata_reads(
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", *command.split(), "--seconds", "0.2", "--json", str(figures),
-        "--directory", str(tmp_path), timeout_s=200,
+        "--directory", str(tmp_path), timeout_s=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     rows = [json.loads(line) for line in figures.read_text().splitlines()]
@@ -151,7 +151,7 @@ def test_returning_consumers_cross_the_wide_area_about_once(tmp_path: Path) -> N
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", "returning", "--consumers", "1,8", "--megabytes", "4", "--round-trip", "10",
-        "--json", str(figures), "--directory", str(tmp_path), timeout_s=200,
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     one, many = [json.loads(line) for line in figures.read_text().splitlines()]
@@ -170,7 +170,7 @@ def test_reader_in_another_region_overlaps_its_round_trips(tmp_path: Path) -> No
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", "far", "--round-trips", "80", "--megabytes", "100",
-        "--json", str(figures), "--directory", str(tmp_path), timeout_s=200,
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     (row,) = [json.loads(line) for line in figures.read_text().splitlines()]
