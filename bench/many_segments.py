@@ -1,4 +1,4 @@
-"""The benchmark of a stream with many segments: to list it, open it, seek and truncate."""
+"""The benchmark of a stream with many segments: listing, opening, reading and truncating it."""
 
 import random
 import time
@@ -69,11 +69,11 @@ class _Operations:
         self._truncated_to = FIRST_LSSN
 
     def by_name(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Return the operations, in the order in which they are done."""
+        """Return the operations by name, in the order in which they run."""
         return {
             "list": self._list,
             "read-first": lambda: self._read_from(EARLIEST),
-            "read-somewhere": lambda: self._read_from(Dlsn(random.randint(1, self._count), 0, 0)),
+            "read-somewhere": self._read_somewhere,
             "open-reader": self._open_reader,
             "open-writer": self._open_writer,
             "truncate": self._truncate,
@@ -89,6 +89,9 @@ class _Operations:
             if not (await anext(reader)).payload:
                 raise GapError("a record has no payload")
 
+    async def _read_somewhere(self) -> None:
+        await self._read_from(Dlsn(random.randint(FIRST_LSSN, self._count), 0, 0))
+
     async def _open_reader(self) -> None:
         async with self._client.reader(_STREAM, LATEST):
             pass
@@ -103,7 +106,7 @@ class _Operations:
 
 
 async def _multiply_segment(client: Client, count: int) -> None:
-    """Give the stream ``count`` segments like its first one, with one record each."""
+    """Copy the metadata of the first segment until the stream has ``count`` segments."""
     store = StreamStore(client.store, NAMESPACE)
     paths = store.paths(_STREAM)
     record, _ = await store.record(_STREAM)

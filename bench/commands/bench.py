@@ -70,7 +70,7 @@ def _measuring(command: Command) -> Command:
               help="Directory to measure. [default: the temporary directory]")  # fmt: skip
 @reports
 def raw(directory: Path | None) -> None:
-    """Measure only the raw limits: append with fdatasync, round trips on loopback."""
+    """Measure only the raw limits: appends with fdatasync, round trips, and both together."""
     print_raw(directory or Path(tempfile.gettempdir()))
 
 
@@ -127,7 +127,9 @@ def telemetry(
 
 @bench.command()
 @click.option(
-    "--cold", is_flag=True, help="Drop the page cache before each reading; read files, too."
+    "--cold",
+    is_flag=True,
+    help="Drop the page cache before each reading, and also read the files alone.",
 )
 @click.option(
     "--records", type=click.IntRange(1000), help="Records of each stream, instead of the default."
@@ -180,7 +182,7 @@ def streams(
 @whole_number("--count", 1, 1_000_000, 10_000, "Number of segments.")
 @output_options
 def segments(count: int, json_file: Path | None, directory: Path | None) -> None:
-    """Measure operations on a stream of many segments: to list it, open it, seek and truncate.
+    """Measure how long it takes to list, open, read and truncate a stream of many segments.
 
     Only the metadata of the segments is written: all of them share one ledger.
     """

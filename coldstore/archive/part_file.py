@@ -138,7 +138,7 @@ class PartFile:
         return pieces
 
     def _check(self, pieces: dict[int, bytes], chunks: Mapping[tuple[int, int], int]) -> None:
-        """Compare the CRCs of chunks. Raises CorruptionError."""
+        """Compare the CRC of each chunk with that in the manifest. Raises CorruptionError."""
         for (begin, end), crc in chunks.items():
             start = max(piece for piece in pieces if piece <= begin)
             chunk = memoryview(pieces[start])[begin - start : end - start]
@@ -148,7 +148,7 @@ class PartFile:
                 )
 
     def _decode(self, pieces: dict[int, bytes], group: int, columns: Sequence[str]) -> "pa.Table":
-        """Return columns whose bytes are verified. Raises CorruptionError."""
+        """Decode columns from bytes that ``_check`` has verified. Raises CorruptionError."""
         source = pa.PythonFile(_SparseFile(self._key, self._size_bytes, pieces), mode="r")
         try:
             # The CRCs of pages would only repeat the CRCs of the chunks, which are verified.

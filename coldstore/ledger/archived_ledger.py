@@ -41,8 +41,8 @@ CHUNK_BYTES_MAX = 1 << 20
 CHUNK_ENTRIES_MAX = 1000
 """Maximum number of entries of one read."""
 _PREFETCHED_MAX = 2
-"""Row groups in memory besides the current one. One alone would be decoded no faster than the
-reader takes its entries."""
+"""Row groups in memory besides the current one. With only one, the reader would wait for it, since
+decoding a row group takes longer than reading its entries."""
 
 
 class ArchivedEntry(NamedTuple):
