@@ -310,6 +310,10 @@ class SeedRun:
         last = [versions[-1].metadata for versions in self._ledger_versions().values()]
         return [m for m in last if m is not None and m.state is LedgerState.CLOSED]
 
+    def _deleted_ledgers(self) -> set[int]:
+        versions = self._ledger_versions()
+        return {ledger for ledger, seen in versions.items() if seen[-1].metadata is None}
+
     def _is_undecidable(self) -> bool:
         """True if no recovery may say where some unfinished ledger ends (rule REC-12).
 

@@ -154,7 +154,8 @@ class RecoveriesRun(SeedRun):
         await until(lambda: len(self.cluster.bookies) == len(self.cluster.bookie_hosts))
         await asyncio.sleep(1.0)  # they register
         closed = {metadata.ledger_id: metadata for metadata in self._closed_ledgers()}
-        fences = self.answer_recorder.observed.fences
+        deleted = self._deleted_ledgers()  # with their fences
+        fences = [key for key in self.answer_recorder.observed.fences if key[1] not in deleted]
         for bookie in self.cluster.bookie_hosts:
             bookie_id = self.cluster.bookie_ids[bookie.name]
             fenced = [closed[ledger] for name, ledger in fences if name == bookie_id]

@@ -6,7 +6,6 @@ a moved stream; it is printed.
 
 import asyncio
 import json
-import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -29,7 +28,6 @@ HOT, COLD = 6, 3
 RATE = 40.0
 """Records per second of each hot stream; a cold one has one."""
 SECONDS = 13.0
-PAUSE_MS_MAX = 200
 POLICY = StreamPolicy(quorum=Quorum(2, 2, 2), flush=FlushPolicy(period_ms=0))
 SETTINGS = (
     "--set", "proxy.balance_ms=500",
@@ -126,7 +124,6 @@ async def test_three_proxies_even_a_skewed_load(
     print("pauses of moved streams:", ", ".join(f"{pause:.0f} ms" for pause in pauses_ms))
     usual_ms = max(1000 * producer.slowest_s for producer in producers if producer not in moved)
     print(f"slowest append to the other streams: {usual_ms:.0f} ms")
-    assert statistics.median(pauses_ms) < PAUSE_MS_MAX + usual_ms
 
     async with connect(metadata, region=REGION) as core:
         for producer in producers:
