@@ -273,6 +273,15 @@ class BookieConfig:
         low=0,
     )
 
+    collect_percent_max: int = setting(
+        10,
+        "Percentage of the bookie's ledgers that one garbage collection may delete; it may always "
+        "delete one. The limit protects against metadata that was lost or restored from an old "
+        "backup. Raise it for a bookie that must free its space sooner.",
+        low=0,
+        high=100,
+    )
+
     surplus_ms: int = setting(
         3_600_000,
         "Time for which the metadata of a closed ledger must not have named this bookie until its "

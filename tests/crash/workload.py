@@ -212,7 +212,7 @@ async def _unreadable(storage: Storage, promise: Acked) -> str | None:
 async def _find_unfinished(storage: Storage) -> list[str]:
     """Return errors for indexed entries that were never added or cannot be read."""
     found = []
-    for ledger_id in list(storage.index.ledgers()):
+    for ledger_id in dict.fromkeys(storage.index.ledgers()):
         if not storage.is_held(ledger_id):
             continue
         for row in await storage.index.page(ledger_id, 0, 10_000):

@@ -15,9 +15,9 @@ after its file was replaced; then the directory of the file says that it has no 
 import asyncio
 import heapq
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
-from operator import gt
+from operator import gt, or_
 
 from ...protocol.errors import RhumblineError, UnknownStateError
 from .block_cache import IndexBlockCache
@@ -28,6 +28,8 @@ from .ledger_entries import Location
 
 _LEDGERS_PER_STEP = 2_000
 _FILE_LISTS_MAX = 10_000
+_SHARED_BY_MIN = 4
+"""Number of ledgers in the same files, on average, from which on they share the bits."""
 
 
 class NotInMemoryError(UnknownStateError):
@@ -163,12 +165,12 @@ class TieredIndex:
             wait_for_next(which)
         return found
 
-    def ledgers(self) -> Iterator[int]:
-        """Yield the ids of all ledgers that may have rows, rising."""
-        found = set(self._bits)
+    def ledgers(self) -> list[int]:
+        """Return the ids of all ledgers that may have rows, in no order, some perhaps twice."""
+        found = list(self._bits)
         for tier in self._tiers:
-            found.update(tier.ledgers())
-        return iter(sorted(found))
+            found += tier.ledgers()
+        return found
 
     @property
     def row_count(self) -> int:
@@ -269,13 +271,19 @@ class TieredIndex:
     ) -> None:
         """Sets a file's bit in its ledgers and raises their highest entry ids.
 
-        ``with_bit`` maps bits to the same bits with the file's bit, so that ledgers share them.
-        There is no bytecode for each ledger, since a start adds all ledgers of all files.
+        ``with_bit`` maps bits to the same bits with the file's bit, so that ledgers share them,
+        unless most of them are in different files. There is no bytecode for each ledger, since a
+        start adds all ledgers of all files.
         """
         before = list(map(self._bits.get, ledgers, repeat(0)))
-        for bits in dict.fromkeys(before):
-            with_bit.setdefault(bits, bits | bit)
-        self._bits.update(zip(ledgers, map(with_bit.__getitem__, before), strict=True))
+        distinct = dict.fromkeys(before)
+        if len(distinct) > len(before) // _SHARED_BY_MIN:
+            after = map(or_, before, repeat(bit))
+        else:
+            for bits in distinct:
+                with_bit.setdefault(bits, bits | bit)
+            after = map(with_bit.__getitem__, before)
+        self._bits.update(zip(ledgers, after, strict=True))
         known = list(map(self._lasts.get, ledgers, repeat(-1)))
         highest = map(max, known, lasts) if any(map(gt, known, lasts)) else lasts
         self._lasts.update(zip(ledgers, highest, strict=True))

@@ -3,22 +3,21 @@
 Each metadata store has a collector of its own, for the ledgers whose ids it owns (rule BKE-26).
 Listings of ledger ids only show which ledgers to check (bug B29). A ledger is deleted after a
 point read found no metadata, in a metadata store that has the bookie's instance id. One cycle
-deletes at most a tenth of the bookie's ledgers (at least one), unless an operator lifts the limit.
+deletes at most ``collect_percent_max`` percent of the bookie's ledgers, and at least one.
 A tombstone remains, so that a late write does not bring the ledger back (bug B27).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...protocol.errors import WrongClusterError
+from ...runtime.primitives.slices import slices
 from ..config import BookieConfig
 from ..ledger_membership import MembershipCheck
 from ..server.entry_service import EntryService
 
 _PAGE = 1_000
-_SHARE = 10
 
 
 ListElsewhere = Callable[[], Awaitable[Collection[int]]]
@@ -70,10 +69,8 @@ class GarbageCollector:
         self.held_back_count = 0
         """Ledgers without metadata that the last cycle kept because of its limit."""
 
-    async def collect(
-        self, instance_id: str, expected: str, *, is_unlimited: bool
-    ) -> CollectionReport:
-        """Runs one cycle; ``is_unlimited`` lifts the limit of deletions, for an operator.
+    async def collect(self, instance_id: str, expected: str) -> CollectionReport:
+        """Runs one cycle.
 
         ``instance_id`` is that of the metadata store, ``expected`` that of this storage. Raises
         WrongClusterError if they differ, MetadataError.
@@ -84,8 +81,8 @@ class GarbageCollector:
                 f"not to {expected}"
             )
         result = CollectionReport()
-        known = sorted(filter(self._owns, self._service.ledgers))
-        limit = len(known) if is_unlimited else max(1, len(known) // _SHARE)
+        known = await self._owned()
+        limit = max(1, len(known) * self._config.collect_percent_max // 100)
         for ledger_id in await self._not_listed(known):
             if await self._service.membership.read(ledger_id) is not MembershipCheck.DELETED:
                 continue
@@ -99,15 +96,21 @@ class GarbageCollector:
                 continue
             self._delete(ledger_id)
             result.deleted += 1
-        self._drop_old_tombstones()
+        await self._drop_old_tombstones()
         await self._drop_orphans()
         self.deleted_count += result.deleted
         self.held_back_count = result.held_back
         return result
 
-    async def _not_listed(self, known: list[int]) -> list[int]:
-        """Return the ledgers on this bookie that no listing contains."""
-        missing = dict.fromkeys(known)
+    async def _owned(self) -> dict[int, None]:
+        """Return the ledgers on this bookie that the store owns."""
+        owned: dict[int, None] = {}
+        async for ids in slices(list(self._service.ledgers)):
+            owned.update(dict.fromkeys(filter(self._owns, ids)))
+        return owned
+
+    async def _not_listed(self, missing: dict[int, None]) -> list[int]:
+        """Return those of the ledgers that no listing contains, and leave only them in it."""
         after: int | None = None
         while page := await self._ledgers.ids(after, _PAGE):
             for ledger_id in page:
@@ -126,18 +129,19 @@ class GarbageCollector:
         self._service.storage.delete_ledger(ledger_id)
         self._service.polls.wake_all(ledger)
 
-    def _drop_old_tombstones(self) -> None:
+    async def _drop_old_tombstones(self) -> None:
         """Drops expired tombstones: by then no client holds a handle of the ledger any more."""
         tombstones = self._service.storage.states.tombstones
         before = self._service.storage.wall_ms() - self._config.tombstone_ms
-        for ledger_id in [key for key, wall_ms in tombstones.items() if wall_ms < before]:
-            del tombstones[ledger_id]
+        async for ids in slices(list(tombstones)):
+            for ledger_id in ids:
+                if tombstones.get(ledger_id, before) < before:
+                    del tombstones[ledger_id]
 
     async def _drop_orphans(self) -> None:
         """Drops index rows of unknown ledgers, which a rebuild from old files may leave."""
         storage = self._service.storage
-        for count, ledger_id in enumerate(list(storage.index.ledgers())):
-            if not storage.is_held(ledger_id):
-                storage.index.drop(ledger_id)
-            if count % _PAGE == 0:
-                await asyncio.sleep(0)
+        async for ids in slices(storage.index.ledgers(), _PAGE):
+            for ledger_id in ids:
+                if not storage.is_held(ledger_id):
+                    storage.index.drop(ledger_id)

@@ -97,8 +97,6 @@ class Maintenance:
         self.failed_count = 0
         self._log_limit = LogLimit()
         self.last_failure: RhumblineError | None = None
-        self.may_delete_many = False
-        """Set by an operator: the next garbage collection has no limit, and resets the flag."""
         storage.on_maintenance_due = self._wakeup.wake
         storage.on_space_needed = self._lend_to_log
 
@@ -254,28 +252,35 @@ class Maintenance:
             await storage.rebuild_indexes(self._indexing.pause)
 
     async def _collect(self) -> None:
-        now_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
         pause_s = self._config.collect_ms / 1000
         if self.is_short:
             pause_s /= _COLLECTIONS_WHEN_SHORT
         due_s = (self._collected_s or 0) + pause_s
-        if self._collected_s is not None and now_s < due_s and not self.may_delete_many:
+        if self._collected_s is not None and now_s < due_s:
             return
         self._collected_s = now_s
-        is_unlimited, self.may_delete_many = self.may_delete_many, False
         failure: RhumblineError | None = None
         for collector, read_instance_id in self.collectors:
             try:
-                await collector.collect(
-                    await read_instance_id(), self._expected_instance, is_unlimited=is_unlimited
-                )
+                began_s = loop.time()
+                report = await collector.collect(await read_instance_id(), self._expected_instance)
+                if report.missing:
+                    _LOG.info(
+                        "garbage collected",
+                        bookie=self._storage.bookie,
+                        ledgers=report.deleted,
+                        held_back=report.held_back,
+                        duration_ms=round(1000 * (loop.time() - began_s)),
+                    )
             except RhumblineError as error:
                 failure = failure or error  # the other store may be available
         if failure is not None:
             self._collected_s = None if self.is_short else now_s
             raise failure
         self._has_collected = self.is_short
-        await self.surplus.step(is_unlimited=is_unlimited or self.is_short)
+        await self.surplus.step(is_unlimited=self.is_short)
 
     async def _copy_metadata(self) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -5,10 +5,12 @@ whose copy is missing or not of a closed ledger again, and of some closed ledger
 repair changes their ensembles.
 """
 
+from bisect import bisect_right
 from itertools import islice
 
 from ...protocol.errors import CorruptionError, NoSuchLedgerError
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...runtime.primitives.slices import slices
 from ...wire.ledger_metadata import decode, encode
 from ..server.entry_service import EntryService
 
@@ -35,12 +37,17 @@ class MetadataCopies:
         A ledger without metadata is left to the garbage collector.
         """
         held = self._service.ledgers
-        for ledger_id in [known for known in self._final if known not in held]:
-            del self._final[ledger_id]
+        async for ids in slices(list(self._final)):
+            for ledger_id in ids:
+                if ledger_id not in held:
+                    self._final.pop(ledger_id, None)
         for ledger_id in list(islice(self._final, CLOSED_READS_MAX)):
             await self._refresh(ledger_id)
-        waiting = sorted(known for known in held if known not in self._final)
-        later = [known for known in waiting if known > self._open_after]
+        waiting: list[int] = []
+        async for ids in slices(list(held)):
+            waiting += [known for known in ids if known not in self._final]
+        waiting.sort()
+        later = waiting[bisect_right(waiting, self._open_after) :]
         batch = (later or waiting)[:READS_MAX]
         self._open_after = batch[-1] if len(batch) == READS_MAX else -1
         for ledger_id in batch:

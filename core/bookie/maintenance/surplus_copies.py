@@ -14,7 +14,9 @@ on them:
 """
 
 import asyncio
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from ...metadata.ledger_store import LedgerStore
 from ...metadata.ledger_stores import LedgerStores
@@ -29,6 +31,7 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...runtime.event_log import EventLog
 from ...runtime.metadata_store import Version
+from ...runtime.primitives.slices import slices
 from ..config import BookieConfig
 from ..server.entry_service import EntryService
 
@@ -61,18 +64,21 @@ class SurplusCopies:
         """Ledger -> loop time at which it was first found to be surplus."""
 
     async def step(self, *, is_unlimited: bool) -> None:
-        """Runs one cycle; ``is_unlimited`` lifts the limit of ledgers, for an operator.
+        """Runs one cycle; ``is_unlimited`` lifts the limit of ledgers, while space is short.
 
         Raises MetadataUnavailableError and other errors of the store; ledgers whose metadata is
         damaged are kept.
         """
         known = sorted(self._service.ledgers)
-        later = [ledger_id for ledger_id in known if ledger_id > self._next]
+        at = bisect_right(known, self._next)
         limit = len(known) if is_unlimited else self._config.surplus_checks_max
-        for ledger_id in (later + known[: len(known) - len(later)])[:limit]:
+        for ledger_id in islice(chain(known[at:], known[:at]), limit):
             self._next = ledger_id
             await self._examine(ledger_id)
-        self._since = {key: s for key, s in self._since.items() if key in self._service.ledgers}
+        async for ids in slices(list(self._since)):
+            for ledger_id in ids:
+                if ledger_id not in self._service.ledgers:
+                    self._since.pop(ledger_id, None)
         self.counts.waiting = len(self._since)
 
     async def _examine(self, ledger_id: int) -> None:

@@ -1,5 +1,7 @@
 """A configuration with small files, and helpers that fill a bookie and read it back."""
 
+from dataclasses import replace
+
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH, SLOT_BYTES
 from rhumbline.core.wire import v2
@@ -15,6 +17,8 @@ SMALL = BookieConfig(
     collect_ms=0,
     boot_id="boot-1",
 )
+UNLIMITED = replace(SMALL, collect_percent_max=100)
+"""The same, and one garbage collection may delete all ledgers."""
 
 
 PAYLOAD = bytes(700)

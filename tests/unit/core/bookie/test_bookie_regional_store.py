@@ -23,7 +23,7 @@ from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.ledger_numbers import create
 from rhumbline.tests.unit.core.bookie.bookie_world import PASSWORD, Wire, World, entry
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
-from rhumbline.tests.unit.core.bookie.small_files import SMALL
+from rhumbline.tests.unit.core.bookie.small_files import SMALL, UNLIMITED
 
 LOCAL = id_range_of(1).start
 
@@ -42,7 +42,7 @@ class RegionalWorld(World):
         bookie = await Bookie.open(
             self.runtime,
             disk,
-            SMALL,
+            UNLIMITED,
             self.ledgers,
             self.directory,
             regional=self.regional if has_regional else None,
@@ -106,12 +106,10 @@ async def test_a_ledger_is_deleted_only_if_the_store_of_its_range_does_not_know_
             await world.make_local(ledger_id, bookie)
         for ledger_id in (4, 5, LOCAL, LOCAL + 1):
             assert await wire.add(entry(ledger_id, 0)) == Code.OK
-        bookie.maintenance.may_delete_many = True
         await bookie.maintenance.step()
         assert sorted(bookie.service.ledgers) == [4, 5, LOCAL, LOCAL + 1]
         await world.ledgers.delete(5)
         await LedgerStore(world.east, number=1).delete(LOCAL + 1)
-        bookie.maintenance.may_delete_many = True
         await bookie.maintenance.step()
         assert sorted(bookie.service.ledgers) == [4, LOCAL]
         assert bookie.statistics()["deleted_ledgers"] == 2
@@ -129,7 +127,6 @@ async def test_an_unreachable_store_keeps_its_ledgers_and_stops_nothing_else(
         await world.ledgers.delete(4)
         await LedgerStore(world.east, number=1).delete(LOCAL)
         (world.east if is_regional_cut else world.store).disconnect()
-        bookie.maintenance.may_delete_many = True
         await bookie.maintenance.step()
         assert sorted(bookie.service.ledgers) == [LOCAL if is_regional_cut else 4]
         assert bookie.maintenance.failed_count == 1
@@ -141,7 +138,6 @@ async def test_without_its_setting_the_ledgers_of_the_regional_store_are_kept() 
         assert await wire.add(entry(LOCAL, 0)) == Code.OK
         await bookie.aclose()
         again = await world.open_in_both(disk, has_regional=False)
-        again.maintenance.may_delete_many = True
         await again.maintenance.step()
         assert list(again.service.ledgers) == [LOCAL]
         await again.aclose()
@@ -155,7 +151,6 @@ async def test_a_regional_store_in_place_of_the_global_one_deletes_nothing() -> 
         bookie.maintenance.collectors = [
             collector._replace(read_instance_id=BookieDirectory(world.east).global_instance_id)
         ]
-        bookie.maintenance.may_delete_many = True
         await bookie.maintenance.step()
         assert "is a regional metadata store" in str(bookie.maintenance.last_failure)
         assert list(bookie.service.ledgers) == [4]
@@ -219,7 +214,6 @@ async def test_a_moved_ledger_is_collected_when_the_store_that_has_it_deletes_it
             assert await wire.add(entry(ledger_id, 0)) == Code.OK
 
         async def collect() -> list[int]:
-            bookie.maintenance.may_delete_many = True
             await bookie.maintenance.step()
             return sorted(bookie.service.ledgers)
 

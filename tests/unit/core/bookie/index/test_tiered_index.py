@@ -54,7 +54,8 @@ class IndexWorld:
     async def check(self) -> None:
         """The index returns the same results as the model."""
         kept = {ledger: rows for ledger, rows in self.model.items() if rows}
-        assert [x for x in self.index.ledgers() if self.index.last(x) is not None] == sorted(kept)
+        known = [x for x in self.index.ledgers() if self.index.last(x) is not None]
+        assert set(known) == set(kept)
         for ledger in range(12):
             rows = self.model.get(ledger, {})
             assert self.index.last(ledger) == max(rows, default=None)
@@ -294,7 +295,7 @@ async def test_sealed_rows_are_found_newest_first() -> None:
     assert other is not None
     assert other.position >> OFFSET_BITS == 5
     assert index.last(1) == 9
-    assert list(index.ledgers()) == [1, 3, 5, 10]
+    assert set(index.ledgers()) == {1, 3, 5, 10}
     page = await index.page(1, 0, 9)
     assert [row.position >> OFFSET_BITS for row in page] == [10, 11]
     index.drop(1)
@@ -441,4 +442,4 @@ async def test_adding_many_ledgers_lets_other_tasks_run() -> None:
     await files.index.add_file(*found, (1, 2), 1)
     assert steps - before == 6, "three more while the bits of the old file are cleared"
     counting.cancel()
-    assert list(files.index.ledgers()) == list(range(6_000))
+    assert set(files.index.ledgers()) == set(range(6_000))

@@ -5,25 +5,27 @@ import asyncio
 import pytest
 
 from rhumbline.core.bookie.index.entry_index import IndexedEntry
+from rhumbline.core.bookie.ledger_records import MASTER_KEY_BYTES
 from rhumbline.core.bookie.maintenance.garbage_collector import CollectionReport, GarbageCollector
 from rhumbline.core.bookie.maintenance.maintenance import CollectorOfStore
 from rhumbline.core.protocol.errors import WrongClusterError
+from rhumbline.core.runtime.primitives.slices import ITEMS_PER_SLICE
 from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.v2 import Code
+from rhumbline.tests.support.fakes.recorded_log import recorded_log
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
-from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill
+from rhumbline.tests.unit.core.bookie.small_files import SMALL, UNLIMITED, all_there, fill
 
 
 async def test_deleted_ledgers_free_their_space_and_do_not_return() -> None:
     disk = MemoryDisk()
-    async with one_bookie(SMALL, disk) as (world, bookie, wire):
+    async with one_bookie(UNLIMITED, disk) as (world, bookie, wire):
         await fill(wire, 100)
         await bookie.maintenance.step()
         size = sum(len(content) for content in disk.files.values())
         for ledger_id in (2, 3):
             await world.ledgers.delete(ledger_id)
-        bookie.maintenance.may_delete_many = True
         await bookie.maintenance.step()
         await wire.add(entry(1, 100))
         for _ in range(12):
@@ -51,10 +53,14 @@ async def test_one_cycle_deletes_at_most_a_tenth_of_the_ledgers() -> None:
             assert await wire.add(entry(ledger_id, 0)) == Code.OK
         for ledger_id in range(10, 40):
             await world.ledgers.delete(ledger_id)
-        await bookie.maintenance.step()
+        with recorded_log("rhumbline.core.bookie.maintenance.maintenance") as log:
+            await bookie.maintenance.step()
+        (fields,) = log.fields("garbage collected")
+        assert fields.pop("duration_ms") >= 0
+        assert fields == {"bookie": bookie.bookie_id, "ledgers": 4, "held_back": 26}
         figures = bookie.statistics()
         assert (figures["deleted_ledgers"], figures["ledgers_held_back"]) == (4, 26)
-        bookie.maintenance.may_delete_many = True
+        bookie.collector._config = UNLIMITED
         await bookie.maintenance.step()
         assert bookie.statistics()["deleted_ledgers"] == 30
         assert sorted(bookie.service.ledgers) == list(range(40, 50))
@@ -108,23 +114,24 @@ async def test_each_page_of_the_listing_is_read_and_only_missing_ledgers_are_che
         listing = Listing([1, 2, 4, 5, 8, 9], page=2)
         collector = GarbageCollector(bookie.service, listing, SMALL)
         assert (collector.deleted_count, collector.held_back_count) == (0, 0)
-        report = await collector.collect("id", "id", is_unlimited=False)
+        report = await collector.collect("id", "id")
         assert listing.calls == [(None, 1_000), (2, 1_000), (5, 1_000), (9, 1_000)]
         assert report == CollectionReport(missing=2, deleted=1, held_back=1)
         assert (collector.deleted_count, collector.held_back_count) == (1, 1)
         assert sorted(bookie.service.ledgers) == [1, 2, 4, 5, 6, 7], "7 has metadata"
-        report = await collector.collect("id", "id", is_unlimited=True)
+        collector._config = UNLIMITED
+        report = await collector.collect("id", "id")
         assert report == CollectionReport(missing=1, deleted=1, held_back=0)
         assert (collector.deleted_count, collector.held_back_count) == (2, 0)
         for ledger_id in (1, 2):
             await world.ledgers.delete(ledger_id)
-        report = await collector.collect("id", "id", is_unlimited=True)
+        report = await collector.collect("id", "id")
         assert report == CollectionReport(), "a listed ledger is not checked"
         listing.all = []
-        report = await collector.collect("id", "id", is_unlimited=True)
+        report = await collector.collect("id", "id")
         assert report == CollectionReport(missing=2, deleted=2, held_back=0)
         with pytest.raises(WrongClusterError, match="belongs to cluster id, not to other"):
-            await collector.collect("id", "other", is_unlimited=True)
+            await collector.collect("id", "other")
 
 
 async def test_tombstones_are_dropped_when_their_time_is_over() -> None:
@@ -132,7 +139,7 @@ async def test_tombstones_are_dropped_when_their_time_is_over() -> None:
         now = world.clock.now_ms
         tombstones = bookie.storage.states.tombstones
         tombstones.update({1: now - SMALL.tombstone_ms, 2: now - SMALL.tombstone_ms - 1, 3: now})
-        await bookie.collector.collect("id", "id", is_unlimited=False)
+        await bookie.collector.collect("id", "id")
         assert sorted(tombstones) == [1, 3]
 
 
@@ -141,8 +148,8 @@ async def test_rows_of_unknown_ledgers_are_dropped() -> None:
         assert await wire.add(entry(1, 0)) == Code.OK
         index = bookie.storage.index
         index.put([IndexedEntry(77, 0, 5, 5), IndexedEntry(78, 0, 5, 5)])
-        await bookie.collector.collect("id", "id", is_unlimited=False)
-        assert list(index.ledgers()) == [1]
+        await bookie.collector.collect("id", "id")
+        assert set(index.ledgers()) == {1}
 
 
 async def test_dropping_many_rows_lets_other_tasks_run() -> None:
@@ -162,7 +169,7 @@ async def test_dropping_many_rows_lets_other_tasks_run() -> None:
         await bookie.collector._drop_orphans()
         assert steps - before == 3, "one for each thousand"
         counting.cancel()
-        assert list(bookie.storage.index.ledgers()) == []
+        assert bookie.storage.index.ledgers() == []
 
 
 async def test_poll_of_a_deleted_ledger_is_woken() -> None:
@@ -175,7 +182,28 @@ async def test_poll_of_a_deleted_ledger_is_woken() -> None:
             await asyncio.sleep(0.001)
         await world.ledgers.delete(1)
         listing = Listing([])
-        await GarbageCollector(bookie.service, listing, SMALL).collect("i", "i", is_unlimited=True)
+        await GarbageCollector(bookie.service, listing, SMALL).collect("i", "i")
         await wire.response3()
         assert not ledger.accepts_adds
         assert bookie.statistics()["parked_polls"] == 0
+
+
+async def test_a_collection_among_many_ledgers_lets_other_tasks_run() -> None:
+    async with one_bookie(SMALL) as (_, bookie, _):
+        states = bookie.storage.states
+        for ledger_id in range(100, 100 + 2 * ITEMS_PER_SLICE):
+            states.create(ledger_id, bytes(MASTER_KEY_BYTES))
+        steps = 0
+
+        async def count_steps() -> None:
+            nonlocal steps
+            while True:
+                steps += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.ensure_future(count_steps())
+        await asyncio.sleep(0)
+        before = steps
+        assert len(await bookie.collector._owned()) == 2 * ITEMS_PER_SLICE
+        assert steps - before == 2, "one for each slice"
+        counting.cancel()

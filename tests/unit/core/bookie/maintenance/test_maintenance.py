@@ -51,15 +51,13 @@ async def test_failed_work_is_counted_and_the_rest_of_the_round_is_done() -> Non
         await all_there(wire, (1, 2, 3), 100)
 
 
-async def test_garbage_is_collected_at_intervals_or_by_command() -> None:
+async def test_garbage_is_collected_at_intervals() -> None:
     async with one_bookie(QUIET) as (_, bookie, _):
         bookie._maintenance_task.cancel()  # type: ignore[union-attr]
-        calls: list[tuple[str, str, bool]] = []
+        calls: list[tuple[str, str]] = []
 
-        async def collect(
-            instance_id: str, expected: str, *, is_unlimited: bool
-        ) -> CollectionReport:
-            calls.append((instance_id, expected, is_unlimited))
+        async def collect(instance_id: str, expected: str) -> CollectionReport:
+            calls.append((instance_id, expected))
             return CollectionReport()
 
         bookie.collector.collect = collect  # type: ignore[method-assign]
@@ -67,16 +65,11 @@ async def test_garbage_is_collected_at_intervals_or_by_command() -> None:
         maintenance._collected_s = None
         await maintenance.step()
         await maintenance.step()
-        assert [call[2] for call in calls] == [False]
+        assert len(calls) == 1
         assert calls[0][0] == calls[0][1] != ""
-        maintenance.may_delete_many = True
-        await maintenance.step()
-        await maintenance.step()
-        assert [call[2] for call in calls] == [False, True]
-        assert not maintenance.may_delete_many
         maintenance._config = replace(QUIET, collect_ms=0)
         await maintenance.step()
-        assert [call[2] for call in calls] == [False, True, False]
+        assert len(calls) == 2
 
 
 async def test_newest_sealed_logs_are_kept_and_the_oldest_compacted_first() -> None:

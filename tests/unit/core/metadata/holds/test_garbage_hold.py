@@ -9,6 +9,7 @@ from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import entry, one_bookie
+from rhumbline.tests.unit.core.bookie.small_files import SMALL
 
 
 async def test_holds_are_read_and_released() -> None:
@@ -27,7 +28,7 @@ async def test_holds_are_read_and_released() -> None:
 
 
 async def test_a_bookie_deletes_nothing_during_a_hold() -> None:
-    async with one_bookie() as (world, bookie, wire):
+    async with one_bookie(SMALL) as (world, bookie, wire):
         assert await wire.add(entry(1, 0)) == Code.OK
         await world.ledgers.delete(1)
         await world.store.create(Paths().garbage_hold, GarbageHold("restore", 5).encode())
@@ -35,6 +36,5 @@ async def test_a_bookie_deletes_nothing_during_a_hold() -> None:
         assert bookie.collector.held_back_count == 1
         assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
         await release_hold(world.store)
-        bookie.maintenance.may_delete_many = True
         await bookie.maintenance.step()
         assert await wire.read(1, 0) == (Code.NO_LEDGER, b"")
