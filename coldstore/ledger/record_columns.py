@@ -96,7 +96,7 @@ class RecordColumns:
             if first_txid != stored.last_txid
             else b"",
             bytes(_bytes_of(relative.buffers()[1])[at : at + _OFFSET_BYTES * len(relative)]),
-            [bytes(self._payloads[payload_start:payload_end])],
+            [self._payloads[payload_start:payload_end]],
             first_txid=first_txid,
             last_txid=stored.last_txid,
             position=position,

@@ -105,6 +105,8 @@ class Kind(IntEnum):
     nothing of their content (rule ARC-66). Only readers of archives make such sets."""
 
 
+_FEW_PARTS = 8
+"""Maximum number of parts of a record set that are not joined before their checksum is computed."""
 _COUNTED = (Kind.DATA, Kind.ERASED)
 _KINDS = frozenset(Kind)
 _CODECS = {int(codec): codec for codec in Codec}
@@ -307,7 +309,7 @@ def encode_columns(
     count: int,
     txids: bytes,
     offsets: bytes,
-    payloads: Iterable[bytes],
+    payloads: Iterable[bytes | memoryview],
     *,
     first_txid: int,
     last_txid: int,
@@ -329,7 +331,7 @@ def encode_columns(
     assert count > 0
     assert len(txids) == (8 * count if first_txid != last_txid else 0)
     assert len(offsets) == 4 * (count + 1)
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     flags = 0
     if txids:
         parts.append(txids)
@@ -343,21 +345,26 @@ def encode_columns(
     assert len(extension) <= EXTENSION_BYTES_MAX
     parts.append(offsets)
     parts.extend(payloads)
-    raw = b"".join(parts)
-    if len(raw) > RAW_BYTES_MAX:
-        raise RecordTooLargeError(f"record set of {len(raw)} bytes is larger than {RAW_BYTES_MAX}")
-    raw_crc = crc32c.crc32c(raw)
-    coded = raw
+    if len(parts) > _FEW_PARTS or codec is not Codec.NONE:
+        parts = [b"".join(parts)]
+    raw_bytes = coded_bytes = sum(map(len, parts))
+    if raw_bytes > RAW_BYTES_MAX:
+        raise RecordTooLargeError(f"record set of {raw_bytes} bytes is larger than {RAW_BYTES_MAX}")
+    raw_crc = 0
+    for part in parts:
+        raw_crc = crc32c.crc32c(part, raw_crc)
     if codec is not Codec.NONE:
-        coded = compress(codec, raw)
-        if len(coded) >= len(raw):
-            codec, coded = Codec.NONE, raw
+        coded = compress(codec, bytes(parts[0]))
+        if len(coded) < raw_bytes:
+            parts, coded_bytes = [coded], len(coded)
+        else:
+            codec = Codec.NONE
     header = HEADER.pack(
-        MAGIC, VERSION, kind, codec, flags, count, len(extension), len(raw), len(coded), first_txid,
-        last_txid, position, producers_entry, created_ms, *producer, raw_crc, 0,
+        MAGIC, VERSION, kind, codec, flags, count, len(extension), raw_bytes, coded_bytes,
+        first_txid, last_txid, position, producers_entry, created_ms, *producer, raw_crc, 0,
     )[:_HEADER_CRC_AT]  # fmt: skip
     header_crc = crc32c.crc32c(extension, crc32c.crc32c(header))
-    return b"".join((header, _HEADER_CRC.pack(header_crc), extension, coded))
+    return b"".join((header, _HEADER_CRC.pack(header_crc), extension, *parts))
 
 
 def encode_control(
