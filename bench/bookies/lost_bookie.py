@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...chaos.managed_process import ManagedProcess, rhumbline_command
-from ...chaos.server_processes import STATUS_URL, status_port
+from ...chaos.managed_process import ManagedProcess
 from ...client.connect import Client
 from ...core.ledger.config import LedgerConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
@@ -25,11 +24,10 @@ from ...core.protocol.errors import UnavailableError
 from ...core.protocol.quorum import Quorum
 from ...regions.repair.progress import count_remaining
 from ...regions.repair.task_store import TaskStore
-from ...server.status_server import fetch_status
 from ..harness.load import NAMESPACE, ensure_namespace, latencies
 from ..harness.region_processes import RegionProcesses
-from ..harness.wan_links import HOST
 from ..regions import RegionWorkload, RegionWriters
+from .repair_process import repair_process, repair_status
 
 QUORUM = Quorum(3, 3, 2, 2)
 REGIONS = ("a", "b", "c")
@@ -39,7 +37,6 @@ _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
 _POLL_SECONDS = 0.5
 _REPORTS_SECONDS = 10  # five intervals of the audit
-_STATUS_TIMEOUT_MS = 5_000
 _WARMUP_SECONDS = 1.0
 
 
@@ -86,15 +83,17 @@ async def measure_loss(
         writers = RegionWriters(servers, client, writing)
         await writers.open()
         try:
-            with _repair(servers, root, work) as repair:
+            with repair_process(
+                root, servers.metadata, REGIONS[1], "--lost-after", "2s", "--audit-interval", "2s",
+                "--bytes-per-second", str(work.bytes_per_second),
+            ) as repair:  # fmt: skip
                 await writers.measure("rate", 1)
                 yield _row("before", writers)
                 victim = servers.directories[-1]
-                port = status_port(repair)
                 found: dict[str, Any] = {}
 
                 async def lose() -> None:
-                    found.update(await _lose(client, servers, victim, port, work.seconds_max))
+                    found.update(await _lose(client, servers, victim, repair, work.seconds_max))
 
                 await writers.measure("rate", 1, lose)
                 yield _row("during", writers) | found
@@ -141,30 +140,22 @@ async def _fill_stream(writer: StreamWriter, payload: bytes, count: int) -> None
         await tickets[-1]
 
 
-def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> ManagedProcess:
-    """Return a repair process as an operator would run it."""
-    command = rhumbline_command(
-        "repair", "run", "-u", servers.metadata, "--region", REGIONS[1],
-        "--lost-after", "2s", "--audit-interval", "2s",
-        "--bytes-per-second", str(work.bytes_per_second),
-    )  # fmt: skip
-    return ManagedProcess(
-        "repair", command, root / "repair.log", environ=os.environ, ready=STATUS_URL
-    )
-
-
 async def _lose(
-    client: Client, servers: RegionProcesses, victim: Path, port: int, seconds_max: float
+    client: Client,
+    servers: RegionProcesses,
+    victim: Path,
+    repair: ManagedProcess,
+    seconds_max: float,
 ) -> dict[str, Any]:
     """Kill the bookie and wait until no ledger names it."""
     bookies = await client.directory.all_known()
     (bookie,) = [bookie for bookie in bookies if bookie_name(bookie) == victim.name]
-    before = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
+    before = await repair_status(repair)
     started = time.perf_counter()
     servers.end(victim, signal.SIGKILL)
     settled_at = await _await_repair(client, bookie, started + seconds_max)
     ended_at = time.perf_counter()
-    after = await _status_of_repair(port)
+    after = await _status_after(repair)
     moved = after["repaired"]["bytes"] - before["repaired"]["bytes"]
     return {
         "seconds": round(settled_at - started, 1),
@@ -175,14 +166,14 @@ async def _lose(
     }
 
 
-async def _status_of_repair(port: int) -> dict[str, Any]:
+async def _status_after(repair: ManagedProcess) -> dict[str, Any]:
     """Return the status after a report that includes the end of the repair.
 
     That is the status without entries at risk, or the last one within the time of a few audits.
     """
     deadline = time.perf_counter() + _REPORTS_SECONDS
     while True:
-        status = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
+        status = await repair_status(repair)
         if not any(status["entries_at_risk"].values()) or time.perf_counter() > deadline:
             return status
         await asyncio.sleep(_POLL_SECONDS)

@@ -39,7 +39,7 @@ async def measure_many_ledgers(
     """Yield one row; ``name`` is one of ``LAYOUTS``."""
     (directory,) = servers.directories
     servers.end(directory, signal.SIGTERM)
-    await _fill(directory, ledger_count, LAYOUTS[name](ledger_count, entry_count))
+    await fill(directory, ledger_count, LAYOUTS[name](ledger_count, entry_count))
     started = time.perf_counter()
     servers.start(directory)
     seconds = time.perf_counter() - started
@@ -57,6 +57,11 @@ async def measure_many_ledgers(
     servers.end(directory, signal.SIGKILL)
 
 
+def ledgers_of(ledger_count: int) -> range:
+    """Return the ids of the synthetic ledgers."""
+    return range(_FIRST_LEDGER, _FIRST_LEDGER + ledger_count)
+
+
 def _apart(ledger_count: int, entry_count: int) -> Iterator["array[int]"]:
     """Yield the ledgers of each file, one after the other."""
     files = max(1, entry_count // _ENTRIES_PER_FILE)
@@ -70,7 +75,7 @@ def _mixed(ledger_count: int, entry_count: int) -> Iterator["array[int]"]:
     share = 1 - (1 - 1 / ledger_count) ** _ENTRIES_PER_FILE
     is_chosen = bytes(value < round(256 * share) for value in range(256))
     random = Random(1)
-    ledgers = range(_FIRST_LEDGER, _FIRST_LEDGER + ledger_count)
+    ledgers = ledgers_of(ledger_count)
     for _ in range(max(1, entry_count // _ENTRIES_PER_FILE)):
         yield array("Q", compress(ledgers, random.randbytes(ledger_count).translate(is_chosen)))
 
@@ -79,10 +84,10 @@ LAYOUTS = {"ledgers-apart": _apart, "ledgers-mixed": _mixed}
 """Functions that distribute the ledgers over the files, by the name of the row."""
 
 
-async def _fill(directory: Path, ledger_count: int, files: Iterator["array[int]"]) -> None:
+async def fill(directory: Path, ledger_count: int, files: Iterator["array[int]"]) -> None:
     """Adds ledgers and sorted files to the directory of a stopped bookie."""
     async with opened_storage(directory, BookieConfig()) as storage:
-        for ledger_id in range(_FIRST_LEDGER, _FIRST_LEDGER + ledger_count):
+        for ledger_id in ledgers_of(ledger_count):
             storage.states.create(ledger_id, bytes(MASTER_KEY_BYTES)).is_proven = True
         manifest = storage.states.manifest
         for entry, ledgers in enumerate(files):

@@ -11,6 +11,8 @@ import click
 
 from ...cli.output import format_table
 from ...client.system_runtime import run
+from ..bookies.garbage import SETTINGS as GARBAGE
+from ..bookies.garbage import measure_garbage
 from ..bookies.many_ledgers import LAYOUTS, measure_many_ledgers
 from ..bookies.one_bookie import (
     COMPACTING,
@@ -47,7 +49,7 @@ from .proxies.bench_takeover import takeover
 
 _WARM_SECONDS = 2.0
 
-BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts", "ledgers")
+BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts", "ledgers", "garbage")
 """Parts of ``rhumbline bench bookie``."""
 
 
@@ -217,7 +219,8 @@ def positions(
 @click.option(
     "--only",
     help="Parts to measure, separated by commas: adds, compacting (adds while the compactor keeps "
-    "up), reads, restarts, ledgers (restarts with synthetic ledgers). [default: all]",
+    "up), reads, restarts, ledgers (restarts with synthetic ledgers), garbage (a collection among "
+    "synthetic ledgers). [default: all]",
 )
 @whole_number(
     "--entries", 1_000, 1_000_000_000, 100_000,
@@ -269,6 +272,8 @@ def _bookie_runs(
                 entry_count=load.entry_count,
             ),
         )
+    if "garbage" in names:
+        yield GARBAGE, lambda servers: measure_garbage(servers, ledger_count)
 
 
 @bench.command()
@@ -472,6 +477,17 @@ def _shown_of_proxy(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
+    if row["w"].startswith("garbage"):
+        return {
+            "work": row["w"],
+            "ledgers": row["ledgers"],
+            "deleted": row.get("deleted"),
+            "collection s": row.get("collect_s"),
+            "cpu s": row.get("srv_cpu_s"),
+            "add p50 ms": row["p50_ms"],
+            "add p99 ms": row["p99_ms"],
+            "add max ms": row["max_ms"],
+        }
     return {
         "work": row["w"],
         "entries/s": row.get("rec_s"),

@@ -1,4 +1,4 @@
-"""``rhumbline bench`` for several regions: regions, slow or lost bookies, readers far away."""
+"""``rhumbline bench`` for several bookies and regions: lost, drained or slow ones, far readers."""
 
 import tempfile
 from dataclasses import dataclass
@@ -12,12 +12,15 @@ from ...client.system_runtime import run
 from ...client.units import parse_bytes, parse_ms, show_bytes
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
+from ..bookies.drained_bookie import BOOKIES as DRAIN_BOOKIES
+from ..bookies.drained_bookie import measure_drain
 from ..bookies.lost_bookie import REGIONS as LOSS_REGIONS
 from ..bookies.lost_bookie import LossWorkload, measure_loss
 from ..bookies.slow_bookie import EACH as SLOW_EACH
 from ..bookies.slow_bookie import REGIONS as SLOW_REGIONS
 from ..bookies.slow_bookie import SlowWorkload, measure_slow_bookie
 from ..bookies.slow_bookie_plot import plot
+from ..harness.bookie_processes import BookieProcesses
 from ..harness.region_processes import RegionProcesses
 from ..readers.far_reading import BATCH, FarWorkload, measure_far_reading
 from ..readers.far_reading import REGION as FAR_REGION
@@ -282,6 +285,42 @@ def _shown_of_loss(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@click.command()
+@whole_number("--ledgers", 1, 10_000_000, 1_000, "Number of ledgers.")
+@whole_number("--entries", 1, 1_000_000, 1, "Entries of each ledger.")
+@whole_number("--size", 1, 1 << 20, 1024, "Bytes of each entry.")
+@number("--seconds-max", 1, 86_400, 3_600, "Fail if a step is not done by then.")
+@output_options
+def drain(
+    ledgers: int, entries: int, size: int, seconds_max: float, directory: Path | None,
+    json_file: Path | None,
+) -> None:  # fmt: skip
+    """Drain a bookie with many small ledgers: time and resources of the audit and of the repair.
+
+    Four bookies, 3/3/2: about three quarters of the ledgers have a copy on the drained bookie.
+    """
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+        root = Path(folder)
+        print_raw(root)
+        with BookieProcesses(root, count=DRAIN_BOOKIES) as servers:
+            rows = measure_drain(servers, root, ledgers, entries, size, seconds_max)
+            found = run(collect(rows, json_file))
+    say()
+    say(format_table([_shown_of_drain(row) for row in found]))
+
+
+def _shown_of_drain(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "step": row["w"],
+        "ledgers": row["ledgers"],
+        "seconds": row["seconds"],
+        "ledgers/s": row["ledgers_s"],
+        "repair cpu s": row.get("repair_cpu_s"),
+        "bookies cpu s": row.get("srv_cpu_s"),
+        "repair MiB": row.get("repair_mib"),
+    }
+
+
 # --- a slow bookie --------------------------------------------------------------------------------
 
 
@@ -425,4 +464,4 @@ def _shown_of_far(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-REGION_BENCHMARKS = (regions, speculation, lost, slow_bookie, returning, far)
+REGION_BENCHMARKS = (regions, speculation, lost, drain, slow_bookie, returning, far)

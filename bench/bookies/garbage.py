@@ -1,0 +1,155 @@
+"""The benchmark of garbage collection on a bookie with very many ledgers.
+
+The ledgers are synthetic (see ``many_ledgers``), and all but each hundredth have metadata. A
+collection compares all of them with the metadata and deletes the others. Meanwhile entries are
+added to another ledger of the bookie, one after the other.
+"""
+
+import asyncio
+import re
+import signal
+import time
+from collections.abc import AsyncIterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ...client.connect import Client
+from ...core.ledger.write.ledger_writer import LedgerWriter
+from ...core.metadata.cluster_layout import Paths
+from ...core.protocol.errors import RhumblineError, UnavailableError
+from ...core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from ...core.protocol.quorum import Quorum
+from ...core.runtime.histogram import Histogram
+from ...core.runtime.metadata_store import TXN_OPERATIONS_MAX, Create
+from ...core.runtime.tasks import Tasks, run_all
+from ...core.wire.ledger_metadata import encode
+from ..harness.bookie_processes import BookieProcesses, usage_of
+from ..harness.load import NAMESPACE, latencies
+from .many_ledgers import LAYOUTS, fill, ledgers_of
+
+SETTINGS = {"maintenance_ms": "10s", "collect_percent_max": "100"}
+"""Settings of the bookie: its first collection begins ten seconds after its start."""
+
+_GARBAGE_EVERY = 100
+_ENTRY = bytes(1024)
+_ADD_PAUSE_S = 0.002
+_QUIET_S = 5.0
+_POLL_S = 0.5
+_SECONDS_MAX = 1_800
+_TRANSACTIONS_AT_ONCE = 8
+_COLLECTED = re.compile(r"garbage collected .*ledgers=(\d+) .*duration_ms=(\d+)")
+
+
+async def measure_garbage(
+    servers: BookieProcesses, ledger_count: int
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield a row for the adds before the collection, and one for it and the adds meanwhile.
+
+    Raises UnavailableError if the collection does not end in half an hour.
+    """
+    (directory,) = servers.directories
+    async with servers.client(NAMESPACE) as client:
+        writer = await client.ledgers.create(Quorum(1, 1, 1))
+        await _write_metadata(client, writer.metadata, ledger_count)
+        servers.end(directory, signal.SIGTERM)
+        await fill(directory, ledger_count, LAYOUTS["ledgers-apart"](ledger_count, ledger_count))
+        servers.start(directory)
+        pid, adds = servers.pid(directory), _Adds(await client.ledgers.create(Quorum(1, 1, 1)))
+        adding = Tasks()
+        try:
+            adding.spawn(adds.run(), "adds")
+            await asyncio.sleep(_QUIET_S)
+            yield _row("garbage-before", ledger_count, adds)
+            before_s, _ = usage_of(pid)
+            deleted, seconds = await _await_collection(directory.with_suffix(".log"))
+            cpu_s = usage_of(pid)[0] - before_s
+            yield {
+                **_row("garbage", ledger_count, adds),
+                "deleted": deleted,
+                "collect_s": seconds,
+                "srv_cpu_s": round(cpu_s, 2),
+            }
+        finally:
+            await adding.aclose()
+
+
+def _row(name: str, ledger_count: int, adds: "_Adds") -> dict[str, Any]:
+    return {"w": name, "peer": "rhumbline-bookie", "ledgers": ledger_count, **adds.take()}
+
+
+async def _write_metadata(client: Client, like: LedgerMetadata, ledger_count: int) -> None:
+    """Write the metadata of the ledgers that are not garbage: closed, on the same bookie."""
+    bookies = like.last_fragment.bookies
+    data = encode(
+        LedgerMetadata(
+            ledger_id=like.ledger_id,
+            ensemble_size=1,
+            write_quorum=1,
+            ack_quorum=1,
+            fragments=(Fragment(0, bookies),),
+            password=b"",
+            custom={},
+            created_ms=like.created_ms,
+            creation_token=1,
+        ).closed(0, len(_ENTRY))
+    )
+    paths = Paths()
+    kept = (
+        Create(paths.ledger(ledger_id), data)
+        for number, ledger_id in enumerate(ledgers_of(ledger_count))
+        if number % _GARBAGE_EVERY
+    )
+    while batches := [
+        batch
+        for _ in range(_TRANSACTIONS_AT_ONCE)
+        if (batch := list(islice(kept, TXN_OPERATIONS_MAX)))
+    ]:
+        await run_all([client.store.txn(batch) for batch in batches], "ledger metadata")
+
+
+async def _await_collection(log: Path) -> tuple[int, float]:
+    """Return the number of ledgers that were deleted, and the seconds that it took."""
+    deadline = time.perf_counter() + _SECONDS_MAX
+    while time.perf_counter() < deadline:
+        found = _COLLECTED.search(await asyncio.to_thread(log.read_text))
+        if found is not None:
+            return int(found[1]), int(found[2]) / 1000
+        await asyncio.sleep(_POLL_S)
+    raise UnavailableError("no garbage was collected in half an hour")
+
+
+class _Adds:
+    """Adds entries one after the other, and notes how long each takes."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
+        self._latencies = Histogram()
+
+    def take(self) -> dict[str, float]:
+        """Return the quantiles since the last call, in ms."""
+        found = latencies(self._latencies)
+        self._latencies.clear()
+        return found
+
+    async def run(self) -> None:
+        """Add until cancelled. Raises the error of an entry that failed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            done: asyncio.Future[None] = loop.create_future()
+
+            def on_done(
+                _: int,
+                error: RhumblineError | None,
+                __: tuple[str, ...],
+                done: "asyncio.Future[None]" = done,
+            ) -> None:
+                if done.cancelled():
+                    return
+                done.set_result(None) if error is None else done.set_exception(error)
+
+            began = time.perf_counter()
+            self._writer.add(_ENTRY, on_done)
+            await done
+            self._latencies.add(time.perf_counter() - began)
+            await asyncio.sleep(_ADD_PAUSE_S)
