@@ -36,8 +36,8 @@ from .task_store import TaskStore
 
 _LOG = EventLog(__name__)
 
-_VERIFIED_MAX = 200_000
-"""Maximum number of ledgers remembered as complete; beyond it all are compared again."""
+_VERIFIED_MAX = 2_000_000
+"""Maximum number of ledgers remembered as complete; the others are compared in each audit."""
 
 _Verified = tuple[Version, tuple[BookieId, ...]]
 
@@ -89,6 +89,8 @@ class Auditor:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._verified: dict[int, _Verified] = {}
+        self._ensembles: dict[tuple[BookieId, ...], tuple[BookieId, ...]] = {}
+        """One object for each ensemble in ``_verified``."""
         self._verified_since = self._loop.time()
         self._present: Mapping[BookieId, object] = {}
         self._recovering_since: dict[int, float] = {}
@@ -135,14 +137,16 @@ class Auditor:
         is_old = (
             self._loop.time() - self._verified_since > self._config.full_audit_interval_ms / 1000
         )
-        if is_old or len(self._verified) > _VERIFIED_MAX:
+        if is_old:
             self._verified.clear()
+            self._ensembles.clear()
             self._verified_since = self._loop.time()
-        self._verified = {
-            ledger_id: seen
-            for ledger_id, seen in self._verified.items()
-            if not any(bookie in back for bookie in seen[1])
-        }
+        if back:
+            self._verified = {
+                ledger_id: seen
+                for ledger_id, seen in self._verified.items()
+                if not any(bookie in back for bookie in seen[1])
+            }
 
     def _log_presence(self, liveness: Liveness, back: Mapping[BookieId, object]) -> None:
         for bookie in self._present:
@@ -295,7 +299,9 @@ class Auditor:
                     )
                     if run is not None:
                         return f"{bookie} lacks entries from {run[0]} on"
-        self._verified[ledger_id] = version, tuple(members)
+        if len(self._verified) < _VERIFIED_MAX or ledger_id in self._verified:
+            ensemble = tuple(members)
+            self._verified[ledger_id] = version, self._ensembles.setdefault(ensemble, ensemble)
         return None
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,16 +13,20 @@ from rhumbline.backends.memory import MemorySession, MemoryStore
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.wire.availability import Availability, decode, encode, runs_of
 from rhumbline.core.wire.registration import Registration
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
+from rhumbline.regions.repair import auditor
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.errors import RepairStuckError
 from rhumbline.regions.repair.repair_service import RepairService
 from rhumbline.regions.states import PlacementState
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.ledger_numbers import create
 from rhumbline.tests.support.fakes.log_world import ManualClock
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
@@ -47,10 +52,19 @@ class RefusingStore(MemoryStore):
         return self.sessions[-1]
 
 
+class CompleteCopies:
+    """The entry lists of bookies that have entries 0 and 1 of each ledger."""
+
+    async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability:
+        del bookie, ledger_id
+        return decode(encode(runs_of([0, 1])))
+
+
 class World:
-    """A cluster without ledgers, whose repair needs no bookie."""
+    """A cluster whose repair needs no bookie."""
 
     def __init__(self) -> None:
+        self.client = SimpleNamespace(copies=CompleteCopies())
         self.store = RefusingStore()
         self.directory = SteeredDirectory(self.store)
 
@@ -60,7 +74,7 @@ class World:
         service = RepairService(
             Runtime(ManualClock(), Random(1)),
             self.store,
-            cast(LedgerClient, None),
+            cast(LedgerClient, self.client),
             self.directory,
             RegionAwarePlacement(),
             CONFIG,
@@ -166,3 +180,24 @@ async def test_an_order_to_rebalance_is_logged_when_it_begins_is_interrupted_and
     assert log.fields("rebalance began") == [{"bookies": 0}]
     assert log.fields("rebalance interrupted") == [{"error": "MetadataUnavailableError: no answer"}]
     assert log.fields("rebalance done") == [{"copies": 0, "bytes": 0}]
+
+
+async def test_ledgers_beyond_the_limit_are_compared_again_in_each_audit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auditor, "_VERIFIED_MAX", 2)
+    world = World()
+    bookie = BookieId("b1@00000001")
+    registration = Registration(bookie, "host", 1, {"region": "a"})
+    await world.directory.register(await world.store.session(1_000_000), registration)
+    for ledger_id in (1, 2, 3):
+        ledger = LedgerMetadata(
+            ledger_id, 1, 1, 1, (Fragment(0, (bookie,)),), creation_token=ledger_id
+        )
+        await create(world.store, ledger.closed(1, 20))
+    async with world.repaired() as service:
+        await asyncio.sleep(10)
+        found = service.statistics()
+    assert found["audits"] > 5
+    assert found["ledgers"] == 3
+    assert found["lists_compared"] == 3 + found["audits"] - 1
