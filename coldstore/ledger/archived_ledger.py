@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from ...core.log.ledger_interface import LedgerEntry
 from ...core.protocol.errors import (
     ClosedError,
@@ -87,7 +85,7 @@ class ArchivedLedger:
         self._locations: list[_RowGroupLocation] = []
         self._last_entry_ids: list[int] = []  # one for each element of _locations
         self._current: tuple[int, RecordColumns] | None = None
-        self._prefetched: deque[tuple[int, asyncio.Task[pa.Table]]] = deque()  # consecutive
+        self._prefetched: deque[tuple[int, asyncio.Task[RecordColumns]]] = deque()  # consecutive
         self._is_reader_closed = False
 
     async def open(self) -> "ArchivedLedger":
@@ -157,20 +155,18 @@ class ArchivedLedger:
     async def _row_group(self, number: int) -> RecordColumns:
         if self._current is None or self._current[0] != number:
             is_sequential = self._current is not None and self._current[0] == number - 1
-            table = await self._table(number)
-            self._current = number, self._columns(table)
+            self._current = number, await self._columns(number)
             if is_sequential or number == 0:
                 self._prefetch_after(number)
         return self._current[1]
 
-    async def _table(self, number: int) -> "pa.Table":
-        location = self._locations[number]
+    async def _columns(self, number: int) -> RecordColumns:
         try:
             if self._prefetched and self._prefetched[0][0] == number:
                 _, task = self._prefetched.popleft()
                 return await task
             await self._drop_prefetched()
-            return await self._files[location.part].read(location.group)
+            return await self._read_columns(number)
         except NoSuchObjectError as error:
             raise self._missing_archive(error) from error
 
@@ -178,11 +174,17 @@ class ArchivedLedger:
         """Begin to read the row groups after ``number`` that are not being read yet."""
         first = number + 1 + len(self._prefetched)
         for following in range(first, min(number + 1 + _PREFETCHED_MAX, len(self._locations))):
-            location = self._locations[following]
-            work = self._files[location.part].read(location.group)
+            work = self._read_columns(following)
             task = asyncio.get_running_loop().create_task(work, name=f"row group {following}")
             task.add_done_callback(_retrieve_exception)
             self._prefetched.append((following, task))
+
+    async def _read_columns(self, number: int) -> RecordColumns:
+        location = self._locations[number]
+        table = await self._files[location.part].read(location.group)
+        return await asyncio.to_thread(
+            RecordColumns, table, self._manifest.lssn, has_gaps=bool(self._manifest.erased)
+        )
 
     async def _drop_prefetched(self) -> None:
         while self._prefetched:
@@ -225,9 +227,6 @@ class ArchivedLedger:
             entries.append(ArchivedEntry(entry_id, payload))
             size, entry_id = size + len(payload), entry_id + 1
         return entries
-
-    def _columns(self, table: "pa.Table") -> RecordColumns:
-        return RecordColumns(table, self._manifest.lssn, has_gaps=bool(self._manifest.erased))
 
     # --- entries and slots without rows ---------------------------------------------------------
 
@@ -273,7 +272,7 @@ class ArchivedLedger:
         return before.records + self._erased.before(entry_id, slot)
 
 
-def _retrieve_exception(task: "asyncio.Task[pa.Table]") -> None:
+def _retrieve_exception(task: "asyncio.Task[RecordColumns]") -> None:
     """Retrieve the exception of a prefetch, so that asyncio logs none if it is never awaited."""
     if not task.cancelled():
         task.exception()
