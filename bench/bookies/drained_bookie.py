@@ -14,13 +14,14 @@ from typing import Any
 from ...chaos.managed_process import ManagedProcess
 from ...client.connect import Client
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.errors import RhumblineError, UnavailableError
+from ...core.protocol.errors import UnavailableError
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.tasks import run_all
 from ...regions.repair.progress import count_remaining
 from ...regions.repair.task_store import TaskStore
 from ...regions.states import PlacementState
 from ..harness.bookie_processes import REGION, BookieProcesses, usage_of
+from .one_add import add
 from .repair_process import repair_process, repair_status
 
 BOOKIES = 4
@@ -114,20 +115,8 @@ def _row(name: str, ledgers: int, seconds: float) -> dict[str, Any]:
 async def _write(client: Client, entries: int, size: int) -> tuple[BookieId, ...]:
     """Write a ledger and return its bookies. Raises the error of a failed entry."""
     writer = await client.ledgers.create(_QUORUM)
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    failures: list[RhumblineError] = []
-
-    def on_done(entry_id: int, error: RhumblineError | None, _: tuple[str, ...]) -> None:
-        if error is not None:
-            failures.append(error)
-        if entry_id == entries - 1:
-            done.set_result(None)
-
     for _ in range(entries):
-        writer.add(bytes(size), on_done)
-    await done
-    for error in failures:
-        raise error
+        await add(writer, bytes(size))
     return tuple((await writer.close()).bookies())
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ...client.connect import Client
 from ...core.ledger.write.ledger_writer import LedgerWriter
 from ...core.metadata.cluster_layout import Paths
-from ...core.protocol.errors import RhumblineError, UnavailableError
+from ...core.protocol.errors import UnavailableError
 from ...core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.histogram import Histogram
@@ -27,6 +27,7 @@ from ...core.wire.ledger_metadata import encode
 from ..harness.bookie_processes import BookieProcesses, usage_of
 from ..harness.load import NAMESPACE, latencies
 from .many_ledgers import LAYOUTS, fill, ledgers_of
+from .one_add import add
 
 SETTINGS = {"maintenance_ms": "10s", "collect_percent_max": "100"}
 """Settings of the bookie: its first collection begins ten seconds after its start."""
@@ -134,22 +135,8 @@ class _Adds:
 
     async def run(self) -> None:
         """Add until cancelled. Raises the error of an entry that failed."""
-        loop = asyncio.get_running_loop()
         while True:
-            done: asyncio.Future[None] = loop.create_future()
-
-            def on_done(
-                _: int,
-                error: RhumblineError | None,
-                __: tuple[str, ...],
-                done: "asyncio.Future[None]" = done,
-            ) -> None:
-                if done.cancelled():
-                    return
-                done.set_result(None) if error is None else done.set_exception(error)
-
             began = time.perf_counter()
-            self._writer.add(_ENTRY, on_done)
-            await done
+            await add(self._writer, _ENTRY)
             self._latencies.add(time.perf_counter() - began)
             await asyncio.sleep(_ADD_PAUSE_S)
