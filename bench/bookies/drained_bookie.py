@@ -17,12 +17,10 @@ from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import UnavailableError
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.tasks import run_all
-from ...regions.repair.progress import count_remaining
-from ...regions.repair.task_store import TaskStore
 from ...regions.states import PlacementState
 from ..harness.bookie_processes import REGION, BookieProcesses, usage_of
 from .one_add import add
-from .repair_process import repair_process, repair_status
+from .repair_process import remaining_copies, repair_process, repair_status
 
 BOOKIES = 4
 _QUORUM = Quorum(3, 3, 2)
@@ -39,7 +37,7 @@ async def measure_drain(
     size: int,
     seconds_max: float,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a row per step: write the ledgers, audit them, drain a bookie.
+    """Yield one row for each step: the ledgers are written and audited, and a bookie is drained.
 
     Raises UnavailableError if a step takes longer than ``seconds_max``.
     """
@@ -62,7 +60,7 @@ async def measure_drain(
             async def is_drained() -> bool:
                 if (await repair_status(repair))["repaired"]["ledgers"] < held:
                     return False
-                return await _is_empty(client, leaving)
+                return (await remaining_copies(client, leaving)).is_empty
 
             yield await step.row("audit", ledger_count, has_audited)
             await client.directory.states.change(
@@ -118,14 +116,3 @@ async def _write(client: Client, entries: int, size: int) -> tuple[BookieId, ...
     for _ in range(entries):
         await add(writer, bytes(size))
     return tuple((await writer.close()).bookies())
-
-
-async def _is_empty(client: Client, bookie: BookieId) -> bool:
-    """Return whether no ledger names the bookie."""
-    found = await count_remaining(
-        client.ledger_store,
-        client.directory,
-        TaskStore(client.store),
-        lambda member, _: member == bookie,
-    )
-    return found.is_empty

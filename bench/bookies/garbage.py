@@ -18,7 +18,7 @@ from ...client.connect import Client
 from ...core.ledger.write.ledger_writer import LedgerWriter
 from ...core.metadata.cluster_layout import Paths
 from ...core.protocol.errors import UnavailableError
-from ...core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.metadata_store import TXN_OPERATIONS_MAX, Create
@@ -80,21 +80,8 @@ def _row(name: str, ledger_count: int, adds: "_Adds") -> dict[str, Any]:
 
 
 async def _write_metadata(client: Client, like: LedgerMetadata, ledger_count: int) -> None:
-    """Write the metadata of the ledgers that are not garbage: closed, on the same bookie."""
-    bookies = like.last_fragment.bookies
-    data = encode(
-        LedgerMetadata(
-            ledger_id=like.ledger_id,
-            ensemble_size=1,
-            write_quorum=1,
-            ack_quorum=1,
-            fragments=(Fragment(0, bookies),),
-            password=b"",
-            custom={},
-            created_ms=like.created_ms,
-            creation_token=1,
-        ).closed(0, len(_ENTRY))
-    )
+    """Write metadata for the ledgers that are not garbage: that of ``like``, closed."""
+    data = encode(like.closed(0, len(_ENTRY)))
     paths = Paths()
     kept = (
         Create(paths.ledger(ledger_id), data)

@@ -22,12 +22,11 @@ from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import UnavailableError
 from ...core.protocol.quorum import Quorum
-from ...regions.repair.progress import count_remaining
 from ...regions.repair.task_store import TaskStore
 from ..harness.load import NAMESPACE, ensure_namespace, latencies
 from ..harness.region_processes import RegionProcesses
 from ..regions import RegionWorkload, RegionWriters
-from .repair_process import repair_process, repair_status
+from .repair_process import remaining_copies, repair_process, repair_status
 
 QUORUM = Quorum(3, 3, 2, 2)
 REGIONS = ("a", "b", "c")
@@ -187,9 +186,7 @@ async def _await_repair(client: Client, lost: BookieId, deadline: float) -> floa
     tasks = TaskStore(client.store)
     settled_at: float | None = None
     while True:
-        found = await count_remaining(
-            client.ledger_store, client.directory, tasks, lambda bookie, _: bookie == lost
-        )
+        found = await remaining_copies(client, lost)
         if settled_at is None and not found.entries:
             settled_at = time.perf_counter()
         if found.is_empty and not await tasks.ids():
