@@ -83,7 +83,8 @@ class GarbageCollector:
         result = CollectionReport()
         known = await self._owned()
         limit = max(1, len(known) * self._config.collect_percent_max // 100)
-        for ledger_id in await self._not_listed(known):
+        await self._remove_listed(known)
+        for ledger_id in known:
             if await self._service.membership.read(ledger_id) is not MembershipCheck.DELETED:
                 continue
             result.missing += 1
@@ -109,17 +110,16 @@ class GarbageCollector:
             owned.update(dict.fromkeys(filter(self._owns, ids)))
         return owned
 
-    async def _not_listed(self, missing: dict[int, None]) -> list[int]:
-        """Return those of the ledgers that no listing contains, and leave only them in it."""
+    async def _remove_listed(self, ledgers: dict[int, None]) -> None:
+        """Remove the ledgers that some listing contains."""
         after: int | None = None
         while page := await self._ledgers.ids(after, _PAGE):
             for ledger_id in page:
-                missing.pop(ledger_id, None)
+                ledgers.pop(ledger_id, None)
             after = page[-1]
-        if missing and self._list_elsewhere is not None:
+        if ledgers and self._list_elsewhere is not None:
             for ledger_id in await self._list_elsewhere():
-                missing.pop(ledger_id, None)
-        return list(missing)
+                ledgers.pop(ledger_id, None)
 
     def _delete(self, ledger_id: int) -> None:
         ledger = self._service.ledgers.get(ledger_id)
