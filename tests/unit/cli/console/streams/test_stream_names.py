@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from rhumbline.cli.console.streams.stream_names import NameIndex, StreamName, StreamNames
 from rhumbline.client.connect import Client
+from rhumbline.tests.support.fakes.turns import counted_turns
 
 NAMES = sorted(StreamName("shop", f"orders-{n:05}") for n in range(10_000))
 EXTRA = [*NAMES, StreamName("zoo", "Orders")]
@@ -37,18 +38,9 @@ async def test_streams_that_a_visitor_may_not_read_are_not_listed() -> None:
 
 async def test_a_long_search_leaves_room_for_other_requests() -> None:
     """The console answered nobody while it searched a million names for one visitor."""
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    await NameIndex(NAMES).find("", 0, 25, lambda _: False)
-    task.cancel()
-    assert turns >= 9
+    async with counted_turns() as turns:
+        await NameIndex(NAMES).find("", 0, 25, lambda _: False)
+        assert turns.count >= 9
 
 
 class Listing:

@@ -15,6 +15,7 @@ from rhumbline.core.bookie.index.index_file import DamagedBlockError, DataFile, 
 from rhumbline.core.bookie.index.tiered_index import NotInMemoryError, TieredIndex
 from rhumbline.core.bookie.log.log_format import OFFSET_BITS
 from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.tests.support.fakes.turns import counted_turns
 from rhumbline.tests.unit.core.bookie.index.test_index_file import ME, no_pause
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
@@ -411,14 +412,6 @@ async def test_file_that_replaces_another_has_only_its_own_ledgers() -> None:
 
 async def test_adding_many_ledgers_lets_other_tasks_run() -> None:
     files = Files()
-    steps = 0
-
-    async def count_steps() -> None:
-        nonlocal steps
-        while True:
-            steps += 1
-            await asyncio.sleep(0)
-
     await files.directory.prepare()
     rows = MemoryIndex()
     rows.put([entry_row(1, ledger_id, 0) for ledger_id in range(6_000)])
@@ -431,15 +424,12 @@ async def test_adding_many_ledgers_lets_other_tasks_run() -> None:
         add_ledgers(ledgers, *rest)
 
     files.index._add_ledgers = note_and_add  # type: ignore[method-assign, assignment]
-    counting = asyncio.ensure_future(count_steps())
-    await asyncio.sleep(0)
-    before = steps
-    await files.index.add_file(*found, (1, 1))
-    assert sizes == [2_000] * 3
-    assert steps - before == 3
+    async with counted_turns() as turns:
+        await files.index.add_file(*found, (1, 1))
+        assert sizes == [2_000] * 3
+        assert turns.count == 3
     found = await files.directory.write(DataFile(1, 2, 5, 10), rows.columns(), no_pause)
-    before = steps
-    await files.index.add_file(*found, (1, 2), 1)
-    assert steps - before == 6, "three more while the bits of the old file are cleared"
-    counting.cancel()
-    assert set(files.index.ledgers()) == set(range(6_000))
+    async with counted_turns() as turns:
+        await files.index.add_file(*found, (1, 2), 1)
+        assert turns.count == 6, "three more while the bits of the old file are cleared"
+    assert sorted(files.index.ledgers()) == list(range(6_000))

@@ -13,6 +13,7 @@ from rhumbline.core.runtime.primitives.slices import ITEMS_PER_SLICE
 from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
+from rhumbline.tests.support.fakes.turns import counted_turns
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, UNLIMITED, all_there, fill
@@ -155,20 +156,9 @@ async def test_rows_of_unknown_ledgers_are_dropped() -> None:
 async def test_dropping_many_rows_lets_other_tasks_run() -> None:
     async with one_bookie(SMALL) as (_, bookie, _):
         bookie.storage.index.put([IndexedEntry(number, 0, 5, 5) for number in range(1, 2_002)])
-        steps = 0
-
-        async def count_steps() -> None:
-            nonlocal steps
-            while True:
-                steps += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.ensure_future(count_steps())
-        await asyncio.sleep(0)
-        before = steps
-        await bookie.collector._drop_orphans()
-        assert steps - before == 3, "one for each thousand"
-        counting.cancel()
+        async with counted_turns() as turns:
+            await bookie.collector._drop_orphans()
+            assert turns.count == 3, "one for each thousand"
         assert bookie.storage.index.ledgers() == []
 
 
@@ -193,17 +183,6 @@ async def test_a_collection_among_many_ledgers_lets_other_tasks_run() -> None:
         states = bookie.storage.states
         for ledger_id in range(100, 100 + 2 * ITEMS_PER_SLICE):
             states.create(ledger_id, bytes(MASTER_KEY_BYTES))
-        steps = 0
-
-        async def count_steps() -> None:
-            nonlocal steps
-            while True:
-                steps += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.ensure_future(count_steps())
-        await asyncio.sleep(0)
-        before = steps
-        assert len(await bookie.collector._owned()) == 2 * ITEMS_PER_SLICE
-        assert steps - before == 2, "one for each slice"
-        counting.cancel()
+        async with counted_turns() as turns:
+            assert len(await bookie.collector._owned()) == 2 * ITEMS_PER_SLICE
+            assert turns.count == 2, "one for each slice"
