@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..core.bookie.identity import Identity, cookie_of
-from ..core.bookie.start_record import StartRecord
-from ..core.bookie.start_record import encode as encode_start
+from ..core.bookie.start.start_record import StartRecord
+from ..core.bookie.start.start_record import encode as encode_start
 from ..core.log.metadata.namespace_record import NamespaceRecord
 from ..core.log.metadata.paths import ROOT as NAMESPACES
 from ..core.log.metadata.paths import StreamPaths, namespace_path

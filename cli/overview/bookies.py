@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from ...client.units import show_bytes
-from ...core.bookie.start_record import decode
+from ...core.bookie.start.start_record import decode
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import BookieUnavailableError, CorruptionError
 from ...core.runtime.metadata_store import MetadataStore

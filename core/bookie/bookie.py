@@ -58,7 +58,7 @@ from .server.limits.partial_frames import PartialFrames
 from .server.limits.unsent_responses import UnsentResponses
 from .server.plain_requests import judge_plain_requests
 from .space_limits import limits_on_disk
-from .start_guard import RECORD_MS, StartGuard
+from .start.start_guard import RECORD_MS, StartGuard
 from .storage import Storage
 
 _LOG = EventLog(__name__)

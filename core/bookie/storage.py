@@ -42,13 +42,13 @@ from .log.commit_group import AddSink, CommitGroup, DurabilityWaiter, OnDurable,
 from .log.file_rows import read_rows
 from .log.file_set import FileGoneError, FileSet
 from .log.group_rows import index_group_entries
-from .log.index_reconciliation import rank_of, reconcile, remove_leftovers, yield_now
 from .log.log_format import OFFSET_BITS
 from .log.replay import Damage
 from .log.sorted_file import SortedFile, SortedFileWriter
-from .log.startup import open_files, read_header
 from .log.tail_cache import TailCache
 from .log.write_log import WriteLog
+from .start.index_reconciliation import rank_of, reconcile, remove_leftovers, yield_now
+from .start.startup import open_files, read_header
 from .storage_listener import StorageListener
 
 LOG_MISSING = (

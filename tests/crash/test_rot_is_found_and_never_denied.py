@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.bookie.log import replay, startup
+from rhumbline.core.bookie.log import replay
+from rhumbline.core.bookie.start import startup
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.errors import (
     CorruptionError,

@@ -16,8 +16,8 @@ from rhumbline.core.bookie.identity import Identity, cookie_of
 from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
 from rhumbline.core.bookie.log import log_format
 from rhumbline.core.bookie.log.end_marker import SLOT_BYTES
-from rhumbline.core.bookie.start_record import StartRecord
-from rhumbline.core.bookie.start_record import encode as encode_start
+from rhumbline.core.bookie.start.start_record import StartRecord
+from rhumbline.core.bookie.start.start_record import encode as encode_start
 from rhumbline.core.log.metadata.stream_metadata import StreamHead
 from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.protocol import record_set

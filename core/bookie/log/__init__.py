@@ -1,1 +1,1 @@
-"""The files of a bookie: the write log, its commit groups, sorted files, replay and startup."""
+"""The files of a bookie: the write log, its commit groups, sorted files, and their replay."""

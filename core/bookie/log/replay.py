@@ -5,7 +5,7 @@ follows, or the next file's header shows that this file continued, or the operat
 went down (then all written bytes are there, and a killed process leaves only the beginning of a
 group). Any other unreadable end is torn: nothing in it was acknowledged, unless the disk ignored
 syncs, so an end that was torn when the operating system went down counts as damage too
-(startup.py). Zeros at the end of the file are padding (log_file.py).
+(start/startup.py). Zeros at the end of the file are padding (log_file.py).
 """
 
 import asyncio

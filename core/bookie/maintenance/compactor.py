@@ -27,7 +27,6 @@ from crc32c import crc32c
 from ...protocol.errors import CorruptionError, DiskFailedError, RhumblineError
 from ..index.index_file import DataFile, IndexFile, LedgerColumns
 from ..index.ledger_entries import LedgerEntries
-from ..log.index_reconciliation import rank_of
 from ..log.log_format import (
     GROUP_HEADER_BYTES,
     LOG_KIND,
@@ -36,6 +35,7 @@ from ..log.log_format import (
     decode_group_header,
 )
 from ..log.sorted_file import GROUP_BYTES, SortedFile, SortedFileWriter
+from ..start.index_reconciliation import rank_of
 from .duty_cycle import DutyCycle
 from .live_rows import ROWS_AT_ONCE, LiveRows, is_ascending
 

@@ -19,7 +19,7 @@ from ...runtime.primitives.wakeup import Wakeup
 from ..config import BookieConfig
 from ..free_space import FreeSpaceMonitor
 from ..log.sorted_file import SortedFile
-from ..log.startup import read_ledger_bytes
+from ..start.startup import read_ledger_bytes
 from ..storage import Storage
 from .compactor import Compactor
 from .disk_reserve import DiskReserve

@@ -18,7 +18,6 @@ from ..index.index_directory import IndexDirectory, index_path
 from ..index.ledger_entries import LedgerEntries
 from ..log.file_rows import read_rows
 from ..log.file_set import FileSet
-from ..log.index_reconciliation import adopt_sorted_files
 from ..log.log_format import (
     FILE_HEADER_BYTES,
     LOG_KIND,
@@ -28,7 +27,8 @@ from ..log.log_format import (
     iterate_records,
 )
 from ..log.replay import Damage, scan_file
-from ..log.startup import OpenedFiles, open_files, read_header
+from ..start.index_reconciliation import adopt_sorted_files
+from ..start.startup import OpenedFiles, open_files, read_header
 from ..storage import LOG_MISSING
 
 

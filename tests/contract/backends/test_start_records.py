@@ -11,8 +11,8 @@ from rhumbline.backends.open_store import open_store
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity
-from rhumbline.core.bookie.start_guard import StartGuard
-from rhumbline.core.bookie.start_record import decode
+from rhumbline.core.bookie.start.start_guard import StartGuard
+from rhumbline.core.bookie.start.start_record import decode
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId

@@ -9,8 +9,8 @@ from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity, format_storage
-from rhumbline.core.bookie.start_record import StartRecord
-from rhumbline.core.bookie.start_record import encode as encode_start
+from rhumbline.core.bookie.start.start_record import StartRecord
+from rhumbline.core.bookie.start.start_record import encode as encode_start
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore

@@ -19,7 +19,7 @@ from rhumbline.core.bookie.log.log_format import (
     encode_record,
 )
 from rhumbline.core.bookie.log.sorted_file import GROUP_BYTES, SortedFile, SortedFileWriter
-from rhumbline.core.bookie.log.startup import read_ledger_bytes
+from rhumbline.core.bookie.start.startup import read_ledger_bytes
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import DiskFullError
 from rhumbline.tests.unit.core.bookie.bookie_world import entry

@@ -12,10 +12,10 @@ from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, DiskFullError
 from ..index.index_directory import IndexDirectory
 from ..index.tiered_index import TieredIndex
-from .file_rows import read_rows
-from .file_set import FileSet
-from .log_format import LOG_KIND, SORTED_KIND
-from .sorted_file import SortedFile
+from ..log.file_rows import read_rows
+from ..log.file_set import FileSet
+from ..log.log_format import LOG_KIND, SORTED_KIND
+from ..log.sorted_file import SortedFile
 from .startup import OpenedFiles, read_header, read_ledger_bytes
 
 

@@ -9,8 +9,8 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity, read_identity
 from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH
-from rhumbline.core.bookie.start_guard import RECORD_MS, StartGuard
-from rhumbline.core.bookie.start_record import StartRecord, decode, encode
+from rhumbline.core.bookie.start.start_guard import RECORD_MS, StartGuard
+from rhumbline.core.bookie.start.start_record import StartRecord, decode, encode
 from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (

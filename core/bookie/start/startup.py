@@ -20,11 +20,11 @@ from ...runtime.disk import File
 from ..index.entry_index import MemoryIndex
 from ..index.index_file import DataFile
 from ..ledger_records import LedgerBytes, LedgerRecords
-from .end_marker import LogEnd, find_end_marker
-from .file_rows import read_group
-from .file_set import FileSet, file_path
-from .log_file import LogFile
-from .log_format import (
+from ..log.end_marker import LogEnd, find_end_marker
+from ..log.file_rows import read_group
+from ..log.file_set import FileSet, file_path
+from ..log.log_file import LogFile
+from ..log.log_format import (
     FILE_HEADER_BYTES,
     FILE_NUMBER_MAX,
     GROUP_HEADER_BYTES,
@@ -34,8 +34,8 @@ from .log_format import (
     decode_file_header,
     decode_group_header,
 )
-from .replay import Damage, FileScan, scan_file
-from .sorted_file import SortedFile
+from ..log.replay import Damage, FileScan, scan_file
+from ..log.sorted_file import SortedFile
 
 
 @dataclass(slots=True)

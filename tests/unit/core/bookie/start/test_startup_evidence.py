@@ -20,7 +20,7 @@ from rhumbline.core.bookie.log.log_format import (
 )
 from rhumbline.core.bookie.log.replay import Damage
 from rhumbline.core.bookie.log.sorted_file import SortedFileWriter
-from rhumbline.core.bookie.log.startup import OpenedFiles, open_files, read_header
+from rhumbline.core.bookie.start.startup import OpenedFiles, open_files, read_header
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import ForeignDataError
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, entry

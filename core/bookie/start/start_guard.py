@@ -9,19 +9,19 @@ its log ends before the end that ``record`` writes from time to time.
 from dataclasses import replace
 from random import Random
 
-from ..metadata.bookie_directory import BookieDirectory
-from ..protocol.errors import (
+from ...metadata.bookie_directory import BookieDirectory
+from ...protocol.errors import (
     BadVersionError,
     DiskFailedError,
     NodeExistsError,
     NoNodeError,
     WrongClusterError,
 )
-from ..runtime.disk import Disk
-from ..runtime.metadata_store import Version
-from .identity import Identity, write_identity
-from .log.end_marker import END_MARKER_PATH
-from .log.log_format import OFFSET_BITS, OFFSET_MASK
+from ...runtime.disk import Disk
+from ...runtime.metadata_store import Version
+from ..identity import Identity, write_identity
+from ..log.end_marker import END_MARKER_PATH
+from ..log.log_format import OFFSET_BITS, OFFSET_MASK
 from .start_record import Freshness, StartRecord, compare, decode, encode
 
 RECORD_MS = 30_000

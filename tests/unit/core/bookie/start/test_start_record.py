@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rhumbline.core.bookie.identity import Identity
-from rhumbline.core.bookie.start_record import Freshness, StartRecord, compare, decode, encode
+from rhumbline.core.bookie.start.start_record import Freshness, StartRecord, compare, decode, encode
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
 

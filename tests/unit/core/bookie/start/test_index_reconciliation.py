@@ -12,11 +12,11 @@ from rhumbline.core.bookie.identity import read_identity
 from rhumbline.core.bookie.index.index_directory import IndexDirectory, index_path
 from rhumbline.core.bookie.ledger_records import LedgerRecords
 from rhumbline.core.bookie.log.file_set import FileSet
-from rhumbline.core.bookie.log.index_reconciliation import adopt_sorted_files, rank_of
 from rhumbline.core.bookie.log.log_format import SORTED_KIND
 from rhumbline.core.bookie.log.sorted_file import SortedFile
-from rhumbline.core.bookie.log.startup import OpenedFiles
 from rhumbline.core.bookie.maintenance.limbo_recovery import end_limbo
+from rhumbline.core.bookie.start.index_reconciliation import adopt_sorted_files, rank_of
+from rhumbline.core.bookie.start.startup import OpenedFiles
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk

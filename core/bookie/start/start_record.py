@@ -9,8 +9,8 @@ import json
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
 
-from ..protocol.errors import CorruptionError, ForeignDataError
-from .identity import Identity
+from ...protocol.errors import CorruptionError, ForeignDataError
+from ..identity import Identity
 
 _VERSION = 1
 
