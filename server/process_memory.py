@@ -1,6 +1,7 @@
-"""Limits the memory that a process with large, short-lived buffers retains."""
+"""Decides what a server process retains of memory, and what Python's collector traverses."""
 
 import ctypes
+import gc
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -21,3 +22,13 @@ def bound_heap() -> None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
         mallopt(_M_ARENA_MAX, 2)
+
+
+def keep_from_collector() -> None:
+    """Let Python's collector pass over everything that exists now, and is expected to stay.
+
+    A traversal of a million ledgers of a bookie takes 0.1 s, in which nothing else runs. What is no
+    longer used is freed as before, unless it refers to itself.
+    """
+    gc.collect()
+    gc.freeze()

@@ -15,26 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from ...client.connect import Client
-from ...core.ledger.write.ledger_writer import LedgerWriter
 from ...core.metadata.cluster_layout import Paths
 from ...core.protocol.errors import UnavailableError
 from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.quorum import Quorum
-from ...core.runtime.histogram import Histogram
 from ...core.runtime.metadata_store import TXN_OPERATIONS_MAX, Create
 from ...core.runtime.tasks import Tasks, run_all
 from ...core.wire.ledger_metadata import encode
 from ..harness.bookie_processes import BookieProcesses, usage_of
-from ..harness.load import NAMESPACE, latencies
+from ..harness.load import NAMESPACE
 from .many_ledgers import LAYOUTS, fill, ledgers_of
-from .one_add import add
+from .one_add import ENTRY, SteadyAdds
 
 SETTINGS = {"maintenance_ms": "10s", "collect_percent_max": "100"}
 """Settings of the bookie: its first collection begins ten seconds after its start."""
 
 _GARBAGE_EVERY = 100
-_ENTRY = bytes(1024)
-_ADD_PAUSE_S = 0.002
 _QUIET_S = 5.0
 _POLL_S = 0.5
 _SECONDS_MAX = 1_800
@@ -56,7 +52,7 @@ async def measure_garbage(
         servers.end(directory, signal.SIGTERM)
         await fill(directory, ledger_count, LAYOUTS["ledgers-apart"](ledger_count, ledger_count))
         servers.start(directory)
-        pid, adds = servers.pid(directory), _Adds(await client.ledgers.create(Quorum(1, 1, 1)))
+        pid, adds = servers.pid(directory), SteadyAdds(await client.ledgers.create(Quorum(1, 1, 1)))
         adding = Tasks()
         try:
             adding.spawn(adds.run(), "adds")
@@ -75,13 +71,13 @@ async def measure_garbage(
             await adding.aclose()
 
 
-def _row(name: str, ledger_count: int, adds: "_Adds") -> dict[str, Any]:
+def _row(name: str, ledger_count: int, adds: SteadyAdds) -> dict[str, Any]:
     return {"w": name, "peer": "rhumbline-bookie", "ledgers": ledger_count, **adds.take()}
 
 
 async def _write_metadata(client: Client, like: LedgerMetadata, ledger_count: int) -> None:
     """Write metadata for the ledgers that are not garbage: that of ``like``, closed."""
-    data = encode(like.closed(0, len(_ENTRY)))
+    data = encode(like.closed(0, len(ENTRY)))
     paths = Paths()
     kept = (
         Create(paths.ledger(ledger_id), data)
@@ -105,25 +101,3 @@ async def _await_collection(log: Path) -> tuple[int, float]:
             return int(found[1]), int(found[2]) / 1000
         await asyncio.sleep(_POLL_S)
     raise UnavailableError("no garbage was collected in half an hour")
-
-
-class _Adds:
-    """Adds entries one after the other, and notes how long each takes."""
-
-    def __init__(self, writer: LedgerWriter) -> None:
-        self._writer = writer
-        self._latencies = Histogram()
-
-    def take(self) -> dict[str, float]:
-        """Return the quantiles since the last call, in ms."""
-        found = latencies(self._latencies)
-        self._latencies.clear()
-        return found
-
-    async def run(self) -> None:
-        """Add until cancelled. Raises the error of an entry that failed."""
-        while True:
-            began = time.perf_counter()
-            await add(self._writer, _ENTRY)
-            self._latencies.add(time.perf_counter() - began)
-            await asyncio.sleep(_ADD_PAUSE_S)

@@ -1,9 +1,17 @@
-"""Adding one entry to a ledger and waiting for it."""
+"""Adding entries to a ledger, one after the other."""
 
 import asyncio
+import time
 
 from ...core.ledger.write.ledger_writer import LedgerWriter
 from ...core.protocol.errors import RhumblineError
+from ...core.runtime.histogram import Histogram
+from ..harness.load import latencies
+
+ENTRY = bytes(1024)
+"""The entry of ``SteadyAdds``."""
+
+_PAUSE_S = 0.002
 
 
 async def add(writer: LedgerWriter, payload: bytes) -> None:
@@ -21,3 +29,25 @@ async def add(writer: LedgerWriter, payload: bytes) -> None:
 
     writer.add(payload, on_done)
     await done
+
+
+class SteadyAdds:
+    """Adds entries one after the other, and notes how long each takes."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
+        self._latencies = Histogram()
+
+    def take(self) -> dict[str, float]:
+        """Return the quantiles since the last call, in ms."""
+        found = latencies(self._latencies)
+        self._latencies.clear()
+        return found
+
+    async def run(self) -> None:
+        """Add until cancelled. Raises the error of an entry that failed."""
+        while True:
+            began = time.perf_counter()
+            await add(self._writer, ENTRY)
+            self._latencies.add(time.perf_counter() - began)
+            await asyncio.sleep(_PAUSE_S)

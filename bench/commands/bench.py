@@ -13,6 +13,8 @@ from ...cli.output import format_table
 from ...client.system_runtime import run
 from ..bookies.garbage import SETTINGS as GARBAGE
 from ..bookies.garbage import measure_garbage
+from ..bookies.log_roll import SETTINGS as ROLL
+from ..bookies.log_roll import measure_log_roll
 from ..bookies.many_ledgers import LAYOUTS, measure_many_ledgers
 from ..bookies.one_bookie import (
     COMPACTING,
@@ -49,7 +51,7 @@ from .proxies.bench_takeover import takeover
 
 _WARM_SECONDS = 2.0
 
-BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts", "ledgers", "garbage")
+BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts", "ledgers", "garbage", "roll")
 """Parts of ``rhumbline bench bookie``."""
 
 
@@ -220,7 +222,7 @@ def positions(
     "--only",
     help="Parts to measure, separated by commas: adds, compacting (adds while the compactor keeps "
     "up), reads, restarts, ledgers (restarts with synthetic ledgers), garbage (a collection among "
-    "synthetic ledgers). [default: all]",
+    "synthetic ledgers), roll (a new log file with synthetic ledgers). [default: all]",
 )
 @whole_number(
     "--entries", 1_000, 1_000_000_000, 100_000,
@@ -274,6 +276,8 @@ def _bookie_runs(
         )
     if "garbage" in names:
         yield GARBAGE, lambda servers: measure_garbage(servers, ledger_count)
+    if "roll" in names:
+        yield ROLL, lambda servers: measure_log_roll(servers, ledger_count)
 
 
 @bench.command()
@@ -477,7 +481,7 @@ def _shown_of_proxy(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
-    if row["w"].startswith("garbage"):
+    if row["w"].startswith(("garbage", "roll")):
         return {
             "work": row["w"],
             "ledgers": row["ledgers"],

@@ -16,7 +16,7 @@ from ...server.bookie_host import (
     running_bookie,
     status_address,
 )
-from ...server.process_memory import bound_heap
+from ...server.process_memory import bound_heap, keep_from_collector
 from ...server.upgrade.process_versions import nodes_of_bookie
 from ...server.upgrade.registered_process import registered_process
 from ..options import CommandSession, runs, session_options
@@ -142,6 +142,7 @@ async def run_(session: CommandSession, directory: Path | None) -> None:
                 ),
             ):
                 log.source = str(running.bookie_id)
+                keep_from_collector()
                 address = f"{serve.host}:{running.port}"
                 print_serving(
                     session,

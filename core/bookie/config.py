@@ -68,7 +68,7 @@ class BookieConfig:
 
     log_file_bytes: int = setting(
         256 * MIB,
-        "Size at which a log file is sealed and a new one is started.",
+        "Size at which a new log file is prepared. The old one may grow by an eighth until then.",
         low=4 * KIB,
         high=32 * GIB,
         draws=(64 * KIB, 256 * KIB, 4096 * KIB),

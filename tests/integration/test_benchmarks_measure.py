@@ -206,18 +206,25 @@ def test_foreground_is_measured_beside_readers_compaction_and_faults(tmp_path: P
 @pytest.mark.long
 def test_a_drain_moves_all_ledgers_and_a_collection_deletes_the_garbage(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
-    for command in ("drain --ledgers 40", "bookie --only garbage --ledgers 2000"):
+    for command in (
+        "drain --ledgers 40",
+        "bookie --only garbage --ledgers 2000",
+        "bookie --only roll --ledgers 2000",
+    ):
         done = rhumbline(
             "bench", *command.split(), "--json", str(figures), "--directory", str(tmp_path),
             timeout_s=200,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
     rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
-    assert list(rows) == ["write", "audit", "drain", "garbage-before", "garbage"]
+    assert list(rows) == [
+        "write", "audit", "drain", "garbage-before", "garbage", "roll-before", "roll"
+    ]  # fmt: skip
     assert rows["write"]["ledgers"] == rows["audit"]["ledgers"] == 40
     assert 0 < rows["drain"]["ledgers"] <= 40
     assert rows["garbage"]["deleted"] == 20
     assert rows["garbage"]["max_ms"] > 0
+    assert rows["roll"]["max_ms"] > 0
 
 
 def test_unknown_part_is_refused_with_the_known_parts() -> None:

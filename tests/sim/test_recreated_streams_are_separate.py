@@ -5,7 +5,7 @@ import pytest
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
-SEEDS = 7
+SEEDS = 12
 DONE = (
     "create",
     "delete",

@@ -80,8 +80,8 @@ class LogFile:
         return self._previous[1]
 
     async def write_header(self, header: FileHeader) -> None:
-        """Writes the file header, which is not durable yet."""
-        await self.file.write(0, [encode_file_header(header)])
+        """Writes the file header durably."""
+        await self.file.write_durable(0, [encode_file_header(header)])
 
     async def append(self, buffers: Sequence[bytes], count: int, *, is_durable: bool) -> int:
         """Writes a group of ``count`` records; returns the offset of its body.

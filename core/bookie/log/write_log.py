@@ -8,9 +8,10 @@ others (group_queue.py). Invariants (rules BKE-9, BKE-14):
 2. a group's ``on_durable`` runs only after its bytes and all bytes before them are durable;
 3. after a failed write or sync, nothing is written or acknowledged until the log is opened again
    (the operating system drops dirty pages on error);
-4. a file begins with a snapshot of all state, which is durable before any other record. Then a seal
-   record in the previous file names the new file, and only then is it used. So a file with a
-   damaged header was never used if no seal names it, and is damaged if one does.
+4. a file begins with a snapshot of all state, and everything that changed since, which are durable
+   before its header is written (next_log.py). Then a seal record in the previous file names the new
+   file, and only then is it used. So a file with a damaged header was never used if no seal names
+   it, and is damaged if one does.
 """
 
 import asyncio
@@ -29,11 +30,14 @@ from .end_marker import EndMarker, LogEnd
 from .file_set import FileSet
 from .group_queue import CONTENDED_BYTES_MAX, GroupQueue
 from .log_file import LogFile
-from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
+from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, encode_record
+from .next_log import NextLog
 
-_SNAPSHOT_GROUP_BYTES = 1 << 20
 _LAZY_WRITE_S = 0.05
 _SNAPSHOT_FACTOR = 16  # a file is at least this many times as long as its snapshot
+_OVERRUN = 0.125
+"""By this share of its size a file may grow further while the next one is being prepared. It still
+fits the space that is reserved to rewrite a file (rule BKE-20)."""
 
 
 class LogOwner(Protocol):
@@ -91,6 +95,7 @@ class WriteLog:
         self._writer: asyncio.Task[Any] | None = None
         self._queue = GroupQueue()
         self._current: LogFile | None = None
+        self._next: NextLog | None = None
         self._roll_at = 0
         self._roll_at_least = 0
         self._entry_count = 0
@@ -129,11 +134,16 @@ class WriteLog:
     async def open(self, previous: LogFile | None) -> None:
         """Begins a new file after ``previous``. Raises DiskFullError, DiskFailedError."""
         await self._marker.open()
-        await self._begin_file(previous)
+        next_log = self._create_next()
+        next_log.prepare()
+        await self._continue_in(next_log, previous)
 
     def kick(self) -> None:
         """Starts writing the pending records. Cheap to repeat."""
         self._is_kicked = True
+        self._start_writer()
+
+    def _start_writer(self) -> None:
         if self._writer is None and self.failure is None:
             self._writer = self._tasks.spawn(self._write_all(), "write log")
 
@@ -201,8 +211,13 @@ class WriteLog:
         if self._timer is not None:
             self._timer.cancel()
             self._on_timer()
-        while self._writer is not None and self.failure is None:
-            await wait_until_done(self._writer)
+        while self.failure is None:
+            if self._writer is not None:
+                await wait_until_done(self._writer)
+            elif self._next is not None:
+                await self._next.prepared()  # the writer then continues in it
+            else:
+                break
         await self._tasks.aclose()
         if self.failure is None:
             if self._current is not None:
@@ -214,7 +229,10 @@ class WriteLog:
     # --- the writer -----------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
-        while self._queue or (self._is_kicked and self.group.count):
+        while self._queue or self._is_next_ready or (self._is_kicked and self.group.count):
+            if self._is_next_ready:
+                await self._roll()
+                continue
             if self._queue.needs_group and self._is_kicked and self.group.count:
                 self._is_kicked = False
                 self.next_group()
@@ -230,7 +248,11 @@ class WriteLog:
         try:
             try:
                 if self._is_full():
-                    await self._roll()
+                    if self._next is None:
+                        self._next = self._create_next()
+                        self._next.prepare(self._start_writer)
+                    if self._is_full(overrun=_OVERRUN):
+                        await self._roll()
                 await self._write_carried()
                 began_s = now_s()
                 start = await self.current.append([body], group.count, is_durable=True)
@@ -250,6 +272,8 @@ class WriteLog:
         self.sync_count += 1
         self._entry_count += len(group.adds)
         self.written_bytes += GROUP_HEADER_BYTES + len(body)
+        if self._next is not None:
+            self._next.note_group(group)
         self._owner.group_durable(group, self.number << OFFSET_BITS | start, body)
 
     async def _write_states_alone(self, group: CommitGroup) -> bool:
@@ -268,12 +292,16 @@ class WriteLog:
                 return True
         return False
 
-    def _is_full(self) -> bool:
-        """Return whether the file has reached its size, or its rows in memory their number."""
-        end = self.current.end
+    def _is_full(self, *, overrun: float = 0.0) -> bool:
+        """Return whether the file has reached its size, or its rows in memory their number.
+
+        ``overrun`` is the share by which both are exceeded.
+        """
+        limit = 1 + overrun
+        end, rows = self.current.end / limit, self._entry_count / limit
         if end >= self._roll_at:
             return True
-        return self._entry_count >= self._config.index_rows_max and end >= self._roll_at_least
+        return rows >= self._config.index_rows_max and end >= self._roll_at_least
 
     async def _write_marker(self, file: LogFile, *, is_durable: bool = False) -> None:
         """Records outside the log how far it is durable (end_marker.py)."""
@@ -284,71 +312,64 @@ class WriteLog:
         if self._carried:
             buffers = [encode_record(record, is_state=True) for record in self._carried]
             await self.current.append(buffers, len(buffers), is_durable=True)
+            if self._next is not None:
+                self._next.note_states(self._carried)
             self._carried.clear()
 
+    def _create_next(self) -> NextLog:
+        owner = self._owner
+        return NextLog(
+            self._files,
+            self._bookie,
+            owner.next_file_number(),
+            owner.next_generation(),
+            reserved_bytes=self._config.log_file_bytes,
+            snapshot=owner.snapshot,
+            pace=self.pace,
+        )
+
+    @property
+    def _is_next_ready(self) -> bool:
+        return self._next is not None and self._next.is_prepared
+
     async def _roll(self) -> None:
-        """Continues in a new file, or for a while in this one if the disk is full."""
-        sealed = self.current
+        """Continues in the next file, or for a while in this one if the disk is full."""
+        sealed, next_log = self.current, self._next
+        assert next_log is not None
         data_file = DataFile(LOG_KIND, sealed.number, sealed.generation, sealed.end)
         try:
-            await self._begin_file(sealed)
+            await self._continue_in(next_log, sealed)
         except DiskFullError:
+            self._next = None
             self._roll_at = sealed.end + max(self._config.log_file_bytes // 16, 1)
             self._roll_at_least = self._roll_at
             return
+        self._next = None
         self._owner.file_sealed(data_file)
 
-    async def _begin_file(self, previous: LogFile | None) -> None:
-        """Makes a new file durable, seals the old one with a record that names it, then uses it."""
-        number = self._owner.next_file_number()
-        end = (0, 0, 0) if previous is None else (previous.number, previous.end, previous.last_crc)
+    async def _continue_in(self, next_log: NextLog, previous: LogFile | None) -> None:
+        """Completes the new file, seals the old one with a record that names it, then uses it."""
         try:
-            new = await self._create(number)
-            await new.write_header(FileHeader(LOG_KIND, number, new.generation, *end, self._bookie))
-            await self._write_snapshot(new)
-            await new.file.sync()
-            await self._files.sync_directory(LOG_KIND)
+            new = await next_log.finish(previous)
             await self._write_marker(new, is_durable=True)
             if previous is not None:
                 await previous.cut()  # removes a torn group and reserved space
-                record = encode_record(seal_record(number), is_state=True)
+                record = encode_record(seal_record(new.number), is_state=True)
                 await previous.append([record], 1, is_durable=True)
         except DiskFullError:
             # The new file must be removed before another byte goes into the old one, because its
             # header says that the old file ends here.
-            await self._files.remove(LOG_KIND, [number])
+            await self._files.remove(LOG_KIND, [next_log.number])
             if previous is not None:
                 await self._write_marker(previous)
             raise
+        finally:
+            next_log.cancel()  # unless it has ended
         self._current = new
         self._entry_count = 0
         self._roll_at_least = new.end * _SNAPSHOT_FACTOR
         self._roll_at = max(self._config.log_file_bytes, self._roll_at_least)
         self.written_bytes += new.end
-
-    async def _create(self, number: int) -> LogFile:
-        """Creates a file with reserved space, or without it on a nearly full disk."""
-        reserved_bytes = self._config.log_file_bytes
-        try:
-            file = await self._files.create(LOG_KIND, number, reserved_bytes)
-        except DiskFullError:
-            await self._files.remove(LOG_KIND, [number])
-            reserved_bytes = 0
-            file = await self._files.create(LOG_KIND, number, reserved_bytes)
-        generation = self._owner.next_generation()
-        return LogFile(file, number, generation, reserved_bytes=reserved_bytes)
-
-    async def _write_snapshot(self, file: LogFile) -> None:
-        buffers: list[bytes] = []
-        size = 0
-        for record in self._owner.snapshot():
-            buffers.append(encode_record(record, is_state=True))
-            size += len(buffers[-1])
-            if size >= _SNAPSHOT_GROUP_BYTES:
-                await file.append(buffers, len(buffers), is_durable=False)
-                buffers, size = [], 0
-        if buffers:
-            await file.append(buffers, len(buffers), is_durable=False)
 
     def _writer_failed(self, error: BaseException) -> None:
         """Fails the log permanently: no pending record is ever acknowledged."""
@@ -359,6 +380,8 @@ class WriteLog:
             failure.__cause__ = error
         self.failure = failure
         self._writer = None
+        if self._next is not None:
+            self._next.cancel()
         groups = [*self._queue.take_all(), self.group]
         self.group = CommitGroup()
         for group in groups:

@@ -38,7 +38,7 @@ async def test_groups_form_a_chain_of_numbers_lengths_and_checksums() -> None:
     ]
     assert disk.taken() == [
         ("create", PATH, 0),
-        ("write", PATH, 0),
+        ("write_durable", PATH, 0),
         ("write", PATH, FILE_HEADER_BYTES),
         ("write_durable", PATH, starts[0] + 5),
         ("write", PATH, starts[1] + 11),

@@ -160,6 +160,12 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
+async def until_idle() -> None:
+    """Let other tasks run until nothing is left to do."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 async def test_file_begins_with_a_durable_snapshot_before_it_is_used() -> None:
     world = LogWorld()
     assert world.log.durable_end == 0
@@ -172,10 +178,10 @@ async def test_file_begins_with_a_durable_snapshot_before_it_is_used() -> None:
         ("write", END_MARKER_PATH, 0),
         ("sync_directory", ""),
         ("create", FIRST, 1 << 20),
-        ("write", FIRST, 0),
         ("write", FIRST, FILE_HEADER_BYTES),
-        ("sync", FIRST),
         ("sync_directory", "log"),
+        ("sync", FIRST),
+        ("write_durable", FIRST, 0),
         ("write_durable", END_MARKER_PATH, 512),
     ]
     header = decode_file_header(bytes(world.disk.files[FIRST]), FIRST)
@@ -437,27 +443,22 @@ async def test_full_file_is_followed_by_another(is_by_rows: bool) -> None:
     size = 1 << 20 if is_by_rows else 4_096
     world = LogWorld(BookieConfig(log_file_bytes=size, index_rows_max=30 if is_by_rows else 10**6))
     await world.open()
-    start = world.log.current.end
-    at_least = max(16 * start, 0 if is_by_rows else size)
-    ends = []
-    while world.log.number == 11:
-        ends.append(world.log.current.end)
-        await world.add_durably(bytes(200))
-    if is_by_rows:
-        assert len(ends) == max(31, 1 - (start - at_least) // (208 + GROUP_HEADER_BYTES))
-    assert ends[-2] < at_least <= ends[-1] or (is_by_rows and len(ends) == 31)
-    sealed = DataFile(LOG_KIND, 11, 1_011, ends[-1])
-    assert world.owner.sealed == [sealed]
-    position = world.owner.durable[-1][1]
-    assert position == 12 << OFFSET_BITS | start + GROUP_HEADER_BYTES
-    states = LedgerRecords()
-    states.apply((await world.records_of(11))[-1][0])
-    assert states.sealed_for == 12
-    count = len(ends)
-    while world.log.number == 12:
-        await world.add_durably(bytes(200))
-    assert len(world.owner.durable) in (2 * count - 1, 2 * count, 2 * count + 1), "counted anew"
-    assert world.owner.sealed[1][:3] == (LOG_KIND, 12, 1_012)
+    group_bytes = 208 + GROUP_HEADER_BYTES
+    for number in (11, 12):
+        start = world.log.current.end
+        at_least = max(16 * start, 0 if is_by_rows else size)
+        needed = max(-(-(at_least - start) // group_bytes), 30 if is_by_rows else 0)
+        while world.log.number == number:
+            await world.add_durably(bytes(200))
+            await until_idle()
+        count, rest = divmod(world.owner.sealed[-1].end - start, group_bytes)
+        assert (count, rest) == (needed + 1, 0), "the last group began to prepare the next file"
+        assert world.owner.sealed[-1][:3] == (LOG_KIND, number, 1_000 + number)
+        states = LedgerRecords()
+        states.apply((await world.records_of(number))[-1][0])
+        assert states.sealed_for == number + 1
+    await world.add_durably(bytes(200))
+    assert world.owner.durable[-1][1] == 13 << OFFSET_BITS | world.log.current.end - 208
     await world.log.aclose()
 
 
@@ -474,20 +475,20 @@ async def test_next_group_begins_a_file_on_request() -> None:
 
 async def test_snapshot_is_written_in_several_groups() -> None:
     world = LogWorld()
-    world.owner.records = [bytes([at]) * ((300 << 10) - 8) for at in range(9)]
+    world.owner.records = [bytes([at]) * ((30 << 10) - 8) for at in range(12)]
     await world.open()
     header = decode_file_header(bytes(world.disk.files[FIRST]), FIRST)
     sizes: list[int] = []
     await scan_file(
         await world.disk.open(FIRST), header, None, lambda _, body: sizes.append(len(body))
     )
-    assert sizes == [4 * 300 << 10, 4 * 300 << 10, 300 << 10]
-    assert [data[0] for data, _ in await world.records_of(11)] == list(range(9))
+    assert sizes == [5 * 30 << 10, 5 * 30 << 10, 2 * 30 << 10]
+    assert [data[0] for data, _ in await world.records_of(11)] == list(range(12))
     await world.log.aclose()
     exact = LogWorld()
-    exact.owner.records = [bytes((1 << 20) - 8)]
+    exact.owner.records = [bytes((128 << 10) - 8)]
     await exact.open()
-    assert exact.log.current.end == FILE_HEADER_BYTES + GROUP_HEADER_BYTES + (1 << 20)
+    assert exact.log.current.end == FILE_HEADER_BYTES + GROUP_HEADER_BYTES + (128 << 10)
     await exact.log.aclose()
 
 
@@ -545,9 +546,10 @@ async def test_without_space_for_another_file_the_old_one_continues_for_a_while(
     await world.open()
     await world.add_durably(bytes(1 << 16))
     sealed = world.log.current
-    end = sealed.end
     world.disk.full_paths.add(SECOND)
     await world.add_durably(b"entry")
+    await until_idle()
+    end = sealed.end
     assert world.log.current is sealed
     assert world.owner.sealed == []
     assert SECOND not in world.disk.files
@@ -557,10 +559,11 @@ async def test_without_space_for_another_file_the_old_one_continues_for_a_while(
     while world.log.current is sealed:
         numbers.append(sealed.end)
         await world.add_durably(bytes(500))
+        await until_idle()
     assert numbers[-2] < end + (1 << 12) <= numbers[-1]
     assert world.log.number == 13
     header = decode_file_header(bytes(world.disk.files[file_path(LOG_KIND, 13)]), "13")
-    assert header[3:5] == (11, numbers[-1])
+    assert header[3:5] == (11, world.owner.sealed[0].end)
     await world.log.aclose()
 
 

@@ -22,7 +22,7 @@ from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill, log_paths
 
-COUNT = 120
+COUNT = 125
 
 
 KEPT = replace(SMALL, sealed_logs_kept=2)
