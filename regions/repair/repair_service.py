@@ -331,23 +331,31 @@ class RepairService:
                 self._retries.pop(ledger_id, None)  # another process has repaired it
 
     async def _repair(self, session: Session, ledger_id: int) -> None:
-        """Repair a ledger. Does not raise if the ledger is stuck, so that the others continue."""
+        """Repair a ledger, which this session has locked."""
         if ledger_id not in self._retries:
             _LOG.info("repair began", ledger=ledger_id)
+        is_locked = True
+        try:
+            if await self._try_repair(ledger_id):
+                await self._finish(session, ledger_id)
+                is_locked = False
+        finally:
+            if is_locked and not session.is_lost and not self._own.is_closed:
+                with suppress(RhumblineError):
+                    await self.tasks.unlock(ledger_id)
+
+    async def _try_repair(self, ledger_id: int) -> bool:
+        """Return whether nothing is left to repair. If the ledger is stuck, the others continue."""
         try:
             await self._repair_ledger(ledger_id)
         except NoSuchLedgerError:
-            await self._finish(ledger_id)
+            return True
         except SessionLostError:
             raise
         except RhumblineError as error:
             await self._postpone(ledger_id, error)
-        else:
-            await self._finish(ledger_id)
-        finally:
-            if not session.is_lost and not self._own.is_closed:
-                with suppress(RhumblineError):
-                    await self.tasks.unlock(ledger_id)
+            return False
+        return True
 
     async def _repair_ledger(self, ledger_id: int) -> None:
         """End the ledger if it must end, and repair what is settled in any case."""
@@ -362,9 +370,12 @@ class RepairService:
             raise waiting
         self._repairer.counts.ledgers += 1
 
-    async def _finish(self, ledger_id: int) -> None:
+    async def _finish(self, session: Session, ledger_id: int) -> None:
         self._retries.pop(ledger_id, None)
-        await self.tasks.remove(ledger_id)
+        if session.is_lost:
+            await self.tasks.remove(ledger_id)  # the lock may be another's by now
+        else:
+            await self.tasks.finish(ledger_id)
         _LOG.info("repair done", ledger=ledger_id)
 
     async def _postpone(self, ledger_id: int, error: RhumblineError) -> None:

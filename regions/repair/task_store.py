@@ -22,7 +22,7 @@ from ...core.protocol.errors import (
     NoNodeError,
 )
 from ...core.protocol.metadata_record import fields_to_store
-from ...core.runtime.metadata_store import MetadataStore, Session, Watch
+from ...core.runtime.metadata_store import Delete, MetadataStore, Session, Watch
 
 _TEXT_MAX = 500
 
@@ -73,6 +73,14 @@ class TaskStore:
         """Remove the task of a ledger that is complete or deleted. Safe to repeat."""
         await idempotent_writes.discard(self._store, self._todo(ledger_id))
 
+    async def finish(self, ledger_id: int) -> None:
+        """Remove a task and release its lock, in one transaction. Safe to repeat."""
+        try:
+            await self._store.txn([Delete(self._todo(ledger_id)), Delete(self._lock(ledger_id))])
+        except (NoNodeError, IndeterminateError):  # one of them is gone, or both may be
+            await self.remove(ledger_id)
+            await self.unlock(ledger_id)
+
     async def get(self, ledger_id: int) -> RepairTask | None:
         """Return the task of a ledger, or None."""
         value = await idempotent_writes.read_if_exists(self._store, self._todo(ledger_id))
@@ -104,11 +112,11 @@ class TaskStore:
 
     async def try_lock(self, session: Session, ledger_id: int, owner: str) -> bool:
         """Lock a ledger for this session; False while another session holds the lock."""
-        return await self._take(f"{self._root}/locks/{_name(ledger_id)}", session, owner)
+        return await self._take(self._lock(ledger_id), session, owner)
 
     async def unlock(self, ledger_id: int) -> None:
         """Release the lock. Safe to repeat."""
-        await idempotent_writes.discard(self._store, f"{self._root}/locks/{_name(ledger_id)}")
+        await idempotent_writes.discard(self._store, self._lock(ledger_id))
 
     async def try_elect(self, session: Session, owner: str) -> bool:
         """Become the auditor for the duration of this session; False while another one is."""
@@ -135,6 +143,9 @@ class TaskStore:
 
     def _todo(self, ledger_id: int) -> str:
         return f"{self._root}/todo/{_name(ledger_id)}"
+
+    def _lock(self, ledger_id: int) -> str:
+        return f"{self._root}/locks/{_name(ledger_id)}"
 
 
 def _name(ledger_id: int) -> str:

@@ -50,6 +50,32 @@ async def test_lost_requests_and_replies_are_resolved(outcome: str) -> None:
     assert await tasks.get(1) is None
 
 
+@pytest.mark.parametrize("outcome", [None, LOST_REPLY, LOST_REQUEST])
+@pytest.mark.parametrize("gone", ["nothing", "task", "lock"])
+async def test_finished_task_and_its_lock_are_removed_together(
+    outcome: str | None, gone: str
+) -> None:
+    store = LossyStore(MemoryStore())
+    tasks = TaskStore(store)
+    session = await store.session(10_000)
+    for ledger_id in (1, 2):
+        await tasks.add(ledger_id, "x", 0)
+        assert await tasks.try_lock(session, ledger_id, "one")
+    if gone == "task":
+        await tasks.remove(1)
+    elif gone == "lock":
+        await tasks.unlock(1)
+    store.outcomes = [] if outcome is None else [outcome]
+    await tasks.finish(1)
+    assert await tasks.ids() == [2]
+    other = await store.session(10_000)
+    assert await tasks.try_lock(other, 1, "other")
+    assert not await tasks.try_lock(other, 2, "other")
+    await tasks.finish(1)
+    await tasks.finish(1)
+    assert await tasks.ids() == [2]
+
+
 async def test_session_holds_lock_and_auditor_role_until_it_ends() -> None:
     store = MemoryStore()
     tasks = TaskStore(store)
