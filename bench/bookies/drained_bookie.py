@@ -35,6 +35,8 @@ async def measure_drain(
     ledger_count: int,
     entries_each: int,
     size: int,
+    *,
+    workers: int,
     seconds_max: float,
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield one row for each step: the ledgers are written and audited, and a bookie is drained.
@@ -50,7 +52,8 @@ async def measure_drain(
             writes = [_write(client, entries_each, size) for _ in range(count)]
             held += sum(leaving in bookies for bookies in await run_all(writes, "write ledgers"))
         yield _row("write", ledger_count, time.perf_counter() - started)
-        options = ("--audit-interval", "10s", "--bytes-per-second", _NO_LIMIT)
+        options = ["--workers", str(workers), "--audit-interval", "10s"]
+        options += ["--bytes-per-second", _NO_LIMIT]
         with repair_process(root, servers.metadata, REGION, *options) as repair:
             step = _Step(servers, repair, seconds_max)
 

@@ -289,11 +289,12 @@ def _shown_of_loss(row: dict[str, Any]) -> dict[str, Any]:
 @whole_number("--ledgers", 1, 10_000_000, 1_000, "Number of ledgers.")
 @whole_number("--entries", 1, 1_000_000, 1, "Entries of each ledger.")
 @whole_number("--size", 1, 1 << 20, 1024, "Bytes of each entry.")
+@whole_number("--workers", 1, 1_000, 2, "Number of ledgers that are repaired concurrently.")
 @number("--seconds-max", 1, 86_400, 3_600, "Fail if a step is not done by then.")
 @output_options
 def drain(
-    ledgers: int, entries: int, size: int, seconds_max: float, directory: Path | None,
-    json_file: Path | None,
+    ledgers: int, entries: int, size: int, workers: int, seconds_max: float,
+    directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Drain a bookie with many small ledgers: time and resources of the audit and of the repair.
 
@@ -303,7 +304,9 @@ def drain(
         root = Path(folder)
         print_raw(root)
         with BookieProcesses(root, count=DRAIN_BOOKIES) as servers:
-            rows = measure_drain(servers, root, ledgers, entries, size, seconds_max)
+            rows = measure_drain(
+                servers, root, ledgers, entries, size, workers=workers, seconds_max=seconds_max
+            )
             found = run(collect(rows, json_file))
     say()
     say(format_table([_shown_of_drain(row) for row in found]))

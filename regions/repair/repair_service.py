@@ -38,6 +38,7 @@ from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
 from .retention_runner import RetentionRunner
+from .task_feed import TaskFeed
 from .task_store import TaskStore
 
 _LOG = EventLog(__name__)
@@ -209,8 +210,9 @@ class RepairService:
                 session_tasks.spawn(self._retention.run(lambda: self.is_auditor), "retention")
                 if self._lags is not None:
                     session_tasks.spawn(self._lags.run(lambda: self.is_auditor), "lags")
+                feed = TaskFeed(self.tasks)
                 for wakeup in self._work_wakeups:
-                    session_tasks.spawn(self._work(session, owner, wakeup), "repair worker")
+                    session_tasks.spawn(self._work(session, owner, feed, wakeup), "repair worker")
                 self.is_working = True
                 while not session.is_lost:
                     await lost.wait(self.config.session_ttl_ms / 1000)
@@ -286,12 +288,12 @@ class RepairService:
 
     # --- repairing ------------------------------------------------------------------------------
 
-    async def _work(self, session: Session, owner: str, wakeup: Wakeup) -> None:
+    async def _work(self, session: Session, owner: str, feed: TaskFeed, wakeup: Wakeup) -> None:
         watch = self.tasks.watch(wakeup.wake)
         try:
             while not session.is_lost:
                 try:
-                    await self._work_through(session, owner)
+                    await self._work_through(session, owner, feed)
                 except SessionLostError:
                     return
                 except RhumblineError as error:
@@ -307,28 +309,28 @@ class RepairService:
         due = min((retry.due for retry in self._retries.values()), default=now + pause_s)
         return min(max(due - now, self.config.retry_ms_min / 1000), pause_s)
 
-    async def _work_through(self, session: Session, owner: str) -> None:
-        """Process every task that is due once."""
-        after: int | None = None
-        listed: dict[int, None] = {}
-        known = list(self._retries)
-        while page := await self.tasks.ids(after):
-            for ledger_id in page:
-                listed[ledger_id] = None
-                retry = self._retries.get(ledger_id)
-                is_postponed = retry is not None and self._loop.time() < retry.due
-                if ledger_id in self._busy or is_postponed:
-                    continue
-                self._busy[ledger_id] = None
-                try:
-                    if await self.tasks.try_lock(session, ledger_id, owner):
-                        await self._repair(session, ledger_id)
-                finally:
-                    del self._busy[ledger_id]
-            after = page[-1]
-        for ledger_id in known:
-            if ledger_id not in listed:
-                self._retries.pop(ledger_id, None)  # another process has repaired it
+    async def _work_through(self, session: Session, owner: str, feed: TaskFeed) -> None:
+        """Process every task that is due once, together with the other workers."""
+        feed.begin(self._retries)
+        while (ledger_id := await feed.next()) is not None:
+            retry = self._retries.get(ledger_id)
+            is_postponed = retry is not None and self._loop.time() < retry.due
+            if ledger_id in self._busy or is_postponed:
+                continue
+            self._busy[ledger_id] = None
+            try:
+                if await self._try_lock(session, ledger_id, owner):
+                    await self._repair(session, ledger_id)
+            finally:
+                del self._busy[ledger_id]
+        for ledger_id in feed.take_missing():
+            self._retries.pop(ledger_id, None)  # another process has repaired it
+
+    async def _try_lock(self, session: Session, ledger_id: int, owner: str) -> bool:
+        """Lock a ledger; False if another process repairs it, or has done so since the listing."""
+        if await self.tasks.get(ledger_id) is None:
+            return False
+        return await self.tasks.try_lock(session, ledger_id, owner)
 
     async def _repair(self, session: Session, ledger_id: int) -> None:
         """Repair a ledger, which this session has locked."""

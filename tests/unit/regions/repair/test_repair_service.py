@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import cast
@@ -69,7 +70,7 @@ class World:
         self.directory = SteeredDirectory(self.store)
 
     @asynccontextmanager
-    async def repaired(self) -> AsyncIterator[RepairService]:
+    async def repaired(self, config: RepairConfig = CONFIG) -> AsyncIterator[RepairService]:
         """Run a repair service, and wait until it audits."""
         service = RepairService(
             Runtime(ManualClock(), Random(1)),
@@ -77,7 +78,7 @@ class World:
             cast(LedgerClient, self.client),
             self.directory,
             RegionAwarePlacement(),
-            CONFIG,
+            config,
         )
         service.start()
         await asyncio.sleep(2)
@@ -112,6 +113,49 @@ async def test_a_lost_session_ends_the_role_and_the_next_one_begins_it_again() -
     owners = [line["owner"] for line in log.fields("auditor elected")]
     assert log.fields("repair session lost") == [{"owner": owners[0]}]
     assert owners[0] != owners[1]
+
+
+async def test_workers_of_a_process_share_the_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker used to go through all tasks of its own listing, also those of the others."""
+    world, random = World(), Random(1)
+    repaired: list[int] = []
+    working = peak = 0
+
+    async def repair(_service: RepairService, ledger_id: int) -> None:
+        nonlocal working, peak
+        working += 1
+        peak = max(peak, working)
+        repaired.append(ledger_id)
+        await asyncio.sleep(random.random())
+        working -= 1
+
+    monkeypatch.setattr(RepairService, "_repair_ledger", repair)
+    async with world.repaired(replace(CONFIG, worker_count=8)) as service:
+        for ledger_id in range(300):
+            await service.tasks.add(ledger_id, "b1@00000001 is lost", 0)
+        await asyncio.sleep(60)
+        assert await service.tasks.ids() == []
+    assert sorted(repaired) == list(range(300))
+    assert peak == 8
+
+
+async def test_ledger_that_another_process_repaired_since_the_listing_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    repaired: list[int] = []
+
+    async def repair(service: RepairService, ledger_id: int) -> None:
+        repaired.append(ledger_id)
+        await service.tasks.remove(ledger_id + 1)
+
+    monkeypatch.setattr(RepairService, "_repair_ledger", repair)
+    async with world.repaired(replace(CONFIG, worker_count=1)) as service:
+        await service.tasks.add(1, "b1@00000001 is lost", 0)
+        await service.tasks.add(2, "b1@00000001 is lost", 0)
+        await asyncio.sleep(10)
+        assert await service.tasks.ids() == []
+    assert repaired == [1]
 
 
 async def test_stuck_ledgers_are_retried_as_soon_as_an_operator_changes_a_state(
