@@ -67,7 +67,7 @@ def _row(name: str, ledger_count: int, adds: SteadyAdds) -> dict[str, Any]:
 
 
 def _newest(folder: Path) -> int:
-    return max(int(path.stem) for path in folder.iterdir())
+    return max(int(path.name.split(".")[0]) for path in folder.iterdir())
 
 
 async def _fill_log(writer: LedgerWriter) -> None:

@@ -42,7 +42,7 @@ from .log.commit_group import AddSink, CommitGroup, DurabilityWaiter, OnDurable,
 from .log.file_rows import read_rows
 from .log.file_set import FileGoneError, FileSet
 from .log.group_rows import index_group_entries
-from .log.log_format import OFFSET_BITS
+from .log.log_format import LOG_KIND, OFFSET_BITS
 from .log.replay import Damage
 from .log.sorted_file import SortedFile, SortedFileWriter
 from .log.tail_cache import TailCache
@@ -152,6 +152,7 @@ class Storage:
         # The manifest drops lost files in the same snapshot that records the limbo.
         states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
         states.manifest.sorted_files = {file.number: file.end for file in opened.sorted.values()}
+        await self.files.remove_unnamed(LOG_KIND)  # a log that was being prepared
         await self.log.open(opened.last_log)
         await remove_leftovers(self.files, self.index_files, opened)
 

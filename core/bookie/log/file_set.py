@@ -24,6 +24,7 @@ _TOUCHED_MAX = 512
 
 DIRECTORIES = {LOG_KIND: "log", SORTED_KIND: "sorted"}
 _SUFFIXES = {LOG_KIND: ".log", SORTED_KIND: ".sorted"}
+_NEW_SUFFIX = ".new"
 
 
 def file_path(kind: int, number: int) -> str:
@@ -77,6 +78,26 @@ class FileSet:
         )
         self._files[number] = file
         return file
+
+    async def create_unnamed(self, kind: int, number: int, allocate_bytes: int) -> File:
+        """Creates a file that a start ignores until ``name`` gives it its name."""
+        path = file_path(kind, number) + _NEW_SUFFIX
+        return await self.disk.open(path, create=True, allocate_bytes=allocate_bytes)
+
+    async def name(self, kind: int, number: int) -> File:
+        """Gives a durable file that was created without a name its name, durably; reopens it."""
+        path = file_path(kind, number)
+        await self.disk.rename(path + _NEW_SUFFIX, path)
+        await self.sync_directory(kind)
+        file = self._files[number] = await self.disk.open(path)
+        return file
+
+    async def remove_unnamed(self, kind: int) -> None:
+        """Removes all files that were never given their names."""
+        directory = DIRECTORIES[kind]
+        for name in await self.disk.list(directory):
+            if name.endswith(_NEW_SUFFIX):
+                await self.disk.remove(f"{directory}/{name}")
 
     async def open(self, kind: int, number: int) -> File:
         """Opens an existing file, which must not change any more."""

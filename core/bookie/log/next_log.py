@@ -5,8 +5,10 @@ wait until that is written. So it is written beside the current file, in slices 
 commits, and what changes meanwhile is written after it: the state records of the groups that became
 durable in the current file, and the state of the ledgers that got entries there. Each round writes
 the changes of the round before, until few are left. These follow when the log continues in the new
-file and no group is in flight. The header comes last, so a file without an intact header was never
-used. Every record can be applied any number of times (ledger_records.py), so a change that both the
+file and no group is in flight. Only then does the file get its header and its name, so no start
+takes a file that was being prepared for one that was used.
+
+Every record can be applied any number of times (ledger_records.py), so a change that both the
 snapshot and a later record contain does no harm.
 """
 
@@ -92,7 +94,7 @@ class NextLog:
         await wait_until_done(self._task)
 
     async def finish(self, previous: LogFile | None) -> LogFile:
-        """Makes the file and its header durable; no group may be in flight.
+        """Makes the file, its header and its name durable; no group may be in flight.
 
         The header names ``previous`` and its end. Raises DiskFullError, DiskFailedError.
         """
@@ -106,6 +108,8 @@ class NextLog:
         end = (0, 0, 0) if previous is None else (previous.number, previous.end, previous.last_crc)
         header = FileHeader(LOG_KIND, self.number, self._generation, *end, self._bookie)
         await file.write_header(header)
+        await file.file.close()
+        file.file = await self._files.name(LOG_KIND, self.number)
         return file
 
     def cancel(self) -> None:
@@ -120,17 +124,16 @@ class NextLog:
             if len(self._records) + len(self._ledgers) <= _CHANGES_MAX:
                 break
             await self._write_changes(file)
-        await self._files.sync_directory(LOG_KIND)
 
     async def _create(self) -> LogFile:
         """Creates the file with reserved space, or without it on a nearly full disk."""
         reserved_bytes = self._reserved_bytes
         try:
-            file = await self._files.create(LOG_KIND, self.number, reserved_bytes)
+            file = await self._files.create_unnamed(LOG_KIND, self.number, reserved_bytes)
         except DiskFullError:
-            await self._files.remove(LOG_KIND, [self.number])
+            await self._files.remove_unnamed(LOG_KIND)
             reserved_bytes = 0
-            file = await self._files.create(LOG_KIND, self.number, reserved_bytes)
+            file = await self._files.create_unnamed(LOG_KIND, self.number, reserved_bytes)
         return LogFile(file, self.number, self._generation, reserved_bytes=reserved_bytes)
 
     async def _write_changes(self, file: LogFile) -> None:

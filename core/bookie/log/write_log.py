@@ -9,9 +9,9 @@ others (group_queue.py). Invariants (rules BKE-9, BKE-14):
 3. after a failed write or sync, nothing is written or acknowledged until the log is opened again
    (the operating system drops dirty pages on error);
 4. a file begins with a snapshot of all state, and everything that changed since, which are durable
-   before its header is written (next_log.py). Then a seal record in the previous file names the new
-   file, and only then is it used. So a file with a damaged header was never used if no seal names
-   it, and is damaged if one does.
+   before it gets its header and its name (next_log.py). Then a seal record in the previous file
+   names the new file, and only then is it used. So a file with a damaged header was never used if
+   no seal names it, and is damaged if one does.
 """
 
 import asyncio
@@ -359,6 +359,7 @@ class WriteLog:
         except DiskFullError:
             # The new file must be removed before another byte goes into the old one, because its
             # header says that the old file ends here.
+            await self._files.remove_unnamed(LOG_KIND)
             await self._files.remove(LOG_KIND, [next_log.number])
             if previous is not None:
                 await self._write_marker(previous)

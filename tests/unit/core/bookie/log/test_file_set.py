@@ -58,6 +58,30 @@ async def test_files_are_listed_by_rising_number_and_other_names_are_ignored() -
     assert await files.numbers(SORTED_KIND) == [5]
 
 
+async def test_file_without_a_name_is_ignored_until_it_gets_one() -> None:
+    disk = RecordingDisk()
+    files = FileSet(disk, 0)
+    await files.prepare()
+    disk.taken()
+    for number in (7, 8):
+        created = await files.create_unnamed(LOG_KIND, number, 5_000)
+        await created.write_durable(0, [b"content"])
+        await created.close()
+    assert await files.numbers(LOG_KIND) == []
+    disk.taken()
+    named = await files.name(LOG_KIND, 7)
+    assert disk.taken("rename", "sync_directory") == [
+        ("rename", LOG + ".new", LOG),
+        ("sync_directory", "log"),
+    ]
+    assert await files.open(LOG_KIND, 7) is named
+    assert await named.read(0, 100) == b"content"
+    await files.remove_unnamed(LOG_KIND)
+    await files.remove_unnamed(LOG_KIND)
+    assert await files.numbers(LOG_KIND) == [7]
+    assert [path for path in disk.files if path.startswith("log/")] == [LOG]
+
+
 async def test_file_is_opened_once_and_removed_durably() -> None:
     disk = RecordingDisk()
     files = FileSet(disk, 0)

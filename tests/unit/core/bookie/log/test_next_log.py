@@ -31,6 +31,8 @@ from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 ME = BookieId("b1@0000abcd")
 NUMBER = 7
 PATH = file_path(LOG_KIND, NUMBER)
+NEW = PATH + ".new"
+"""Its path before it has its name."""
 SMALL = BookieConfig(log_file_bytes=1 << 14, tail_cache_bytes=0, boot_id="boot-1")
 LEDGERS = 3_000
 """A snapshot of so many ledgers takes several slices."""
@@ -93,17 +95,18 @@ async def test_header_is_written_when_everything_else_is_durable() -> None:
     await until(lambda: ends)
     assert ends == [True]
     with pytest.raises(CorruptionError):
-        decode_file_header(bytes(world.disk.files[PATH]), PATH)
+        decode_file_header(bytes(world.disk.files[NEW]), NEW)
     world.log.note_group(group_of(b"a change", ledgers=[1]))
     world.disk.taken()
     file = await world.log.finish(None)
     assert file.number == NUMBER
-    done = world.disk.taken("write", "write_durable", "sync")
-    assert [(kind, path) for kind, path, *_ in done[-2:]] == [
-        ("sync", PATH),
-        ("write_durable", PATH),
+    done = world.disk.taken("write", "write_durable", "sync", "rename", "sync_directory")
+    assert done[-4:] == [
+        ("sync", NEW),
+        ("write_durable", NEW, 0),
+        ("rename", NEW, PATH),
+        ("sync_directory", "log"),
     ]
-    assert done[-1][2] == 0, "the header is at the beginning"
     assert await world.records() == [b"first", b"last", *state_of_ledgers([1]), b"a change"]
 
 
@@ -124,7 +127,7 @@ async def test_many_changes_are_written_before_the_file_counts_as_prepared() -> 
     world.log.prepare()
     world.log.note_group(group_of(ledgers=range(5_000)))
     await until(lambda: world.log.is_prepared)
-    size = len(world.disk.files[PATH])
+    size = len(world.disk.files[NEW])
     await world.log.finish(None)
     assert len(world.disk.files[PATH]) == size, "nothing was left but the header"
     assert await world.records() == [b"snapshot"] * 2_000 + state_of_ledgers(range(5_000))
@@ -141,7 +144,7 @@ async def test_changes_that_come_faster_than_they_are_written_are_left_for_the_e
             noted += 1_500
         await asyncio.sleep(0)
     assert noted == 9 * 1_500
-    size = len(world.disk.files[PATH])
+    size = len(world.disk.files[NEW])
     await world.log.finish(None)
     assert len(world.disk.files[PATH]) > size + 50_000, "the last changes were left"
     assert (await world.records())[2:] == state_of_ledgers(range(noted))
@@ -168,14 +171,17 @@ async def test_failure_of_the_preparation_is_raised_at_its_end() -> None:
         await world.log.finish(None)
 
 
-async def test_cancelled_file_has_no_header() -> None:
+async def test_cancelled_file_has_neither_a_header_nor_a_name() -> None:
     world = World([b"snapshot"] * 10_000)
     await world.files.prepare()
     world.log.prepare()
-    await until(lambda: PATH in world.disk.files)
+    await until(lambda: NEW in world.disk.files)
     world.log.cancel()
     await until(lambda: world.log.is_prepared)
-    assert not any(world.disk.files[PATH][:FILE_HEADER_BYTES])
+    assert not any(world.disk.files[NEW][:FILE_HEADER_BYTES])
+    assert await world.files.numbers(LOG_KIND) == []
+    await world.files.remove_unnamed(LOG_KIND)
+    assert NEW not in world.disk.files
 
 
 # --- with a storage -------------------------------------------------------------------------------
@@ -287,10 +293,12 @@ async def test_start_after_a_kill_finds_every_change_that_was_durable(seed: int)
         if was_preparing or storage.log._next is not None:
             kills.append((disk.copy(), changes.state()))
     assert len(kills) >= 10
+    assert any(path.endswith(".new") for killed, _ in kills for path in killed.files)
     for killed, expected in kills:  # not in between, when the preparation would go on
         again = await opened(killed)
         assert not again.damages
         assert state_of(again.states) == expected
+        assert not any(path.endswith(".new") for path in killed.files)
         await again.aclose()
     await storage.aclose()
 

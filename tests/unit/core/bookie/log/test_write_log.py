@@ -44,6 +44,8 @@ from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 
 ME = BookieId("b1@00000001")
 FIRST, SECOND = file_path(LOG_KIND, 11), file_path(LOG_KIND, 12)
+NEW_FIRST, NEW_SECOND = FIRST + ".new", SECOND + ".new"
+"""Their paths before they have their names."""
 LEDGER = LedgerRecord(1, bytes(20))
 STATE = limbo_cleared_record(7)
 
@@ -177,11 +179,11 @@ async def test_file_begins_with_a_durable_snapshot_before_it_is_used() -> None:
         ("create", END_MARKER_PATH, 0),
         ("write", END_MARKER_PATH, 0),
         ("sync_directory", ""),
-        ("create", FIRST, 1 << 20),
-        ("write", FIRST, FILE_HEADER_BYTES),
+        ("create", NEW_FIRST, 1 << 20),
+        ("write", NEW_FIRST, FILE_HEADER_BYTES),
+        ("sync", NEW_FIRST),
+        ("write_durable", NEW_FIRST, 0),
         ("sync_directory", "log"),
-        ("sync", FIRST),
-        ("write_durable", FIRST, 0),
         ("write_durable", END_MARKER_PATH, 512),
     ]
     header = decode_file_header(bytes(world.disk.files[FIRST]), FIRST)
@@ -205,7 +207,7 @@ async def test_file_after_another_names_its_end_and_seals_it() -> None:
     operations = world.disk.taken("create", "write", "write_durable", "sync", "truncate")
     seal = ("write_durable", FIRST, end)
     assert operations[-3:] == [("truncate", FIRST, end), ("sync", FIRST), seal]
-    assert operations.index(("sync", SECOND)) < operations.index(seal)
+    assert operations.index(("sync", NEW_SECOND)) < operations.index(seal)
     header = decode_file_header(bytes(world.disk.files[SECOND]), SECOND)
     assert header[3:6] == (11, end, crc)
     states = LedgerRecords()
@@ -546,13 +548,13 @@ async def test_without_space_for_another_file_the_old_one_continues_for_a_while(
     await world.open()
     await world.add_durably(bytes(1 << 16))
     sealed = world.log.current
-    world.disk.full_paths.add(SECOND)
+    world.disk.full_paths.add(NEW_SECOND)
     await world.add_durably(b"entry")
     await until_idle()
     end = sealed.end
     assert world.log.current is sealed
     assert world.owner.sealed == []
-    assert SECOND not in world.disk.files
+    assert not {SECOND, NEW_SECOND} & set(world.disk.files)
     assert (await find_end_marker(world.disk, ME)).end == LogEnd(11, sealed.end, 1_011)
     assert (world.log._roll_at, world.log._roll_at_least) == (end + (1 << 12),) * 2
     numbers = []
@@ -573,7 +575,10 @@ async def test_file_is_begun_without_reserved_space_on_a_nearly_full_disk() -> N
     await world.files.prepare()
     world.disk.taken()
     await world.log.open(None)
-    assert world.disk.taken("create")[1:] == [("create", FIRST, 1 << 20), ("create", FIRST, 0)]
+    assert world.disk.taken("create")[1:] == [
+        ("create", NEW_FIRST, 1 << 20),
+        ("create", NEW_FIRST, 0),
+    ]
     await world.log.aclose()
 
 
@@ -583,10 +588,10 @@ async def test_open_without_space_leaves_no_file_and_the_marker_of_the_old_one()
     previous = world.log.current
     marker = (await find_end_marker(world.disk, ME)).end
     again = WriteLog(world.files, world.config, ME, world.owner)
-    world.disk.full_paths.add(SECOND)
+    world.disk.full_paths.add(NEW_SECOND)
     with pytest.raises(DiskFullError):
         await again.open(previous)
-    assert SECOND not in world.disk.files
+    assert not {SECOND, NEW_SECOND} & set(world.disk.files)
     assert again.durable_end == 0
     assert (await find_end_marker(world.disk, ME)).end == marker
     world.disk.full_paths.clear()
@@ -598,11 +603,11 @@ async def test_open_without_space_leaves_no_file_and_the_marker_of_the_old_one()
     assert again.durable_end == 0
     assert (await find_end_marker(world.disk, ME)).end == marker
     fresh = LogWorld()
-    fresh.disk.full_paths.add(FIRST)
+    fresh.disk.full_paths.add(NEW_FIRST)
     await fresh.files.prepare()
     with pytest.raises(DiskFullError):
         await fresh.log.open(None)
-    assert FIRST not in fresh.disk.files
+    assert not {FIRST, NEW_FIRST} & set(fresh.disk.files)
 
 
 @pytest.mark.parametrize("is_in_flight", [False, True])
@@ -655,7 +660,7 @@ async def test_another_file_is_tried_again_after_a_sixteenth_of_a_file() -> None
     await world.open()
     await world.add_durably()
     end = world.log.current.end
-    world.disk.full_paths.add(SECOND)
+    world.disk.full_paths.add(NEW_SECOND)
     world.log.roll_next()
     await world.add_durably(b"entry")
     assert repr(world.log._roll_at) == repr(end + 256)
