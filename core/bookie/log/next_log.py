@@ -112,6 +112,13 @@ class NextLog:
         file.file = await self._files.name(LOG_KIND, self.number)
         return file
 
+    async def discard(self) -> None:
+        """Closes and removes the file, which frees its space. Nothing may be writing to it."""
+        if self._file is not None:
+            await self._file.file.close()
+        await self._files.remove_unnamed(LOG_KIND)
+        await self._files.remove(LOG_KIND, [self.number])
+
     def cancel(self) -> None:
         """Stops writing. The file is never used."""
         if self._task is not None:

@@ -359,8 +359,7 @@ class WriteLog:
         except DiskFullError:
             # The new file must be removed before another byte goes into the old one, because its
             # header says that the old file ends here.
-            await self._files.remove_unnamed(LOG_KIND)
-            await self._files.remove(LOG_KIND, [next_log.number])
+            await next_log.discard()
             if previous is not None:
                 await self._write_marker(previous)
             raise

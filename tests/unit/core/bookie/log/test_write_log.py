@@ -549,8 +549,10 @@ async def test_without_space_for_another_file_the_old_one_continues_for_a_while(
     await world.add_durably(bytes(1 << 16))
     sealed = world.log.current
     world.disk.full_paths.add(NEW_SECOND)
+    world.disk.taken()
     await world.add_durably(b"entry")
     await until_idle()
+    assert ("close", NEW_SECOND) in world.disk.taken(), "an open file would keep its space"
     end = sealed.end
     assert world.log.current is sealed
     assert world.owner.sealed == []
