@@ -8,11 +8,6 @@ from _pytest.mark import ParameterSet
 from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
-# A killed process of a run may leave an asynchronous generator that cannot be closed any more.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <async_generator object:pytest.PytestUnraisableExceptionWarning"
-)
-
 SEEDS = 5
 SEEN_MORE_THAN: dict[str, dict[str, float]] = {
     "archives": {"segments archived": 4 * SEEDS, "parts deleted": 4 * SEEDS},

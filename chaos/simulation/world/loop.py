@@ -11,10 +11,11 @@ ends, and when it exceeds its limit of virtual time.
 import asyncio
 import gc
 import socket
+import sys
 import traceback
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -125,6 +126,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """
         gc_was_on = gc.isenabled()
         gc.disable()  # a collection during the run would make the time of finalizers random
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, _close_dropped)
         events._set_running_loop(self)
         try:
             task = self.create_task(main)
@@ -138,6 +141,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return task.result()
         finally:
             events._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
             if gc_was_on:
                 gc.enable()
 
@@ -350,6 +354,24 @@ def end_quietly(task: "asyncio.Task[Any]") -> None:
         except BaseException:  # exceptions of a dead process have no recipient
             continue
         return
+
+
+def _close_dropped(generator: AsyncGenerator[Any, Any]) -> None:
+    """Close a generator that nothing refers to any more, as far as that needs no waiting.
+
+    In Python 3.11 a generator of a killed process that waits for the next item of another one
+    cannot close that one, which counts as running.
+    """
+    closing = generator.aclose()
+    try:
+        closing.send(None)
+    except (StopIteration, StopAsyncIteration, GeneratorExit):
+        return
+    except RuntimeError as error:
+        if "asynchronous generator is already running" not in str(error):
+            raise
+        return
+    closing.close()
 
 
 def _describe_wait(task: "asyncio.Task[Any]") -> str:
