@@ -1,4 +1,4 @@
-"""Decides what a server process retains of memory, and what Python's collector traverses."""
+"""Limits what a server process retains of memory, and what Python's collector traverses."""
 
 import ctypes
 import gc

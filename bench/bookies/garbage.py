@@ -57,22 +57,18 @@ async def measure_garbage(
         try:
             adding.spawn(adds.run(), "adds")
             await asyncio.sleep(_QUIET_S)
-            yield _row("garbage-before", ledger_count, adds)
+            yield adds.row("garbage-before", ledger_count)
             before_s, _ = usage_of(pid)
             deleted, seconds = await _await_collection(directory.with_suffix(".log"))
             cpu_s = usage_of(pid)[0] - before_s
             yield {
-                **_row("garbage", ledger_count, adds),
+                **adds.row("garbage", ledger_count),
                 "deleted": deleted,
                 "collect_s": seconds,
                 "srv_cpu_s": round(cpu_s, 2),
             }
         finally:
             await adding.aclose()
-
-
-def _row(name: str, ledger_count: int, adds: SteadyAdds) -> dict[str, Any]:
-    return {"w": name, "peer": "rhumbline-bookie", "ledgers": ledger_count, **adds.take()}
 
 
 async def _write_metadata(client: Client, like: LedgerMetadata, ledger_count: int) -> None:

@@ -55,15 +55,11 @@ async def measure_log_roll(
             working.spawn(adds.run(), "adds")
             working.spawn(_fill_log(filled), "filling")
             await _await_new_file(log, newest)
-            yield _row("roll-before", ledger_count, adds)
+            yield adds.row("roll-before", ledger_count)
             await asyncio.sleep(_AFTER_S)
-            yield _row("roll", ledger_count, adds)
+            yield adds.row("roll", ledger_count)
         finally:
             await working.aclose()
-
-
-def _row(name: str, ledger_count: int, adds: SteadyAdds) -> dict[str, Any]:
-    return {"w": name, "peer": "rhumbline-bookie", "ledgers": ledger_count, **adds.take()}
 
 
 def _newest(folder: Path) -> int:

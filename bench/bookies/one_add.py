@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 from ...core.ledger.write.ledger_writer import LedgerWriter
 from ...core.protocol.errors import RhumblineError
@@ -38,11 +39,11 @@ class SteadyAdds:
         self._writer = writer
         self._latencies = Histogram()
 
-    def take(self) -> dict[str, float]:
-        """Return the quantiles since the last call, in ms."""
+    def row(self, name: str, ledger_count: int) -> dict[str, Any]:
+        """Return a row of results with the quantiles since the last call, in ms."""
         found = latencies(self._latencies)
         self._latencies.clear()
-        return found
+        return {"w": name, "peer": "rhumbline-bookie", "ledgers": ledger_count, **found}
 
     async def run(self) -> None:
         """Add until cancelled. Raises the error of an entry that failed."""

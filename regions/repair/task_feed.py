@@ -8,7 +8,7 @@ from .task_store import TaskStore
 
 
 class TaskFeed:
-    """One pass after the other over all tasks, by ledger. All workers share the pass."""
+    """Goes through all tasks in the order of their ledgers, in passes that all workers share."""
 
     def __init__(self, tasks: TaskStore) -> None:
         self._tasks = tasks
@@ -42,6 +42,9 @@ class TaskFeed:
             return self._page.popleft() if self._page else None
 
     def take_missing(self) -> list[int]:
-        """Return the known ledgers that had no task any more, once, at the end of the pass."""
+        """Return the known ledgers that no longer had a task; empty if that was returned before.
+
+        Call this at the end of a pass.
+        """
         missing, self._missing = list(self._missing), {}
         return missing

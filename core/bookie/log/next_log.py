@@ -36,7 +36,7 @@ _ROUNDS_MAX = 8
 
 
 class NextLog:
-    """One new file; begins with ``prepare``, and is complete after ``finish``.
+    """Writes one new file: ``prepare`` begins it, and ``finish`` completes it.
 
     ``snapshot`` yields the state records that the file begins with.
     """
@@ -158,7 +158,7 @@ class NextLog:
             buffers.append(encode_record(record, is_state=True))
             size += len(buffers[-1])
             if size >= _GROUP_BYTES:
-                # What adds already wait for is synced once, at its end.
+                # Once adds wait for the file, a single sync at its end is quicker.
                 await file.append(buffers, len(buffers), is_durable=not self._is_awaited)
                 buffers, size = [], 0
             elif count % _RECORDS_PER_SLICE:

@@ -295,7 +295,7 @@ class WriteLog:
     def _is_full(self, *, overrun: float = 0.0) -> bool:
         """Return whether the file has reached its size, or its rows in memory their number.
 
-        ``overrun`` is the share by which both are exceeded.
+        With ``overrun`` both limits are higher by that share.
         """
         limit = 1 + overrun
         end, rows = self.current.end / limit, self._entry_count / limit

@@ -1,7 +1,7 @@
 """A bookie with metadata in memory, and a client that exchanges frames over a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
 
@@ -9,13 +9,19 @@ from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity, format_storage
+from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.start.start_record import StartRecord
 from rhumbline.core.bookie.start.start_record import encode as encode_start
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError, NoNodeError
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    ForeignDataError,
+    NoNodeError,
+    RhumblineError,
+)
 from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire import bookkeeper_pb2 as pb
@@ -27,6 +33,26 @@ from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 PASSWORD = b"secret"
 KEY = master_key(PASSWORD)
 DIGEST = EntryDigest(DigestType.CRC32C, PASSWORD)
+
+
+class CountingSink:
+    """Counts the delivered responses."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def deliver(self, outbox: Outbox) -> None:
+        self.count += len(outbox.adds)
+
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        raise error
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let other tasks run until the condition is true."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 class FixedClock:

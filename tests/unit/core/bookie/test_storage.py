@@ -11,7 +11,6 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.ledger_records import LedgerRecord
-from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.log.file_set import file_path
 from rhumbline.core.bookie.log.log_format import LOG_KIND
 from rhumbline.core.bookie.log.tail_cache import TailCache
@@ -31,6 +30,7 @@ from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import (
     KEY,
+    CountingSink,
     FixedClock,
     Wire,
     entry,
@@ -42,19 +42,6 @@ from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill, log_paths
 
 ME = BookieId("b1@0000abcd")
-
-
-class CountingSink:
-    """Counts the delivered responses."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def deliver(self, outbox: Outbox) -> None:
-        self.count += len(outbox.adds)
-
-    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
-        raise error
 
 
 async def test_storage_holds_a_hundred_thousand_ledgers() -> None:

@@ -1,7 +1,7 @@
 """The next log is prepared beside the current one, and begins with everything that changed."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -22,9 +22,17 @@ from rhumbline.core.bookie.log.next_log import NextLog
 from rhumbline.core.bookie.log.replay import scan_file
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import CorruptionError, DiskFailedError, RhumblineError
+from rhumbline.core.protocol.errors import CorruptionError, DiskFailedError
 from rhumbline.core.runtime.runtime import Runtime
-from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry, lac_body
+from rhumbline.tests.support.fakes.turns import counted_turns
+from rhumbline.tests.unit.core.bookie.bookie_world import (
+    KEY,
+    CountingSink,
+    FixedClock,
+    entry,
+    lac_body,
+    until,
+)
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 
@@ -79,12 +87,6 @@ def group_of(*states: bytes, ledgers: Iterable[int] = ()) -> CommitGroup:
 
 def state_of_ledgers(ledgers: Iterable[int]) -> list[bytes]:
     return [LedgerRecord(ledger_id, KEY).encode() for ledger_id in ledgers]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0)
 
 
 async def test_header_is_written_when_everything_else_is_durable() -> None:
@@ -153,12 +155,10 @@ async def test_changes_that_come_faster_than_they_are_written_are_left_for_the_e
 async def test_other_tasks_run_while_the_snapshot_is_encoded() -> None:
     world = World([b"snapshot"] * 10_000)
     await world.files.prepare()
-    turns = 0
-    world.log.prepare()
-    while not world.log.is_prepared:
-        turns += 1
-        await asyncio.sleep(0)
-    assert turns >= 20
+    async with counted_turns() as turns:
+        world.log.prepare()
+        await world.log.prepared()
+        assert turns.count >= 20
 
 
 async def test_failure_of_the_preparation_is_raised_at_its_end() -> None:
@@ -187,26 +187,13 @@ async def test_cancelled_file_has_neither_a_header_nor_a_name() -> None:
 # --- with a storage -------------------------------------------------------------------------------
 
 
-class Sink:
-    """Counts the delivered responses."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def deliver(self, outbox: Outbox) -> None:
-        self.count += len(outbox.adds)
-
-    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
-        raise error
-
-
 class Changes:
     """Random changes of a storage, each of which is durable before the next burst."""
 
     def __init__(self, storage: Storage, seed: int) -> None:
         self.storage = storage
         self.random = Random(seed)
-        self.sink = Sink()
+        self.sink = CountingSink()
         self.added = 0
         self.next_entry: dict[int, int] = {}
 

@@ -40,6 +40,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.wire.entry import ENTRY_HEADER
 from rhumbline.core.wire.v2 import ADD_KEY_BYTES
+from rhumbline.tests.unit.core.bookie.bookie_world import until
 from rhumbline.tests.unit.core.bookie.recording_disk import RecordingDisk
 
 ME = BookieId("b1@00000001")
@@ -153,13 +154,6 @@ class LogWorld:
         scan = await scan_file(file, header, None, on_group)
         assert scan.torn_bytes == 0
         return found
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition is true."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0)
 
 
 async def until_idle() -> None:
