@@ -193,13 +193,15 @@ class Pipeline:
 
     def _refuse(self, batch: Batch) -> None:
         """Fail a conditional batch, once the records before it are settled."""
-        if self.in_flight:
-            self.in_flight[-1].callbacks.append(partial(self._refuse_now, batch))
+        newest = self._tail.newest
+        if newest is None or newest.is_done:
+            self._refuse_now(batch, newest)
         else:
-            self._refuse_now(batch)
+            newest.callbacks.append(partial(self._refuse_now, batch, newest))
 
-    def _refuse_now(self, batch: Batch) -> None:
-        error = self._tail.mismatch(batch.expected, self.segment.stream_id) or self.failure
+    def _refuse_now(self, batch: Batch, newest: Batch | None) -> None:
+        stream_id = self.segment.stream_id
+        error = self._tail.mismatch(batch.expected, stream_id, newest) or self.failure
         assert error is not None, "refused for records that this session sent (STR-41)"
         self._settle(batch, error)
         self.wake()

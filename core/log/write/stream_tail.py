@@ -50,11 +50,23 @@ class StreamTail:
         tail = self._found if self._sent is None else _end_of(self._sent)
         return tail is not None and tail <= expected <= next_entry
 
-    def mismatch(self, expected: Dlsn | None, stream_id: str) -> EndMismatchError | None:
-        """Return the error of a conditional append; everything before it must be settled.
+    @property
+    def newest(self) -> Batch | None:
+        """The newest records that this session sent, with which conditional appends are compared.
 
-        None: the end is not known, since nothing that this session sent is known to be there.
+        None: it has sent none.
         """
+        return self._sent
+
+    def mismatch(
+        self, expected: Dlsn | None, stream_id: str, newest: Batch | None
+    ) -> EndMismatchError | None:
+        """Return the error of an append that was refused when the newest records were ``newest``.
+
+        They must be settled. None: they are not known to be in the stream, so its end is not known.
+        """
+        if newest is not None and newest.failure is not None:
+            return None
         end = self._found if self._settled is None else _end_of(self._settled)
         if end is None:
             return None

@@ -6,12 +6,14 @@ import pytest
 
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.write.batch import Batch
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     EndMismatchError,
     InvalidArgumentError,
     InvalidPositionError,
+    LedgerFencedError,
     StreamLostError,
     UnavailableError,
 )
@@ -19,6 +21,7 @@ from rhumbline.core.protocol.record_set import (
     NO_PRODUCER,
     NO_SEQUENCE,
     TXID_FIRST,
+    Kind,
     Producer,
     encode_record_set,
 )
@@ -180,6 +183,46 @@ async def test_a_replaced_writer_appends_nothing(world: LogWorld) -> None:
         with pytest.raises(StreamLostError):
             await old.append(b"never", expected=end)
     await old.abort()
+
+
+async def test_a_refusal_for_a_record_that_is_lost_names_no_end(world: LogWorld) -> None:
+    """It named the end that the append expected (seed 4 of the plan of conditions)."""
+    old = await world.writer("s")
+    await old.append(b"a")
+    end = await end_of(world, 1)
+    world.ledgers.are_acks_held = True
+    world.ledgers.keeps_unacked = False
+    lost, refused = old.append(b"lost"), old.append(b"never", expected=end)
+    await asyncio.sleep(0.01)
+    world.ledgers.are_acks_held = False
+    world.ledgers.fail_writers(LedgerFencedError("by another writer"))
+    for ticket in (lost, refused):
+        with pytest.raises(StreamLostError):
+            await ticket
+    await old.abort()
+    async with await world.writer("s") as new:
+        await new.append(b"b", expected=end)
+
+
+async def test_a_refusal_waits_for_a_record_that_is_sent_again(world: LogWorld) -> None:
+    """A control record behind it was settled first, and the refusal named the expected end."""
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    end = await end_of(world, 1)
+    world.ledgers.are_acks_held = True
+    world.ledgers.keeps_unacked = False
+    later = writer.append(b"b")
+    await asyncio.sleep(0.01)
+    writer._pipeline.submit(Batch(0, 0, 0, Kind.KEEPALIVE))
+    refused = writer.append(b"never", expected=end)
+    await asyncio.sleep(0.01)
+    world.ledgers.are_acks_held = False
+    world.ledgers.fail_writers()
+    with pytest.raises(EndMismatchError) as caught:
+        await refused
+    assert (await later).dlsn == Dlsn(2, 0, 0)
+    assert caught.value.end == Dlsn(2, 0, 1)
+    await writer.close()
 
 
 async def test_an_end_that_cannot_be_read_appends_nothing(
