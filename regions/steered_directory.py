@@ -6,14 +6,15 @@ from ..core.metadata.declared_regions import read_declared_regions
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.placement import BookieInfo
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
+from ..core.runtime.tasks import run_both
 from .states import PlacementStateStore
 
 
 class SteeredDirectory(BookieDirectory):
     """A ``BookieDirectory`` whose ``snapshot`` omits bookies that are closed to new data.
 
-    The states are read after the bookies, with each snapshot, so a choice that starts after a
-    command returned obeys it. A choice that began before may still be recorded, within
+    The states are read with each snapshot, so a choice that starts after a command returned obeys
+    it. A choice that began before may still be recorded, within
     ``metadata_timeout_ms`` of the ledger client.
     """
 
@@ -29,8 +30,8 @@ class SteeredDirectory(BookieDirectory):
     async def snapshot(self) -> list[BookieInfo]:
         """Return the writable bookies that are open to new data, by id. Raises as
         ``states.read``."""
-        found = await super().snapshot()
-        return (await self.states.read()).open_to_new(found)
+        found, states = await run_both(super().snapshot(), self.states.read(), "look at bookies")
+        return states.open_to_new(found)
 
     async def everything(self) -> list[BookieInfo]:
         """Return all writable bookies by id, including those closed to new data."""

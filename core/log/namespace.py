@@ -46,7 +46,6 @@ from .metadata.stream_store import (
     CONTENTION_MAX,
     ClaimPurpose,
     StreamStore,
-    being_deleted_error,
 )
 from .metadata.subscriptions import SubscriptionStore
 from .policy import StreamPolicy, check_policy
@@ -232,18 +231,18 @@ class Namespace:
         until ``purge_grace_ms`` of the policy has passed (rule STR-21). Raises NoSuchStreamError,
         and InvalidPositionError if the position is of another stream or its segment does not exist.
         """
-        before, policy = await self._record_and_policy(name)
-        check_position(position).check_stream(name, before.stream_id)
+        before = await self._streams.current(name)
+        check_position(position).check_stream(name, before.record.stream_id)
         position = position.in_stream("")
-        head, _ = await self._streams.head(name, before.stream_id)
-        if position.lssn > head.last_lssn + 1:
+        last_lssn = before.head.last_lssn
+        if position.lssn > last_lssn + 1:
             raise InvalidPositionError(
-                f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
+                f"stream {name} has no segment {position.lssn}; its last is {last_lssn}"
             )
         record = await self._streams.update(
-            name, lambda record: record.truncated(position), identity=before.identity
+            name, lambda record: record.truncated(position), identity=before.record.identity
         )
-        return (await self._retention.mark(name, record, policy)).first_active
+        return (await self._retention.mark(name, record, before.policy)).first_active
 
     async def untruncate(self, name: str, position: Dlsn | None = None) -> Dlsn:
         """Make truncated records readable again, and return the resulting start.
@@ -254,12 +253,13 @@ class Namespace:
         InvalidPositionError if it is of another stream, and InvalidArgumentError if the policy
         would truncate them again.
         """
-        record, policy = await self._record_and_policy(name)
+        current = await self._streams.current(name)
+        record = current.record
         if position is not None:
             check_position(position).check_stream(name, record.stream_id)
             position = position.in_stream("")
         target = record.oldest if position is None else position
-        await self._retention.check_untruncation(name, record, policy, target)
+        await self._retention.check_untruncation(name, record, current.policy, target)
 
         def restore(found: StreamRecord) -> StreamRecord:
             if position is not None and position < found.oldest:
@@ -280,9 +280,9 @@ class Namespace:
         The elected repair process calls it for all streams; any process may. Raises
         NoSuchStreamError.
         """
-        record, policy = await self._record_and_policy(name)
+        current = await self._streams.current(name)
         return await self._retention.maintain(
-            name, record, policy, expires_archives=expires_archives
+            name, current.record, current.policy, expires_archives=expires_archives
         )
 
     async def find_overdue(self, name: str) -> OverdueData | None:
@@ -290,9 +290,9 @@ class Namespace:
 
         Raises NoSuchStreamError.
         """
-        record, policy = await self._record_and_policy(name)
+        current = await self._streams.current(name)
         now_ms = self._runtime.clock.wall_ms()
-        return await find_overdue(self._streams, name, record, policy, now_ms)
+        return await find_overdue(self._streams, name, current.record, current.policy, now_ms)
 
     async def delete_stream(self, name: str, *, identity: str | None = None) -> None:
         """Delete a stream with all of its ledgers. Its writer loses it; archives are kept.
@@ -344,16 +344,15 @@ class Namespace:
         Raises NoSuchStreamError, EndOfStreamError, StreamSealedError, StreamLostError (another
         writer took over meanwhile), and transient errors, after which the call may be repeated.
         """
-        policy = await self._policy_of(name)
+        current = await self._streams.current(name)
         chain = self._chain(name)
-        segment = await chain.open(policy)
-        dedup_table = await chain.read_dedup_table()
+        segment, dedup_table = await chain.open(current)
         return StreamWriter(
             self._runtime,
             chain,
             segment,
             stream=name,
-            policy=policy,
+            policy=current.policy,
             dedup_table=dedup_table,
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
@@ -384,8 +383,8 @@ class Namespace:
         ledger is closed at its provable end with the record that it returns (rule REC-19). Without
         ``confirm`` the call then raises RecoveryIncompleteError, as ``open_writer`` does.
         """
-        await self._policy_of(name)
-        await self._chain(name).take_over(confirm, expect=expect)
+        current = await self._streams.current(name)
+        await self._chain(name).take_over(confirm, expect=expect, current=current)
 
     async def read_end(self, name: str, segment: Segment) -> SegmentEnd:
         """Return the end of a segment as its ledger has it, which is closed if it is not yet.
@@ -401,8 +400,8 @@ class Namespace:
         error the stream may be sealed with a segment that is still in progress; a repeat completes
         it. Raises like ``take_over`` without ``confirm``.
         """
-        await self._policy_of(name)
-        await self._chain(name).take_over(purpose=ClaimPurpose.SEAL)
+        current = await self._streams.current(name)
+        await self._chain(name).take_over(purpose=ClaimPurpose.SEAL, current=current)
         _LOG.info("stream sealed", namespace=self.name, stream=name)
 
     async def unseal(self, name: str) -> bool:
@@ -480,12 +479,4 @@ class Namespace:
         return NamespaceRecord.decode(self.name, value.data), value.version
 
     async def _policy_of(self, name: str) -> StreamPolicy:
-        return (await self._record_and_policy(name))[1]
-
-    async def _record_and_policy(self, name: str) -> tuple[StreamRecord, StreamPolicy]:
-        record, _ = await self._streams.record(name)
-        if record.is_deleting:
-            raise being_deleted_error(name)
-        if record.is_moving:
-            raise moving_error(self.name)
-        return record, record.policy or await self.policy()
+        return (await self._streams.current(name)).policy

@@ -112,6 +112,15 @@ async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]
     return found
 
 
+async def run_both(
+    first: Coroutine[Any, Any, S], second: Coroutine[Any, Any, T], name: str
+) -> tuple[S, T]:
+    """Run two coroutines concurrently and return their results; errors as in ``run_all``."""
+    works: list[Coroutine[Any, Any, Any]] = [first, second]
+    one, other = await run_all(works, name)
+    return one, other
+
+
 async def for_each(
     items: Sequence[S], work: Callable[[S], Coroutine[Any, Any, None]], parallel: int
 ) -> None:

@@ -15,9 +15,8 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...runtime.metadata_store import Check, Create, MetadataStore, Put, Version
-from .namespace_record import moving_error
 from .stream_schema import Compatibility, SchemaHistory, SchemaKind, StreamSchema, StreamSchemas
-from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
+from .stream_store import CONTENTION_MAX, StreamStore
 
 _FORMAT = 1
 
@@ -40,10 +39,7 @@ class SchemaStore(StreamSchemas):
         data = _encode(after)
         for _ in range(CONTENTION_MAX):
             record, record_version = await self._streams.record(stream)
-            if record.is_deleting:
-                raise being_deleted_error(stream)
-            if record.is_moving:
-                raise moving_error(self._streams.namespace)
+            self._streams.check_changeable(stream, record)
             found, version = await self._read(stream)
             if found == after:
                 return True

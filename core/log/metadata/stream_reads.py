@@ -304,8 +304,14 @@ class StreamReads:
         """Return the namespace and its node in this store. Raises NoSuchNamespaceError."""
         try:
             value = await self._get(namespace_path(self.namespace))
-        except NoNodeError as error:
-            raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first") from error
+        except NoNodeError:
+            value = None
+        return self._namespace_in(value)
+
+    def _namespace_in(self, value: Value | None) -> tuple[NamespaceRecord, Value]:
+        """Decode the node of the namespace. Raises NoSuchNamespaceError."""
+        if value is None:
+            raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first")
         return NamespaceRecord.decode(self.namespace, value.data), value
 
     async def _get(self, path: str) -> Value:

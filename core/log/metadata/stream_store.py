@@ -31,6 +31,7 @@ from ...runtime.metadata_store import (
     Put,
     Version,
 )
+from ..policy import StreamPolicy
 from .namespace_record import moving_error
 from .paths import namespace_path
 from .stream_metadata import MOVE, StreamHead, StreamRecord
@@ -57,6 +58,17 @@ class WriterClaim:
     version: Version
 
 
+@dataclass(frozen=True, slots=True)
+class CurrentStream:
+    """A stream as it is before a change, read in one request."""
+
+    record: StreamRecord
+    policy: StreamPolicy
+    """Its own policy, or that of the namespace."""
+    head: StreamHead
+    head_version: Version
+
+
 class StreamStore(StreamReads):
     """The streams of one namespace, for writing. Its reads are always current."""
 
@@ -65,6 +77,31 @@ class StreamStore(StreamReads):
         self._store = store
 
     # --- streams --------------------------------------------------------------------------------
+
+    async def current(self, stream: str) -> CurrentStream:
+        """Read a stream that is to be changed. The head is not older than the record.
+
+        Raises NoSuchStreamError, also if the stream is being deleted, NoSuchNamespaceError,
+        NamespaceMovingError, MetadataUnavailableError.
+        """
+        paths = self.paths(stream)
+        wanted = [paths.stream, namespace_path(self.namespace), paths.head]
+        for _ in range(CONTENTION_MAX):
+            record_value, namespace_value, head_value = await self._store.get_all(wanted)
+            if record_value is None:
+                raise self._missing_error(stream)
+            record = StreamRecord.decode(stream, record_value.data)
+            self.check_changeable(stream, record)
+            if head_value is None:
+                raise self._missing_error(stream)
+            head = StreamHead.decode(stream, head_value.data)
+            if head.stream_id == record.stream_id:
+                policy = record.policy or self._namespace_in(namespace_value)[0].policy
+                return CurrentStream(record, policy, head, head_value.version)
+            # It was deleted and created again between the reads of the two.
+        raise MetadataUnavailableError(
+            f"stream {stream}: record and head were of different streams {CONTENTION_MAX} times"
+        )
 
     async def create(self, stream: str, record: StreamRecord) -> None:
         """Create a stream. Safe to repeat with the same record.
@@ -130,10 +167,7 @@ class StreamStore(StreamReads):
             identity = identity or before.identity
             if before.identity != identity:
                 raise self._missing_error(stream)
-            if before.is_deleting:
-                raise being_deleted_error(stream)
-            if before.is_moving:
-                raise moving_error(self.namespace)
+            self.check_changeable(stream, before)
             after = change(before)
             if after == before:
                 return before
@@ -149,6 +183,13 @@ class StreamStore(StreamReads):
             "processes changed it"
         )
 
+    def check_changeable(self, stream: str, record: StreamRecord) -> None:
+        """Raise NoSuchStreamError or NamespaceMovingError if nothing may change."""
+        if record.is_deleting:
+            raise being_deleted_error(stream)
+        if record.is_moving:
+            raise moving_error(self.namespace)
+
     # --- segments -------------------------------------------------------------------------------
 
     async def claim(
@@ -158,17 +199,20 @@ class StreamStore(StreamReads):
         purpose: ClaimPurpose = ClaimPurpose.WRITE,
         *,
         expect: StreamHead | None = None,
+        current: CurrentStream | None = None,
     ) -> WriterClaim:
         """Claim the right to write from its current holder (rule STR-2). ``token`` must be new.
 
-        With ``expect`` only a stream with exactly this head is claimed. Raises NoSuchStreamError,
-        also if the stream is being deleted, NamespaceMovingError, StreamSealedError,
-        StreamLostError (the head is not ``expect``, or the move has ended), and
-        MetadataUnavailableError. A repeat with the same token is safe unless another writer has
-        claimed the stream since.
+        With ``expect`` only a stream with exactly this head is claimed. ``current`` saves a read
+        unless it is out of date. Raises NoSuchStreamError, also if the stream is being deleted,
+        NamespaceMovingError, StreamSealedError, StreamLostError (the head is not ``expect``, or the
+        move has ended), and MetadataUnavailableError. A repeat with the same token is safe unless
+        another writer has claimed the stream since.
         """
+        found = None if current is None else (current.head, current.head_version)
         for _ in range(CONTENTION_MAX):
-            head, version = await self.head(stream)
+            head, version = found or await self.head(stream)
+            found = None
             if head.token == token:
                 return WriterClaim(stream, head, version)
             self._check_claimable(stream, head)

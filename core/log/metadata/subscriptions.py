@@ -32,7 +32,7 @@ from ...protocol.metadata_record import (
 from ...runtime.metadata_store import Check, Create, Delete, MetadataStore, Put, Version
 from .acknowledgements import Acknowledgements
 from .namespace_record import moving_error
-from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
+from .stream_store import CONTENTION_MAX, StreamStore
 
 _FORMAT = 1
 _ACKNOWLEDGED_FORMAT = 2
@@ -66,10 +66,7 @@ class SubscriptionStore:
         """
         for _ in range(CONTENTION_MAX):
             record, version = await self._streams.record(stream)
-            if record.is_deleting:
-                raise being_deleted_error(stream)
-            if record.is_moving:
-                raise moving_error(self._streams.namespace)
+            self._streams.check_changeable(stream, record)
             check_position(position).check_stream(stream, record.stream_id)
             fresh = Subscription(name, position.in_stream(record.stream_id))
             creation = Create(self._path(stream, name), _encode(fresh))

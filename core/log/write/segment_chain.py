@@ -36,11 +36,11 @@ from ...protocol.recovery import provable_end_of
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
 from ...runtime.event_log import EventLog
 from ...runtime.runtime import Runtime
-from ...runtime.tasks import Tasks
+from ...runtime.tasks import Tasks, run_both
 from ..ledger_interface import ConfirmEnd, LedgerProvider, WritableLedger
 from ..metadata.stream_metadata import StreamHead
 from ..metadata.stream_reads import StoredSegment
-from ..metadata.stream_store import ClaimPurpose, StreamStore, WriterClaim
+from ..metadata.stream_store import ClaimPurpose, CurrentStream, StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
 from ..read.tail_search import find_tail
@@ -116,27 +116,31 @@ class SegmentChain:
         """Return the fields of log lines about this stream."""
         return {"namespace": self._streams.namespace, "stream": self._stream}
 
-    async def open(self, policy: StreamPolicy) -> OpenSegment:
+    async def open(self, current: CurrentStream) -> tuple[OpenSegment, DeduplicationTable]:
         """Take over the stream and begin a segment, in the order that the module docstring gives.
 
-        Raises NoSuchStreamError, EndOfStreamError, StreamSealedError, StreamLostError, and the
-        errors of ledgers and of the metadata store. After an error the stream is unchanged, or
-        taken over without a new segment.
+        Also return the deduplication table with which the new writer begins. Raises
+        NoSuchStreamError, EndOfStreamError, StreamSealedError, StreamLostError, and the errors of
+        ledgers and of the metadata store. After an error the stream is unchanged, or taken over
+        without a writer.
         """
-        self._claim = await self._streams.claim(self._stream, self._token)
+        policy = current.policy
+        self._claim = await self._streams.claim(self._stream, self._token, current=current)
         _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
         number = self._claim.head.last_lssn + 1
         tasks = Tasks(on_failure=lambda _: None)  # awaited below
         creating = tasks.spawn(self._create_ledger(policy, number), f"create segment {number}")
         try:
-            await self._take_over()
+            await self._take_over(policy)
             if self.last_completed is not None and self.last_completed.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} was ended by its application")
             await creating
-            segment = await self._publish(policy.roll_ms)
+            segment, table = await run_both(
+                self._publish(policy.roll_ms), self._read_dedup_table(), "open stream"
+            )
             ledger = segment.ledger.ledger_id
             _LOG.info("stream taken over", **self.ids(), segment=segment.lssn, ledger=ledger)
-            return segment
+            return segment, table
         finally:
             await tasks.aclose()
             await self.abandon()
@@ -168,27 +172,34 @@ class SegmentChain:
         *,
         purpose: ClaimPurpose = ClaimPurpose.CLOSE,
         expect: StreamHead | None = None,
+        current: CurrentStream | None = None,
     ) -> None:
         """Claim the stream and complete its segments, without a new segment.
 
         The previous writer loses the stream. ``confirm`` decides about ledgers whose end cannot be
         proven (rule REC-19). With ``expect`` nothing happens unless that is the head of the stream.
-        Raises like ``open``.
+        ``current`` saves reads unless it is out of date. Raises like ``open``.
         """
-        self._claim = await self._streams.claim(self._stream, self._token, purpose, expect=expect)
+        self._claim = await self._streams.claim(
+            self._stream, self._token, purpose, expect=expect, current=current
+        )
         _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
-        await self._take_over(confirm)
+        await self._take_over(None if current is None else current.policy, confirm)
 
-    async def recover_end(self, segment: Segment, confirm: ConfirmEnd | None = None) -> SegmentEnd:
+    async def recover_end(self, segment: Segment) -> SegmentEnd:
         """Fence and close the ledger of a segment and return its end. Safe to repeat.
 
         The R of the stream's present policy applies to what the recovery writes, so each repeat
         reads the policy again (rule REC-17). Raises NoSuchStreamError once the deletion of the
         stream has begun: nothing of it is acknowledged late (rule STR-31).
         """
-        min_regions = (await self._read_policy()).quorum.min_regions
+        return await self._recover_end(segment, await self._read_policy())
+
+    async def _recover_end(
+        self, segment: Segment, policy: StreamPolicy, confirm: ConfirmEnd | None = None
+    ) -> SegmentEnd:
         metadata = await self._ledgers.recover(
-            segment.ledger_id, min_regions=min_regions, confirm=confirm
+            segment.ledger_id, min_regions=policy.quorum.min_regions, confirm=confirm
         )
         audit = provable_end_of(metadata.custom)
         doubt = "" if audit is None else audit.describe()
@@ -213,31 +224,6 @@ class SegmentChain:
             doubt,
             final.created_ms,
         )
-
-    async def read_dedup_table(self) -> DeduplicationTable:
-        """Read the deduplication table from the completed segments (rule STR-17)."""
-        assert self._claim is not None
-        builder = DeduplicationTableBuilder(self._claim.head.stream_id)
-        newest = self.last_completed
-        if newest is None or newest.producers_lssn == NO_SEGMENT:
-            return builder.table()
-        stored = await self._streams.segment(self._stream, newest.producers_lssn, newest.stream_id)
-        if stored is None:
-            raise CorruptionError(
-                f"stream {self._stream}: segment {newest.producers_lssn}, which holds the newest "
-                "producer snapshot, is missing"
-            )
-        reader = await self._opener.open(self._stream, stored.segment)
-        try:
-            entry_id, last = newest.producers_entry, stored.segment.last_entry_id
-            while entry_id <= last:
-                for entry in await reader.read(entry_id, last):
-                    for record_set in decode_entry(entry.payload):
-                        builder.add(newest.producers_lssn, entry.entry_id, record_set)
-                    entry_id = entry.entry_id + 1
-        finally:
-            await reader.aclose()
-        return builder.table()
 
     async def find_tail(self) -> Dlsn:
         """Return the position after the last record of the completed segments."""
@@ -302,8 +288,13 @@ class SegmentChain:
         rolls_at = asyncio.get_running_loop().time() + roll_ms / 1000
         return OpenSegment(stored, ledger, rolls_at, self._claim.head.stream_id)
 
-    async def _take_over(self, confirm: ConfirmEnd | None = None) -> None:
-        """Complete the segments that the previous writer left in progress, oldest first."""
+    async def _take_over(
+        self, policy: StreamPolicy | None, confirm: ConfirmEnd | None = None
+    ) -> None:
+        """Complete the segments that the previous writer left in progress, oldest first.
+
+        ``policy`` is that of the stream, read for this call; None: it is read if it is needed.
+        """
         waiting: list[StoredSegment] = []
         assert self._claim is not None
         lssn, stream_id = self._claim.head.last_lssn, self._claim.head.stream_id
@@ -317,7 +308,41 @@ class SegmentChain:
             waiting.append(stored)
             lssn -= 1
         for stored in reversed(waiting):
-            await self._complete(stored, await self.recover_end(stored.segment, confirm))
+            policy = policy or await self._read_policy()
+            await self._complete(stored, await self._recover_end(stored.segment, policy, confirm))
+
+    async def _read_dedup_table(self) -> DeduplicationTable:
+        """Read the deduplication table from the completed segments (rule STR-17)."""
+        assert self._claim is not None
+        builder = DeduplicationTableBuilder(self._claim.head.stream_id)
+        newest = self.last_completed
+        if newest is None or newest.producers_lssn == NO_SEGMENT:
+            return builder.table()
+        segment = newest
+        if newest.producers_lssn != newest.lssn:
+            segment = await self._segment_with_producers(newest)
+        reader = await self._opener.open(self._stream, segment)
+        try:
+            entry_id, last = newest.producers_entry, segment.last_entry_id
+            while entry_id <= last:
+                for entry in await reader.read(entry_id, last):
+                    for record_set in decode_entry(entry.payload):
+                        builder.add(newest.producers_lssn, entry.entry_id, record_set)
+                    entry_id = entry.entry_id + 1
+        finally:
+            await reader.aclose()
+        return builder.table()
+
+    async def _segment_with_producers(self, newest: Segment) -> Segment:
+        """Read the segment that has the newest producer snapshot below the newest segment."""
+        lssn = newest.producers_lssn
+        stored = await self._streams.segment(self._stream, lssn, newest.stream_id)
+        if stored is None:
+            raise CorruptionError(
+                f"stream {self._stream}: segment {lssn}, which holds the newest producer snapshot, "
+                "is missing"
+            )
+        return stored.segment
 
     async def _complete(self, stored: StoredSegment, end: SegmentEnd) -> None:
         assert self._claim is not None

@@ -8,6 +8,7 @@ from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import CorruptionError, LimitExceededError
 from rhumbline.core.protocol.placement import BookieInfo
+from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.core.wire.cookie import Cookie
 from rhumbline.core.wire.registration import Registration
 from rhumbline.regions.cached_states import CachedStates
@@ -29,7 +30,7 @@ BOOKIES = {"a0@00000001": "a", "a1@00000001": "a", "b0@00000001": "b"}
 A, B = Region("a"), Region("b")
 
 
-async def cluster(store: MemoryStore) -> SteeredDirectory:
+async def cluster(store: MetadataStore) -> SteeredDirectory:
     directory = SteeredDirectory(store)
     session = await store.session(10_000)
     for name, region in BOOKIES.items():
@@ -58,6 +59,18 @@ async def test_command_is_effective_for_every_choice_that_starts_after_it() -> N
     assert len(await elsewhere.everything()) == 3
     await here.states.change(lambda states: states.with_region(A, None))
     assert await open_bookies(elsewhere) == list(BOOKIES)
+
+
+async def test_choice_waits_for_one_round_trip() -> None:
+    """It waited for two, because the states were read after the list of bookies."""
+    store = LossyStore(MemoryStore())
+    directory = await cluster(store)
+    await directory.snapshot()  # the regions and addresses are known from now on
+    store.delay_s = lambda: 0.08
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    assert await open_bookies(directory) == list(BOOKIES)
+    assert loop.time() - began_s == pytest.approx(0.08)
 
 
 async def test_single_bookie_can_be_closed() -> None:

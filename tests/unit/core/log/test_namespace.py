@@ -47,6 +47,30 @@ async def test_second_writer_continues_and_the_first_one_fails(world: LogWorld) 
     assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
 
 
+async def test_opening_makes_few_metadata_calls_one_after_the_other(world: LogWorld) -> None:
+    """A writer pauses for each of them, and the store may be in another region.
+
+    A takeover made nine, or ten with producers: it read the policy, the namespace and the head one
+    by one, the policy and the namespace again, and the segment again for its producers.
+    """
+    calls: list[str] = []
+    await world.namespace.create_stream("s")
+    world.store.on_call = calls.append
+    first = await world.namespace.open_writer("s")
+    assert calls == ["get_all", "put", "txn"]  # read, claim, publish
+    await first.append_numbered(b"p" * 16, 0, [b"a"])
+    calls.clear()
+    second = await world.namespace.open_writer("s")
+    assert calls == [
+        "get_all",
+        "put",
+        "get",
+        "txn",
+        "txn",
+    ]  # read, claim, segment, complete, publish
+    await second.close()
+
+
 async def test_wrong_arguments_are_refused_before_anything_is_stored(world: LogWorld) -> None:
     """They gave AttributeErrors from inside, or were stored, and the stream was unreadable."""
     namespace, subscriptions = world.namespace, world.namespace.subscriptions

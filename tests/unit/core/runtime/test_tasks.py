@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rhumbline.core.runtime.tasks import Tasks, run_all, wait_until_done
+from rhumbline.core.runtime.tasks import Tasks, run_all, run_both, wait_until_done
 
 
 async def fail(error: BaseException) -> None:
@@ -53,6 +53,7 @@ async def test_run_all_keeps_order_and_cancels_the_rest_on_failure() -> None:
         return n
 
     assert await run_all([value(n) for n in range(5)], "values") == [0, 1, 2, 3, 4]
+    assert await run_both(value(5), asyncio.sleep(0, "slept"), "two types") == (5, "slept")
     log: list[str] = []
     with pytest.raises(ValueError, match="boom"):
         await run_all([forever(log, "a"), fail(ValueError("boom")), forever(log, "b")], "mixed")

@@ -4,19 +4,26 @@ The rule is STR-5.
 """
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from rhumbline.core.log.metadata.paths import namespace_path
 from rhumbline.core.log.metadata.stream_metadata import StreamRecord
 from rhumbline.core.log.metadata.stream_reads import StoredSegment
 from rhumbline.core.log.metadata.stream_store import StreamStore, WriterClaim
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
+    NamespaceMovingError,
+    NoSuchNamespaceError,
+    NoSuchStreamError,
     StreamExistsError,
     StreamLostError,
 )
 from rhumbline.core.protocol.segments import Segment, SegmentEnd
+from rhumbline.core.runtime.metadata_store import Value
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
 
@@ -147,6 +154,87 @@ async def test_unavailable_store_raises_and_changes_nothing(world: LogWorld) -> 
             await call
     assert (await streams.head("s"))[0].epoch == 0
     assert (await streams.record("s"))[0].start == Dlsn(1, 0, 0)
+
+
+async def test_current_stream_has_its_own_policy_or_that_of_its_namespace(
+    world: LogWorld,
+) -> None:
+    own = replace(world.policy, roll_ms=7_000)
+    streams = await create_stream(world)
+    await streams.create("own", StreamRecord("other", 1, own))
+    current = await streams.current("s")
+    assert current.record == StreamRecord("me", 1)
+    assert current.policy == world.policy
+    assert (current.head, current.head_version) == await streams.head("s")
+    assert (await streams.current("own")).policy == own
+
+    original = world.store.get_all
+
+    async def without_namespace(
+        paths: Sequence[str], *, stale_ok: bool = False
+    ) -> list[Value | None]:
+        found = await original(paths, stale_ok=stale_ok)
+        at = paths.index(namespace_path("test"))
+        return [*found[:at], None, *found[at + 1 :]]
+
+    world.store.get_all = without_namespace  # type: ignore[method-assign]
+    assert (await streams.current("own")).policy == own
+    with pytest.raises(NoSuchNamespaceError, match="no namespace test"):
+        await streams.current("s")
+
+
+async def test_reading_a_stream_that_must_not_change_is_refused(world: LogWorld) -> None:
+    streams = await create_stream(world)
+    paths = streams.paths("s")
+    record = (await streams.record("s"))[0]
+    with pytest.raises(NoSuchStreamError, match="no stream t"):
+        await streams.current("t")
+    for refused, error in (
+        (replace(record, is_deleting=True), NoSuchStreamError),
+        (replace(record, is_moving=True), NamespaceMovingError),
+    ):
+        await world.store.put(paths.stream, refused.encode())
+        with pytest.raises(error, match="being"):
+            await streams.current("s")
+    await world.store.put(paths.stream, record.encode())
+    await world.store.delete(paths.head)  # read while the deletion of the stream ends
+    with pytest.raises(NoSuchStreamError):
+        await streams.current("s")
+
+
+async def test_current_stream_never_mixes_two_streams_of_one_name(world: LogWorld) -> None:
+    """A store may read the nodes one after the other, and the stream is created anew meanwhile."""
+    streams = await create_stream(world)
+    paths = streams.paths("s")
+    original = world.store.get_all
+    before = await original([paths.stream])
+
+    async def get_all(wanted: Sequence[str], *, stale_ok: bool = False) -> list[Value | None]:
+        found = await original(wanted, stale_ok=stale_ok)
+        return before + found[1:] if reads.pop(0) else found
+
+    await world.store.delete(paths.head)
+    await world.store.delete(paths.stream)
+    await streams.create("s", StreamRecord("you", 2))
+    world.store.get_all = get_all  # type: ignore[method-assign, assignment]
+    reads = [True, False]
+    assert (await streams.current("s")).record.identity == "you"
+    reads = [True] * 100
+    with pytest.raises(MetadataUnavailableError, match="different streams"):
+        await streams.current("s")
+
+
+async def test_claim_with_a_read_that_is_old_reads_the_head_again(world: LogWorld) -> None:
+    streams = await create_stream(world)
+    current = await streams.current("s")
+    reads = world.store.reads
+    first = await streams.claim("s", "first", current=current)
+    assert world.store.reads == reads
+    second = await streams.claim("s", "second", current=current)
+    assert (first.head.epoch, second.head.epoch) == (1, 2)
+    with pytest.raises(StreamLostError):
+        await streams.publish(first, segment(1, first))
+    await streams.publish(second, segment(1, second))
 
 
 async def test_concurrent_claims_leave_one_winner(world: LogWorld) -> None:
