@@ -82,6 +82,11 @@ class WritableLedger(Protocol):
         """Close the ledger at the last confirmed entry. Unconfirmed entries fail first."""
         ...
 
+    def abandon(self) -> None:
+        """Stop and release everything, as a crash would: the ledger stays open, and pending
+        entries have an unknown outcome. Safe to repeat, and after ``close``."""
+        ...
+
     def send_explicit_lac(self, on_done: Callable[[bool], None]) -> bool:
         """Send the LAC to the bookies without an entry. Return False if that is impossible now.
 

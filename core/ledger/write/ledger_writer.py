@@ -408,8 +408,11 @@ class LedgerWriter:
             self.on_drain_requested()
 
     def abandon(self) -> None:
-        """Fails the writer without closing the ledger, because the client was closed."""
-        self.fail(ClosedError("the ledger client was closed"))
+        """Stops the writer without closing the ledger, as a crash would. Safe to repeat.
+
+        Pending entries fail; the outcome of those that were sent is unknown.
+        """
+        self.fail(ClosedError(f"the writer of ledger {self.ledger_id} was stopped"))
 
     async def close(self) -> LedgerMetadata:
         """Closes the ledger at its LAC and returns the closed metadata. Safe to repeat.

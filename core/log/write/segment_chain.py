@@ -230,7 +230,8 @@ class SegmentChain:
         return await find_tail(self._streams, self._opener, self._stream, self.last_completed)
 
     async def abandon(self) -> None:
-        """Delete a ledger that was created but provably belongs to no segment. Never raises.
+        """Release a ledger that was created and not published, and delete it if it provably belongs
+        to no segment. Never raises.
 
         A ledger whose publication has an unknown outcome is kept, because it may belong to a
         segment. If it does not, the auditor removes it (rule STR-11).
@@ -238,6 +239,7 @@ class SegmentChain:
         ledger, self._unpublished = self._unpublished, None
         if ledger is None:
             return
+        ledger.abandon()
         try:
             if self._publishing is not None:
                 assert self._claim is not None

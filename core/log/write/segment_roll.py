@@ -58,6 +58,7 @@ class SegmentRoll:
         self._is_running = False
         self._is_requested = False
         self._give_up_at: float | None = None
+        self._next: OpenSegment | None = None  # published, and not used yet
 
     @property
     def is_running(self) -> bool:
@@ -79,8 +80,10 @@ class SegmentRoll:
         self._give_up_at = latest if self._give_up_at is None else min(latest, self._give_up_at)
 
     async def aclose(self) -> None:
-        """Cancel a running roll. Safe to repeat."""
+        """Cancel a running roll, and release its segment. Safe to repeat."""
         await self._tasks.aclose()
+        if self._next is not None:
+            self._next.ledger.abandon()
 
     async def _run(self) -> None:
         try:
@@ -115,7 +118,7 @@ class SegmentRoll:
     async def _roll_once(self) -> None:
         pipeline = self._pipeline
         policy = await self._retry(self._read_policy)
-        next_segment = await self._retry(lambda: self._chain.next(policy))
+        self._next = await self._retry(lambda: self._chain.next(policy))
         pipeline.hold()
         await pipeline.wait_until(lambda: not pipeline.in_flight)
         if pipeline.failure is not None:
@@ -123,7 +126,7 @@ class SegmentRoll:
         old = pipeline.segment
         if not pipeline.is_broken:
             self._is_requested = False
-            pipeline.switch(next_segment, policy)
+            self._switch(policy)
             await self.complete(old)
             return
         end = await self._retry(lambda: self._chain.recover_end(old.stored.segment))
@@ -131,7 +134,12 @@ class SegmentRoll:
         await self._retry(lambda: self._chain.complete(old, end))
         self._is_requested = False
         self._give_up_at = None
-        pipeline.switch(next_segment, policy)
+        self._switch(policy)
+
+    def _switch(self, policy: StreamPolicy) -> None:
+        following, self._next = self._next, None
+        assert following is not None
+        self._pipeline.switch(following, policy)
 
     async def complete(self, segment: OpenSegment) -> None:
         """Close a segment whose entries are all acknowledged, and record its end."""

@@ -504,6 +504,7 @@ class StreamWriter(ClosesAtExit):
         self._keepalive.stop()
         await self._tail_lookup.aclose()
         await self._segment_roll.aclose()
+        self._pipeline.segment.ledger.abandon()
 
     async def _close_at_exit(self) -> None:
         await self.close()

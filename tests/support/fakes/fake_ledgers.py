@@ -97,6 +97,10 @@ class FakeLedgers:
         for writer in self.writers:
             writer.ack(count)
 
+    def open_writers(self) -> list[int]:
+        """Return the ledgers whose writers have not ended."""
+        return [writer.ledger_id for writer in self.writers if writer.failure is None]
+
     def fail_writers(self, error: RhumblineError | None = None) -> None:
         """Fail every open ledger writer and its pending entries."""
         for writer in self.writers:
@@ -183,6 +187,9 @@ class FakeLedgerWriter:
             self._call_room_callbacks()
             if self.on_failure is not None and not isinstance(error, ClosedError):
                 self.on_failure(error)
+
+    def abandon(self) -> None:
+        self.fail(ClosedError(f"the writer of ledger {self.ledger_id} was stopped"))
 
     async def introduce(self) -> None:
         await asyncio.sleep(0)

@@ -340,7 +340,7 @@ async def test_entry_that_was_sent_to_no_bookie_has_certainly_failed() -> None:
         writer.abandon()
         ((_, error, _),) = done.all
         assert error is writer.failure
-        assert str(error) == "the ledger client was closed"
+        assert str(error) == f"the writer of ledger {writer.ledger_id} was stopped"
 
 
 async def test_end_by_its_owner_is_no_failure_to_report() -> None:

@@ -208,6 +208,7 @@ async def test_takeover_completes_both_segments_of_an_interrupted_roll(world: Lo
     segments = await world.segments("s")
     assert [s.is_completed for s in segments] == [False, False], "two in progress during a roll"
     await writer.abort()
+    assert world.ledgers.open_writers() == [], "the published segment was released too"
     following = await world.writer("s")
     segments = await world.segments("s")
     assert [s.is_completed for s in segments] == [True, True, False]
@@ -295,11 +296,13 @@ async def test_failed_open_leaves_no_ledger_and_can_be_repeated(world: LogWorld)
         await world.writer("s")
     assert failure.value.retryable
     assert len(world.ledgers.ledgers) == 1
+    assert world.ledgers.open_writers() == [1], "only that of the first writer"
     world.ledgers.is_recovery_refused = False
     second = await world.writer("s")
     await second.close()
     assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
     await first.abort()
+    assert world.ledgers.open_writers() == []
 
 
 async def test_end_of_stream_survives_a_ledger_failure(world: LogWorld) -> None:
@@ -354,7 +357,9 @@ async def test_abort_settles_every_append(world: LogWorld) -> None:
     sent = writer.append(b"sent")
     await asyncio.sleep(0.01)
     buffered = writer.append(b"buffered")
+    assert world.ledgers.open_writers() == [1]
     await writer.abort()
+    assert world.ledgers.open_writers() == [], "the ledger client kept the writers of lost streams"
     with pytest.raises(AppendOutcomeUnknownError):
         await sent
     with pytest.raises(ClosedError):
