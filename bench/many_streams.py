@@ -1,16 +1,21 @@
-"""The benchmark of thousands of open streams: cost to open, append one record, idle and close."""
+"""The benchmark of thousands of streams: create, open, append, idle, take over and close them."""
 
 import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from itertools import islice
+from statistics import median
 from typing import Any, TypeVar
 
+from ..backends.open_store import open_store
 from ..client.connect import Client
 from ..core.log.policy import StreamPolicy
 from ..core.log.write.stream_writer import StreamWriter
+from ..core.metadata.measured_store import MeasuredStore
 from ..core.protocol.quorum import Quorum
+from ..core.runtime.metadata_store import MetadataStore
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
 from .harness.metadata_calls import metadata_calls
@@ -20,43 +25,77 @@ _CONCURRENCY = 64  # streams that are opened or closed concurrently
 T = TypeVar("T")
 
 
-async def measure_many_streams(
-    servers: BookieProcesses, count: int, rest_seconds: float
-) -> AsyncIterator[dict[str, Any]]:
-    """Yield a row per step: create, open, append one record to each (twice), idle, close.
+class _DistantStore(MeasuredStore):
+    """A metadata store that replies ``delay_s`` later, as if it were in another region."""
 
-    ``metadata_calls`` are those of the client during the step; ``files`` are the file descriptors
-    of the client and the bookies after it.
+    def __init__(self, inner: MetadataStore, delay_s: float) -> None:
+        super().__init__(inner)
+        self._delay_s = delay_s
+
+    async def _measured(self, operation: str, call: Awaitable[T]) -> T:
+        try:
+            return await super()._measured(operation, call)
+        finally:
+            await asyncio.sleep(self._delay_s)
+
+
+async def measure_many_streams(
+    servers: BookieProcesses, count: int, rest_seconds: float, metadata_delay_s: float = 0.0
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield a row for each step: create, open, append one record to each (twice), idle, take over
+    by another client after the first one stopped as in a crash, close.
+
+    ``metadata_calls`` are those of the clients during the step; ``files`` are the file descriptors
+    of the clients and the bookies after it. ``p50_ms`` is the median for a stream.
     """
     names = [f"many-{number:06d}" for number in range(count)]
     policy = StreamPolicy(quorum=Quorum(3, 3, 2))
-    writers: list[StreamWriter] = []
-
-    async def open_one(name: str) -> None:
-        writers.append(await client.namespace().open_writer(name))
-
-    async def append_to_each() -> None:
-        tickets = [writer.append(payload) for writer in writers]
-        for ticket in tickets:
-            await ticket
-
     payload = os.urandom(_RECORD_BYTES)
-    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
-    async with client:
-        await ensure_namespace(client, policy)
-        create = client.namespace().create_stream
-        steps: tuple[tuple[str, Callable[[], Awaitable[object]]], ...] = (
+    writers: list[StreamWriter] = []
+    async with AsyncExitStack() as opening:
+
+        async def new_client() -> Client:
+            opened = await open_store(servers.metadata)
+            opening.push_async_callback(opened.close)
+            store = _DistantStore(opened, metadata_delay_s) if metadata_delay_s else opened
+            client = Client("", namespace=NAMESPACE, region=REGION, store=store)
+            return await opening.enter_async_context(client)
+
+        async def open_with(client: Client) -> list[float]:
+            async def open_one(name: str) -> None:
+                opened.append(await client.namespace().open_writer(name))
+
+            opened: list[StreamWriter] = []
+            seconds = await _each(names, open_one)
+            writers[:] = opened
+            return seconds
+
+        async def append_to_each() -> None:
+            tickets = [writer.append(payload) for writer in writers]
+            for ticket in tickets:
+                await ticket
+
+        async def take_over() -> list[float]:
+            for writer in writers:
+                await writer.abort()
+            return await open_with(second)
+
+        first, second = await new_client(), await new_client()
+        await ensure_namespace(first, policy)
+        create = first.namespace().create_stream
+        steps: tuple[tuple[str, Callable[[], Awaitable[list[float] | None]]], ...] = (
             ("create", lambda: _each(names, lambda name: create(name, policy))),
-            ("open", lambda: _each(names, open_one)),
+            ("open", lambda: open_with(first)),
             ("append-1", append_to_each),
             ("append-2", append_to_each),
             ("rest", lambda: asyncio.sleep(rest_seconds)),
+            ("take-over", take_over),
             ("close", lambda: _each(writers, StreamWriter.close)),
         )
         for step, work in steps:
             before, started = servers.usage(), time.perf_counter()
-            calls_before = metadata_calls(client)
-            await work()
+            calls_before = metadata_calls(first) + metadata_calls(second)
+            each_s = await work()
             seconds, after = time.perf_counter() - started, servers.usage()
             yield {
                 "w": step,
@@ -64,18 +103,27 @@ async def measure_many_streams(
                 "streams": count,
                 "seconds": round(seconds, 3),
                 "rec_s": round(count / seconds) if step != "rest" else 0,
+                "p50_ms": round(median(each_s) * 1000, 1) if each_s else None,
                 "srv_cpu": round((after.server_cpu_s - before.server_cpu_s) / seconds, 3),
                 "cli_cpu": round((after.client_cpu_s - before.client_cpu_s) / seconds, 3),
                 "srv_rss": after.server_rss_mib,
                 "cli_rss": after.client_rss_mib,
                 "tasks": len(asyncio.all_tasks()),
-                "metadata_calls": metadata_calls(client) - calls_before,
+                "metadata_calls": metadata_calls(first) + metadata_calls(second) - calls_before,
                 "files": servers.open_files(),
             }
 
 
-async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do the work for every item, in batches of bounded concurrency."""
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> list[float]:
+    """Do the work for every item, in batches of bounded concurrency; return the seconds of each."""
+    found: list[float] = []
+
+    async def timed(item: T) -> None:
+        began_s = time.perf_counter()
+        await work(item)
+        found.append(time.perf_counter() - began_s)
+
     remaining = iter(items)
     while batch := list(islice(remaining, _CONCURRENCY)):
-        await asyncio.gather(*map(work, batch))
+        await asyncio.gather(*map(timed, batch))
+    return found

@@ -86,11 +86,15 @@ def test_a_sweep_ends_at_a_rate_that_is_not_sustained(tmp_path: Path, round_trip
         assert ("del_c" in row) == (round_trip > 0)
 
 
+STEPS = ["create", "open", "append-1", "append-2", "rest", "take-over", "close"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "steps"),
     [
-        ("streams --count 20", ["create", "open", "append-1", "append-2", "rest", "close"]),
+        ("streams --count 20", STEPS),
+        ("streams --count 20 --metadata-delay 20", STEPS),
         ("positions --segments 5 --lookups 3", ["find-dlsn", "find-txid", "find-sequence-id"]),
     ],
 )
@@ -109,6 +113,8 @@ def test_stream_and_position_benchmarks_count_metadata_reads(
         assert row.get("streams", 20) == 20
         assert 1 <= row.get("metadata_reads", 1) <= 10
         assert 1 <= row.get("entry_reads", 1) <= 8
+        if "--metadata-delay" in command and row["w"] in ("open", "take-over"):
+            assert row["p50_ms"] >= 20 * (6 if row["w"] == "open" else 9), "calls in sequence"
 
 
 def test_unknown_workload_is_refused_with_the_known_names() -> None:
