@@ -135,9 +135,7 @@ class SegmentChain:
             if self.last_completed is not None and self.last_completed.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} was ended by its application")
             await creating
-            segment, table = await run_both(
-                self._publish(policy.roll_ms), self._read_dedup_table(), "open stream"
-            )
+            segment, table = await self._begin(policy.roll_ms)
             ledger = segment.ledger.ledger_id
             _LOG.info("stream taken over", **self.ids(), segment=segment.lssn, ledger=ledger)
             return segment, table
@@ -271,6 +269,16 @@ class SegmentChain:
         self._unpublished = await self._ledgers.create(policy.quorum, custom=custom)
         # Once published, the segment takes records even while the metadata store is unavailable.
         await self._unpublished.introduce()
+
+    async def _begin(self, roll_ms: int) -> tuple[OpenSegment, DeduplicationTable]:
+        """Publish the segment of the new ledger, and read the deduplication table meanwhile."""
+        ledger = self._unpublished
+        assert ledger is not None
+        try:
+            return await run_both(self._publish(roll_ms), self._read_dedup_table(), "open stream")
+        except BaseException:
+            ledger.abandon()  # nobody will write to it, whether it is published or not
+            raise
 
     async def _publish(self, roll_ms: int) -> OpenSegment:
         assert self._claim is not None

@@ -18,6 +18,7 @@ from rhumbline.core.protocol.errors import (
     NotEnoughBookiesError,
     RhumblineError,
     StreamLostError,
+    UnavailableError,
 )
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
@@ -303,6 +304,18 @@ async def test_failed_open_leaves_no_ledger_and_can_be_repeated(world: LogWorld)
     assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
     await first.abort()
     assert world.ledgers.open_writers() == []
+
+
+async def test_open_that_cannot_read_the_producers_releases_its_segment(world: LogWorld) -> None:
+    async with await world.writer("s") as first:
+        await first.append_numbered(b"p" * 16, 0, [b"a"])
+    world.ledgers.read_error = UnavailableError("no bookie responds")
+    with pytest.raises(UnavailableError):
+        await world.writer("s")
+    assert world.ledgers.open_writers() == []
+    world.ledgers.read_error = None
+    await (await world.writer("s")).close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
 
 
 async def test_end_of_stream_survives_a_ledger_failure(world: LogWorld) -> None:
