@@ -46,7 +46,7 @@ QUICK = (
     "unknown-is-no",
     "waiting-not-sent",
 )
-SEEDS = 40
+SEEDS = 60
 CLEAN_SEEDS = 12
 
 

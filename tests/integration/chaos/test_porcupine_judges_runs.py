@@ -82,7 +82,7 @@ def test_each_kind_of_violation_is_found(tmp_path: Path, recorded: StreamOperati
 
 @pytest.mark.parametrize(
     ("bug", "plan", "first"),
-    [("condition-without-takeover", "conditions", 4), ("ack-before-seal", "races", 2)],
+    [("condition-without-takeover", "conditions", 11), ("ack-before-seal", "races", 2)],
 )
 def test_planted_bugs_are_found(bug: str, plan: str, first: int, tmp_path: Path) -> None:
     copy = copy_with(load(bug), tmp_path)

@@ -13,7 +13,7 @@ from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.proxies.client.proxy_client import ProxyClient
-from rhumbline.tests.support.processes.process_cluster import ProcessCluster, succeeded
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, rhumbline
 from rhumbline.tests.support.processes.proxy_processes import ClusterProxy
 
 POLICY = StreamPolicy(quorum=Quorum(2, 2, 2, 2))
@@ -29,11 +29,15 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
         yield started
 
 
-def suggestion(cluster: ProcessCluster) -> dict[str, Any]:
-    printed = succeeded(
+def suggestion(cluster: ProcessCluster) -> dict[str, Any] | None:
+    """Return what the command prints; None while the stream moves, so that no proxy owns it."""
+    asked = rhumbline(
         "stream", "home", "s", "--suggest", "-u", cluster.metadata, "--region", "east", "-o", "json"
     )
-    found: dict[str, Any] = json.loads(printed)
+    if b"no proxy owns stream s" in asked.stderr:
+        return None
+    assert asked.returncode == 0, asked.stderr.decode()
+    found: dict[str, Any] = json.loads(asked.stdout)
     return found
 
 
@@ -43,7 +47,7 @@ async def suggestion_when(
     """Ask until the suggestion is as wanted, and return it."""
     while True:
         found = await asyncio.to_thread(suggestion, cluster)
-        if is_wanted(found):
+        if found is not None and is_wanted(found):
             return found
 
 
