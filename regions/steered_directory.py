@@ -14,8 +14,8 @@ class SteeredDirectory(BookieDirectory):
     """A ``BookieDirectory`` whose ``snapshot`` omits bookies that are closed to new data.
 
     The states are read with each snapshot, so a choice that starts after a command returned obeys
-    it. A choice that began before may still be recorded, within
-    ``metadata_timeout_ms`` of the ledger client.
+    it. A choice that began before may still be recorded, within ``metadata_timeout_ms`` of the
+    ledger client.
     """
 
     __slots__ = ("_root", "states")

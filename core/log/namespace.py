@@ -42,11 +42,7 @@ from .metadata.stream_deletion import StreamDeletion
 from .metadata.stream_description import StreamDescription
 from .metadata.stream_metadata import StreamHead, StreamRecord
 from .metadata.stream_reads import StreamReads
-from .metadata.stream_store import (
-    CONTENTION_MAX,
-    ClaimPurpose,
-    StreamStore,
-)
+from .metadata.stream_store import CONTENTION_MAX, ClaimPurpose, StreamStore
 from .metadata.subscriptions import SubscriptionStore
 from .policy import StreamPolicy, check_policy
 from .read.positioning import find_end, find_start

@@ -60,7 +60,7 @@ class WriterClaim:
 
 @dataclass(frozen=True, slots=True)
 class CurrentStream:
-    """A stream as it is before a change, read in one request."""
+    """The state of a stream before it is changed, read in one request."""
 
     record: StreamRecord
     policy: StreamPolicy
@@ -98,7 +98,7 @@ class StreamStore(StreamReads):
             if head.stream_id == record.stream_id:
                 policy = record.policy or self._namespace_in(namespace_value)[0].policy
                 return CurrentStream(record, policy, head, head_value.version)
-            # It was deleted and created again between the reads of the two.
+            # The stream was deleted and created again between the reads of its two nodes.
         raise MetadataUnavailableError(
             f"stream {stream}: record and head were of different streams {CONTENTION_MAX} times"
         )
@@ -184,7 +184,7 @@ class StreamStore(StreamReads):
         )
 
     def check_changeable(self, stream: str, record: StreamRecord) -> None:
-        """Raise NoSuchStreamError or NamespaceMovingError if nothing may change."""
+        """Raise NoSuchStreamError or NamespaceMovingError if the stream must not change."""
         if record.is_deleting:
             raise being_deleted_error(stream)
         if record.is_moving:

@@ -30,7 +30,7 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
 
 
 def suggestion(cluster: ProcessCluster) -> dict[str, Any] | None:
-    """Return what the command prints; None while the stream moves, so that no proxy owns it."""
+    """Return what the command prints; None if no proxy owns the stream, because it is moving."""
     asked = rhumbline(
         "stream", "home", "s", "--suggest", "-u", cluster.metadata, "--region", "east", "-o", "json"
     )

@@ -48,7 +48,7 @@ async def test_second_writer_continues_and_the_first_one_fails(world: LogWorld) 
 
 
 async def test_opening_makes_few_metadata_calls_one_after_the_other(world: LogWorld) -> None:
-    """A writer pauses for each of them, and the store may be in another region.
+    """A writer waits for each call, and the metadata store may be in another region.
 
     A takeover made nine, or ten with producers: it read the policy, the namespace and the head one
     by one, the policy and the namespace again, and the segment again for its producers.

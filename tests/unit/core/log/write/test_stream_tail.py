@@ -205,7 +205,7 @@ async def test_a_refusal_for_a_record_that_is_lost_names_no_end(world: LogWorld)
 
 
 async def test_a_refusal_waits_for_a_record_that_is_sent_again(world: LogWorld) -> None:
-    """A control record behind it was settled first, and the refusal named the expected end."""
+    """The refusal used to name the expected end when a control record behind it was settled."""
     writer = await world.writer("s")
     await writer.append(b"a")
     end = await end_of(world, 1)
