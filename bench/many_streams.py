@@ -54,13 +54,6 @@ async def measure_many_streams(
     writers: list[StreamWriter] = []
     async with AsyncExitStack() as opening:
 
-        async def new_client() -> Client:
-            opened = await open_store(servers.metadata)
-            opening.push_async_callback(opened.close)
-            store = _DistantStore(opened, metadata_delay_s) if metadata_delay_s else opened
-            client = Client("", namespace=NAMESPACE, region=REGION, store=store)
-            return await opening.enter_async_context(client)
-
         async def open_with(client: Client) -> list[float]:
             async def open_one(name: str) -> None:
                 opened.append(await client.namespace().open_writer(name))
@@ -80,7 +73,9 @@ async def measure_many_streams(
                 await writer.abort()
             return await open_with(second)
 
-        first, second = await new_client(), await new_client()
+        first, second = [
+            await _open_client(opening, servers.metadata, metadata_delay_s) for _ in range(2)
+        ]
         await ensure_namespace(first, policy)
         create = first.namespace().create_stream
         steps: tuple[tuple[str, Callable[[], Awaitable[list[float] | None]]], ...] = (
@@ -94,7 +89,7 @@ async def measure_many_streams(
         )
         for step, work in steps:
             before, started = servers.usage(), time.perf_counter()
-            calls_before = metadata_calls(first) + metadata_calls(second)
+            calls_before = sum(map(metadata_calls, (first, second)))
             each_s = await work()
             seconds, after = time.perf_counter() - started, servers.usage()
             yield {
@@ -109,13 +104,22 @@ async def measure_many_streams(
                 "srv_rss": after.server_rss_mib,
                 "cli_rss": after.client_rss_mib,
                 "tasks": len(asyncio.all_tasks()),
-                "metadata_calls": metadata_calls(first) + metadata_calls(second) - calls_before,
+                "metadata_calls": sum(map(metadata_calls, (first, second))) - calls_before,
                 "files": servers.open_files(),
             }
 
 
+async def _open_client(opening: AsyncExitStack, uri: str, metadata_delay_s: float) -> Client:
+    """Open a client whose metadata calls take ``metadata_delay_s`` longer."""
+    opened = await open_store(uri)
+    opening.push_async_callback(opened.close)
+    store = _DistantStore(opened, metadata_delay_s) if metadata_delay_s else opened
+    client = Client("", namespace=NAMESPACE, region=REGION, store=store)
+    return await opening.enter_async_context(client)
+
+
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> list[float]:
-    """Do the work for every item, in batches of bounded concurrency; return the seconds of each."""
+    """Do the work for every item, ``_CONCURRENCY`` at a time; return how many seconds each took."""
     found: list[float] = []
 
     async def timed(item: T) -> None:

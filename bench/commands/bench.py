@@ -178,8 +178,8 @@ def streams(
     count: int, metadata_delay: float, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Measure many open streams in one process: opening them, one record to each, idle time, and
-    taking them over.
+    """Measure thousands of streams in one process: opening, one record to each, idle time, and
+    takeover by another client.
 
     --seconds is the length of the idle phase; --repetitions does not apply. P50 MS is the median
     for one stream, while 64 are opened concurrently.
