@@ -23,6 +23,7 @@ from ..protocol.placement import NO_RULE, PlacementPolicy, SpreadRule, in_region
 from ..protocol.quorum import Quorum
 from ..protocol.recovery import Evidence
 from ..runtime.histogram import Histogram
+from ..runtime.metadata_store import Version
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
@@ -251,6 +252,10 @@ class LedgerClient:
         if password is not None and not compare_digest(metadata.password, password):
             raise UnauthorizedError(f"ledger {ledger_id}: wrong password")
         return LedgerReader(context, metadata, version)
+
+    def reader(self, metadata: LedgerMetadata, version: Version) -> LedgerReader:
+        """Opens a ledger like ``open``, for a caller that has just read its metadata."""
+        return LedgerReader(self._context, metadata, version)
 
     async def recover(
         self,

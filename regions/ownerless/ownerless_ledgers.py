@@ -88,18 +88,17 @@ class OwnerlessLedgers:
         self._watch = WriterWatch(grace_ms)
         self._loop = asyncio.get_running_loop()
 
-    async def end_leaving(self, ledger_id: int, liveness: Liveness) -> None:
-        """End a ledger that is open and whose last fragment has lost or leaving members (RPR-15).
+    async def end_leaving(
+        self, metadata: LedgerMetadata, version: Version, liveness: Liveness
+    ) -> None:
+        """End an open ledger whose last fragment has lost or leaving members (RPR-15).
 
         Raises like ``end``.
         """
-        metadata, version = await self._ledgers.read(ledger_id)
-        if metadata.state is not LedgerState.OPEN:
-            return
         for bookie in metadata.last_fragment.bookies:
             standing = liveness.standing(bookie, await self._directory.region_of(bookie))
             if standing in (Standing.LEAVING, Standing.LOST):
-                why = f"ledger {ledger_id} is open, and {bookie} is {standing.value}"
+                why = f"ledger {metadata.ledger_id} is open, and {bookie} is {standing.value}"
                 await self.end(metadata, version, why)
                 return
 

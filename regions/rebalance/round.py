@@ -14,7 +14,7 @@ from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.runtime import Runtime
 from ..repair.config import RepairConfig
 from ..repair.ledger_repairer import LedgerRepairer
-from ..repair.liveness import Liveness, LivenessMonitor
+from ..repair.liveness import LivenessMonitor
 from ..repair.task_store import TaskStore
 from ..steered_directory import SteeredDirectory
 from .order_store import OrderStore, RebalanceOrder, RebalanceProgress
@@ -24,7 +24,6 @@ from .survey import Survey
 _LOG = EventLog(__name__)
 
 _PROGRESS_INTERVAL_S = 1.0
-_LIVENESS_AGE_S_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,6 @@ class RebalanceRound:
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._written_at = 0.0
-        self._liveness: Liveness | None = None
-        self._liveness_at = 0.0
         config = replace(parts.config, bytes_per_second=order.bytes_per_second)
         self._repairer = LedgerRepairer(
             parts.runtime,
@@ -80,7 +77,7 @@ class RebalanceRound:
         The order is marked as done if there is nothing to move. Raises as the metadata store.
         """
         parts, order = self._parts, self._order
-        survey = Survey(parts.client, LedgerStore(parts.store), await self._fresh_liveness())
+        survey = Survey(parts.client, LedgerStore(parts.store), await self._parts.monitor.recent())
         fills = await survey.fills()
         progress = await parts.orders.read_progress()
         if progress is None or progress.ordered_ms != order.ordered_ms:
@@ -125,13 +122,6 @@ class RebalanceRound:
             self._written_at = now
             await self._parts.orders.write_progress(progress)
 
-    async def _fresh_liveness(self) -> Liveness:
-        now = self._loop.time()
-        if self._liveness is None or now - self._liveness_at > _LIVENESS_AGE_S_MAX:
-            self._liveness = await self._parts.monitor.snapshot()
-            self._liveness_at = now
-        return self._liveness
-
     async def _is_wanted(self) -> bool:
         """Return whether the order still stands and this process still executes it."""
         is_here = self._is_auditor() and not self._session.is_lost
@@ -157,7 +147,7 @@ class RebalanceRound:
                 move.ledger_id,
                 (move.first_entry_id, move.index),
                 (move.source, move.target),
-                await self._fresh_liveness(),
+                await self._parts.monitor.recent(),
             )
         except NoSuchLedgerError:
             return left

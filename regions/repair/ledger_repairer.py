@@ -18,7 +18,7 @@ is shortened (RPR-13).
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core.ledger.client import LedgerClient
 from ...core.ledger.ensemble_choice import choose_live_ensemble
@@ -37,7 +37,7 @@ from ...core.protocol.errors import (
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import BookieInfo, PlacementPolicy, SpreadRule, in_regions
 from ...core.protocol.quorum import QuorumView
-from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.metadata_store import MetadataStore, Version
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ...core.wire.availability import Availability
@@ -86,28 +86,29 @@ class LedgerRepairer:
         self._rate_limiter = RateLimiter(config.bytes_per_second)
         self._lost_after_ms = config.lost_after_ms
 
-    async def repair(self, ledger_id: int, liveness: Liveness) -> None:
+    async def repair(self, metadata: LedgerMetadata, version: Version, liveness: Liveness) -> None:
         """Repair every settled fragment. Safe to repeat and to run twice at a time.
 
-        Raises RepairStuckError for what could not be repaired (after everything else),
-        NoSuchLedgerError if the ledger was deleted, and what the metadata store raises.
+        ``metadata`` with its ``version`` was just read. Raises RepairStuckError for what could not
+        be repaired (after everything else), NoSuchLedgerError if the ledger was deleted, and what
+        the metadata store raises.
         """
-        metadata, _ = await self._ledgers.read(ledger_id)
         wanted_r = await self._wanted_r(metadata)
         if metadata.state is LedgerState.IN_RECOVERY:
-            metadata = await self._client.recover(
-                ledger_id, metadata.password, min_regions=wanted_r
-            )
+            ledger_id = metadata.ledger_id
+            await self._client.recover(ledger_id, metadata.password, min_regions=wanted_r)
+            metadata, version = await self._ledgers.read(ledger_id)
         stuck: RepairStuckError | None = None
-        reader = await self._client.open(ledger_id, metadata.password)
+        reader = self._client.reader(metadata, version)
         try:
             for entry_range in settled_ranges(metadata, wanted_r):
-                work = _RangeRepair(metadata, entry_range, liveness, reader, wanted_r)
+                work = _RangeRepair(metadata, version, entry_range, liveness, reader, wanted_r)
                 try:
                     await self._repair_range_until_stable(work)
                 except RepairStuckError as error:
                     if stuck is None or isinstance(error, NoCopyError):
                         stuck = error
+                metadata, version = work.metadata, work.version
         finally:
             await reader.aclose()
         if stuck is not None:
@@ -128,7 +129,7 @@ class LedgerRepairer:
         now, NoSuchLedgerError, and what the metadata store raises.
         """
         (first, index), (source, target) = place, bookies
-        metadata, _ = await self._ledgers.read(ledger_id)
+        metadata, version = await self._ledgers.read(ledger_id)
         wanted_r = await self._wanted_r(metadata)
         ranges = {found.first: found for found in settled_ranges(metadata, wanted_r)}
         entry_range = ranges.get(first)
@@ -139,9 +140,9 @@ class LedgerRepairer:
             raise RepairStuckError(f"the members of ledger {ledger_id} have changed: {before}")
         if target not in {info.bookie for info in liveness.candidates}:
             raise RepairStuckError(f"{target} takes no new data")
-        reader = await self._client.open(ledger_id, metadata.password)
+        reader = self._client.reader(metadata, version)
         try:
-            work = _RangeRepair(metadata, entry_range, liveness, reader, wanted_r)
+            work = _RangeRepair(metadata, version, entry_range, liveness, reader, wanted_r)
             await self._fill(work, (index, target))
             after = (*before[:index], target, *before[index + 1 :])
             await self._record(work, after, entry_range.recorded.min_regions)
@@ -157,12 +158,8 @@ class LedgerRepairer:
 
     async def _repair_range_until_stable(self, work: "_RangeRepair") -> None:
         while await self._repair_range(work):
-            work.metadata, _ = await self._ledgers.read(work.metadata.ledger_id)
             ranges = settled_ranges(work.metadata, work.wanted_r)
-            found = [r for r in ranges if r.first == work.entry_range.first]
-            if not found:
-                return
-            work.entry_range = found[0]
+            (work.entry_range,) = [r for r in ranges if r.first == work.entry_range.first]
 
     async def _repair_range(self, work: "_RangeRepair") -> bool:
         """Repair one fragment. Returns True if its record was changed, so that it is checked
@@ -182,7 +179,7 @@ class LedgerRepairer:
             standing = liveness.standing(bookie, ensemble[index].region)
             if standing is Standing.ABSENT:
                 stuck = stuck or self._absence_error(bookie)
-            elif standing is not Standing.LOST:
+            elif standing is not Standing.LOST and bookie not in work.complete:
                 await self._fill(work, (index, bookie))
         if stuck is not None:
             raise stuck
@@ -297,6 +294,7 @@ class LedgerRepairer:
             left = next(missing_runs(entry_range, index, listed), None)
             if left is not None:
                 raise RepairStuckError(f"{bookie} accepted entry {left[0]} but does not list it")
+        work.complete[bookie] = None
 
     async def _copy_some(
         self,
@@ -363,21 +361,27 @@ class LedgerRepairer:
     async def _change(
         self, work: "_RangeRepair", changed: Callable[[LedgerMetadata], LedgerMetadata]
     ) -> None:
-        """Change the record, if the fragment is still the one that was repaired."""
+        """Change the record, if the fragment is still the one that was repaired (rule RPR-12)."""
         for _ in range(_CAS_ATTEMPTS):
-            stored, version = await self._ledgers.read(work.metadata.ledger_id)
-            if stored.return_count != work.metadata.return_count:
-                raise RepairStuckError(
-                    "a bookie returned surplus copies during the repair; it begins again"
-                )
-            if work.entry_range not in settled_ranges(stored, work.wanted_r):
-                raise RepairStuckError(
-                    f"the fragment at entry {work.entry_range.first} changed during its repair"
-                )
+            after = changed(work.metadata)
             with suppress(BadVersionError):
-                await self._ledgers.write(changed(stored), version)
+                work.version = await self._ledgers.write(after, work.version)
+                work.metadata = after
                 return
+            await self._read_again(work)
         raise RepairStuckError(f"the ledger's metadata changed during {_CAS_ATTEMPTS} attempts")
+
+    async def _read_again(self, work: "_RangeRepair") -> None:
+        stored, version = await self._ledgers.read(work.metadata.ledger_id)
+        if stored.return_count != work.metadata.return_count:
+            raise RepairStuckError(
+                "a bookie returned surplus copies during the repair; it begins again"
+            )
+        if work.entry_range not in settled_ranges(stored, work.wanted_r):
+            raise RepairStuckError(
+                f"the fragment at entry {work.entry_range.first} changed during its repair"
+            )
+        work.metadata, work.version = stored, version
 
 
 @dataclass(slots=True)
@@ -385,8 +389,12 @@ class _RangeRepair:
     """The repair of one fragment of a ledger in progress."""
 
     metadata: LedgerMetadata
+    version: Version
+    """The version of ``metadata``, which the next change replaces."""
     entry_range: EntryRange
     liveness: Liveness
     reader: LedgerReader
     wanted_r: int | None
     """R of the stream's policy; None if there is none."""
+    complete: dict[BookieId, None] = field(default_factory=dict)
+    """The bookies that have listed every entry of the range that they should have."""

@@ -14,6 +14,9 @@ from ...core.wire.lost_ledgers import LostLedgers
 from ..states import PlacementState, PlacementStates
 from ..steered_directory import SteeredDirectory
 
+_RECENT_S = 1.0
+"""Maximum age of the list of bookies in a snapshot that several repairs share."""
+
 
 class Standing(Enum):
     """The standing of an ensemble member for repair."""
@@ -63,6 +66,9 @@ class LivenessMonitor:
         self._lost_after_s = lost_after_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._absent_since: dict[BookieId, float] = {}
+        self._recent: Liveness | None = None
+        self._recent_at = 0.0
+        self._is_taking = asyncio.Lock()
         self.writable_by_region: dict[str, int] = {}
         """Number of bookies that may receive new entries, in each region whose bookies were not all
         taken out of service by an operator; of the last snapshot."""
@@ -96,6 +102,22 @@ class LivenessMonitor:
         counted = {str(region): n for region, n in by_region(candidates).items() if region}
         self.writable_by_region = dict(sorted((in_service | counted).items()))
         return Liveness(states, candidates, present, lost, await self._lacking(present))
+
+    async def recent(self) -> Liveness:
+        """Return a snapshot that is shared with other calls and at most 1 s old.
+
+        Its placement states are always read anew: a repair that starts after an operator's command
+        returned obeys it. Only which bookies are registered may be old, as in any snapshot by the
+        time it is used. Raises like ``snapshot``.
+        """
+        states = await self._directory.states.read()
+        async with self._is_taking:
+            recent = self._recent
+            now = self._loop.time()
+            if recent is None or recent.states != states or now - self._recent_at > _RECENT_S:
+                self._recent = recent = await self.snapshot()
+                self._recent_at = now
+            return recent
 
     async def _lacking(self, present: Iterable[BookieId]) -> dict[BookieId, LostLedgers]:
         found: dict[BookieId, LostLedgers] = {}

@@ -16,6 +16,7 @@ from ...core.log.namespace import Namespace
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
+from ...core.protocol.ledger_metadata import LedgerState
 from ...core.protocol.placement import PlacementPolicy
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore, Session
@@ -91,7 +92,7 @@ class RepairService:
         self._store = store
         self._directory = directory
         self._loop = asyncio.get_running_loop()
-        ledgers = LedgerStore(store)
+        self._ledgers = LedgerStore(store)
         self._liveness_monitor = LivenessMonitor(directory, self.config.lost_after_ms)
         self._orphans = OrphanLedgers(store, client)
         self._durability = DurabilityMonitor(
@@ -104,7 +105,7 @@ class RepairService:
         self._auditor = Auditor(
             runtime,
             client,
-            ledgers,
+            self._ledgers,
             directory,
             self.tasks,
             self._orphans,
@@ -361,13 +362,16 @@ class RepairService:
 
     async def _repair_ledger(self, ledger_id: int) -> None:
         """End the ledger if it must end, and repair what is settled in any case."""
-        liveness = await self._liveness_monitor.snapshot()
+        liveness = await self._liveness_monitor.recent()
+        metadata, version = await self._ledgers.read(ledger_id)
         waiting: RepairStuckError | None = None
-        try:
-            await self._ownerless.end_leaving(ledger_id, liveness)
-        except RepairStuckError as error:
-            waiting = error
-        await self._repairer.repair(ledger_id, liveness)
+        if metadata.state is LedgerState.OPEN:
+            try:
+                await self._ownerless.end_leaving(metadata, version, liveness)
+            except RepairStuckError as error:
+                waiting = error
+            metadata, version = await self._ledgers.read(ledger_id)
+        await self._repairer.repair(metadata, version, liveness)
         if waiting is not None:
             raise waiting
         self._repairer.counts.ledgers += 1

@@ -65,9 +65,15 @@ class SteppedRepair(SteppedTask):
         store = cast(MetadataStore, self.store)
         region = next(iter(self.regions.values()))
         placement = RegionAwarePlacement()
-        ledgers = LedgerStore(store)
+        self._ledgers = LedgerStore(store)
         self._client = _SteppedClientOfLedgers(
-            runtime, ledgers, directory, placement, CONFIG, region, on_evidence=self.on_evidence
+            runtime,
+            self._ledgers,
+            directory,
+            placement,
+            CONFIG,
+            region,
+            on_evidence=self.on_evidence,
         )
         self._repairer = _SteppedRepairer(
             runtime,
@@ -87,4 +93,5 @@ class SteppedRepair(SteppedTask):
         ]
         by_id = {info.bookie: info for info in present}
         liveness = Liveness(PlacementStates(), present, by_id, self._lost)
-        await self._repairer.repair(self._ledger_id, liveness)
+        metadata, version = await self._ledgers.read(self._ledger_id)
+        await self._repairer.repair(metadata, version, liveness)
