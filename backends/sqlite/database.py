@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 from ...core.protocol.errors import (
     ConfigurationError,
@@ -29,8 +28,6 @@ from ..migration_fence import FENCE_PATH, FenceState
 from ..transaction_plan import Node, TransactionPlan
 from .schema import prepare
 
-T = TypeVar("T")
-
 PAGE = 2_000
 """Number of nodes in a page of a full scan."""
 
@@ -38,7 +35,10 @@ CHANGES_KEPT = 10_000
 """Number of newest change log entries that are kept; a handle further behind fires all watches."""
 
 
-Body = Callable[["SqliteWriter"], object]
+ReadBody = Callable[["SqliteReader"], object]
+"""Work on a snapshot."""
+
+WriteBody = Callable[["SqliteWriter"], object]
 """Work inside a write transaction."""
 
 
@@ -68,17 +68,21 @@ class Database:
         """Close the file."""
         self._connection.close()
 
-    def read(self, body: "Callable[[SqliteReader], T]", deadline: float) -> T:
-        """Run ``body`` on one snapshot."""
+    def read(self, bodies: Sequence[ReadBody], deadline: float) -> list[object]:
+        """Run ``bodies`` on one snapshot; return what each returned or raised.
+
+        An error of SQLite is raised and applies to all; any other is that of its body alone.
+        """
         with self._mapped_errors():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN")
             try:
-                return body(SqliteReader(self._connection))
+                reader = SqliteReader(self._connection)
+                return [_outcome_of(body, reader) for body in bodies]
             finally:
                 self._connection.execute("ROLLBACK")
 
-    def write(self, bodies: Sequence[Body], deadline: float) -> list[object]:
+    def write(self, bodies: Sequence[WriteBody], deadline: float) -> list[object]:
         """Run ``bodies`` in one transaction with one commit; return what each returned or raised.
 
         A body that raises a MetadataError is rolled back alone and does not affect the others. Any
@@ -98,7 +102,7 @@ class Database:
             self._commits += 1
             return outcomes
 
-    def _write_single(self, body: Body) -> object:
+    def _write_single(self, body: WriteBody) -> object:
         self._connection.execute("SAVEPOINT one")
         try:
             outcome = body(SqliteWriter(self._connection))
@@ -108,14 +112,13 @@ class Database:
         self._connection.execute("RELEASE one")
         return outcome
 
-    def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
-        """Return ``SqliteReader.changes_after``, with one cheap query if nothing was committed."""
-        with self._mapped_errors():
-            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+    def changes_after(self, number: int, reader: "SqliteReader") -> tuple[int, list[str] | None]:
+        """Return ``reader.changes_after``, with one cheap query if nothing was committed."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if number >= 0 and (version, self._commits) == self._checked_version:
             return number, []
         self._checked_version = (version, self._commits)
-        return self.read(lambda reader: reader.changes_after(number), deadline)
+        return reader.changes_after(number)
 
     def _set_up(self, deadline: float) -> None:
         self._wait_at_most(deadline)
@@ -364,6 +367,15 @@ class SqliteWriter(SqliteReader):
         self._connection.execute(
             "DELETE FROM change WHERE number <= ?", (cursor.lastrowid - CHANGES_KEPT,)
         )
+
+
+def _outcome_of(body: ReadBody, reader: SqliteReader) -> object:
+    try:
+        return body(reader)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # the caller of the body gets it
+        return error
 
 
 def _path(parent: str, name: str) -> str:

@@ -8,10 +8,10 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from ...core.protocol.errors import IndeterminateError, MetadataUnavailableError
 from ...core.runtime.metadata_store import Operation, Session, Value, Version
@@ -22,8 +22,8 @@ from ..transaction_plan import Node, versions_of
 from ..uri import StoreUri
 from ..watches import Watches
 from .database import Database, SqliteReader, SqliteWriter
+from .job_queue import Job, JobQueue
 from .poller import Poller
-from .write_queue import WriteQueue
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class SqliteStore(StoreBase):
         super().__init__(f"sqlite://{path}", timeout_ms)
         self._database = database
         self._thread = thread
-        self._writes = WriteQueue(database, thread)
+        self._jobs = JobQueue(database, thread)
         self.poller = Poller(path, self._changes_after, self._tasks)
         """Fires the watches; runs only while there are any."""
         self._watches = self.poller.watches = Watches(self._watches_changed)
@@ -168,37 +168,40 @@ class SqliteStore(StoreBase):
     # --- the thread
 
     async def _read(self, body: Callable[[SqliteReader], T]) -> T:
-        deadline = time.monotonic() + self.timeout_ms / 1000
-        return await self._in_thread(partial(self._database.read, body, deadline))
+        try:
+            return cast(T, await self._answer(self._jobs.read(body, self._job_deadline())))
+        except TimeoutError:
+            raise MetadataUnavailableError(self._late("no result")) from None
 
     async def _write(self, body: Callable[[SqliteWriter], T]) -> T:
-        self._check_open()
-        write = self._writes.submit(body, time.monotonic() + self.timeout_ms / 1000)
+        job = self._jobs.write(body, self._job_deadline())
         try:
-            result = await self._wait_for_job(write.outcome)
+            result = await self._answer(job)
         except TimeoutError:
-            if self._writes.withdraw(write):
+            if job.is_withdrawn:
                 raise MetadataUnavailableError(self._late("a write did not begin")) from None
             raise IndeterminateError(self._late("a write did not end")) from None
         self.poller.check_soon()
         return cast(T, result)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    def _job_deadline(self) -> float:
         self._check_open()
+        return time.monotonic() + self.timeout_ms / 1000
+
+    async def _answer(self, job: Job) -> object:
+        """Wait for a job for at most 1.5 timeouts, in case the disk hangs."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.timeout_ms / 1000 * 1.5, self._jobs.give_up, job)
         try:
-            return await self._wait_for_job(self._thread.submit(work))
-        except TimeoutError:
-            raise MetadataUnavailableError(self._late("no result")) from None
+            return await job.answer
+        except asyncio.CancelledError:
+            self._jobs.withdraw(job)
+            raise
+        finally:
+            timer.cancel()
 
     def _late(self, what: str) -> str:
         return f"{self.uri}: {what} within the timeout of {self.timeout_ms} ms"
-
-    async def _wait_for_job(self, job: "Future[T]") -> T:
-        """Wait for a job for at most 1.5 timeouts, in case the disk hangs."""
-        async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
-            answer = asyncio.wrap_future(job)
-            answer.add_done_callback(_retrieve)
-            return await asyncio.shield(answer)
 
     # --- watches
 
@@ -209,11 +212,4 @@ class SqliteStore(StoreBase):
             self.poller.stop()
 
     async def _changes_after(self, number: int) -> tuple[int, list[str] | None]:
-        deadline = time.monotonic() + self.timeout_ms / 1000
-        return await self._in_thread(partial(self._database.changes_after, number, deadline))
-
-
-def _retrieve(answer: "asyncio.Future[Any]") -> None:
-    """Retrieve the error of a cancelled caller; otherwise asyncio reports it as never retrieved."""
-    if not answer.cancelled():
-        answer.exception()
+        return await self._read(partial(self._database.changes_after, number))

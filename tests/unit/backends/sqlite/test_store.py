@@ -12,17 +12,18 @@ import pytest
 from rhumbline.backends.open_store import open_store, open_without_following
 from rhumbline.backends.sqlite import poller, schema
 from rhumbline.backends.sqlite.change_probe import SETTLED_MS
-from rhumbline.backends.sqlite.database import Database
+from rhumbline.backends.sqlite.database import Database, SqliteReader
+from rhumbline.backends.sqlite.job_queue import JobQueue
 from rhumbline.backends.sqlite.store import SqliteStore
-from rhumbline.backends.sqlite.write_queue import WriteQueue
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
     CorruptionError,
     ForeignDataError,
     MetadataUnavailableError,
+    NoNodeError,
     RhumblineError,
 )
-from rhumbline.core.runtime.metadata_store import Create, MetadataStore
+from rhumbline.core.runtime.metadata_store import Create, MetadataStore, Value
 
 
 def uri_of(path: Path) -> str:
@@ -170,25 +171,69 @@ def test_a_write_to_a_locked_file_raises_unavailable_at_its_deadline(tmp_path: P
     use(path, body)
 
 
-def test_writes_of_one_commit_keep_their_own_deadlines(tmp_path: Path) -> None:
+async def test_jobs_of_one_group_keep_their_own_deadlines(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    filled(path, 1)
     began = time.monotonic()
     database = Database(path, adopt=False, deadline=began + 5)
     blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     blocker.execute("BEGIN IMMEDIATE")
     with ThreadPoolExecutor(1) as thread:
         thread.submit(time.sleep, 0.1)  # both are queued before the thread is free
-        queue = WriteQueue(database, thread)
-        hasty = queue.submit(lambda _: "hasty", began + 0.4)
-        patient = queue.submit(lambda _: "patient", began + 120)
+        queue = JobQueue(database, thread)
+        hasty = queue.write(lambda _: "hasty", began + 0.4)
+        patient = queue.write(lambda _: "patient", began + 120)
         with pytest.raises(MetadataUnavailableError):
-            hasty.outcome.result()
-        assert not patient.outcome.done(), "the hasty write failed at the deadline of the other"
+            await hasty.answer
+        assert not patient.answer.done(), "the hasty write failed at the deadline of the other"
         blocker.execute("ROLLBACK")
-        assert patient.outcome.result() == "patient"
+        assert await patient.answer == "patient"
     blocker.close()
     database.close()
+
+
+async def test_reads_that_wait_together_share_a_snapshot_and_keep_their_own_errors(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "m.db"
+    deadline = time.monotonic() + 60
+    database = Database(path, adopt=False, deadline=deadline)
+    readers: list[SqliteReader] = []
+
+    def missing(reader: SqliteReader) -> Value:
+        readers.append(reader)
+        return reader.value("/missing", stale_ok=False)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(time.sleep, 0.1)
+        queue = JobQueue(database, thread)
+        failing = queue.read(missing, deadline)
+        good = queue.read(readers.append, deadline)
+        withdrawn = queue.read(readers.append, deadline)
+        queue.withdraw(withdrawn)
+        with pytest.raises(NoNodeError):
+            await failing.answer
+        await good.answer
+        assert withdrawn.is_withdrawn and not withdrawn.answer.done()
+        broken = queue.read(lambda _: 1 // 0, deadline)
+        fine = queue.read(lambda _: "fine", deadline)
+        with pytest.raises(ZeroDivisionError):
+            await broken.answer
+        assert await fine.answer == "fine"
+    assert len(readers) == 2 and readers[0] is readers[1]
+    database.close()
+
+
+async def test_a_cancelled_write_that_has_not_begun_is_never_done(tmp_path: Path) -> None:
+    """The queue used to keep what nobody waited for, so that a hanging disk let it grow."""
+    store = await open_without_following(uri_of(tmp_path / "m.db"))
+    assert isinstance(store, SqliteStore)
+    store._thread.submit(time.sleep, 0.2)
+    writes = [asyncio.create_task(store.create(f"/n/{number}")) for number in range(3)]
+    await asyncio.sleep(0.05)
+    writes[1].cancel()
+    await asyncio.wait(writes)
+    assert await store.children("/n") == ["0", "2"]
+    await store.close()
 
 
 def test_watches_fire_if_the_handle_is_behind_the_change_log(
