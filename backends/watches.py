@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from ..core.runtime.metadata_store import parent_of
-
 
 class PathWatch:
     """A watch; calls of its callback that are due at the same time are coalesced."""
@@ -78,10 +76,10 @@ class Watches:
         for path in paths:
             for watch in self._by_path.get(path, ()):
                 watch.fire()
-            ancestor = path
-            while ancestor != "/":
-                ancestor = parent_of(ancestor)
-                for watch in self._by_path.get(ancestor, ()):
+            end = len(path)
+            while end > 1:
+                end = path.rfind("/", 0, end)
+                for watch in self._by_path.get(path[:end] or "/", ()):
                     if watch.is_prefix:
                         watch.fire()
 

@@ -6,6 +6,7 @@ from ..core.metadata.declared_regions import read_declared_regions
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.placement import BookieInfo
 from ..core.runtime.metadata_store import MetadataReads, MetadataStore
+from ..core.runtime.primitives.shared_read import SharedRead
 from ..core.runtime.tasks import run_both
 from .states import PlacementStateStore
 
@@ -13,12 +14,12 @@ from .states import PlacementStateStore
 class SteeredDirectory(BookieDirectory):
     """A ``BookieDirectory`` whose ``snapshot`` omits bookies that are closed to new data.
 
-    The states are read with each snapshot, so a choice that starts after a command returned obeys
-    it. A choice that began before may still be recorded, within ``metadata_timeout_ms`` of the
-    ledger client.
+    The states are read after each call of ``snapshot``, so a choice that starts after a command
+    returned obeys it; calls that wait together share what is read. A choice that began before may
+    still be recorded, within ``metadata_timeout_ms`` of the ledger client.
     """
 
-    __slots__ = ("_root", "states")
+    __slots__ = ("_open_to_new", "_root", "states")
 
     def __init__(
         self, store: MetadataStore, root: str = ROOT, *, reads: MetadataReads | None = None
@@ -26,11 +27,15 @@ class SteeredDirectory(BookieDirectory):
         super().__init__(store, root, reads=reads)
         self._root = root
         self.states = PlacementStateStore(store, root)
+        self._open_to_new = SharedRead(self._read_open_to_new)
 
     async def snapshot(self) -> list[BookieInfo]:
         """Return the writable bookies that are open to new data, by id. Raises as
         ``states.read``."""
-        found, states = await run_both(super().snapshot(), self.states.read(), "look at bookies")
+        return [*await self._open_to_new.get()]
+
+    async def _read_open_to_new(self) -> list[BookieInfo]:
+        found, states = await run_both(self.everything(), self.states.read(), "look at bookies")
         return states.open_to_new(found)
 
     async def everything(self) -> list[BookieInfo]:

@@ -381,11 +381,13 @@ class BookieDirectory:
 
     async def locations(self, bookies: Sequence[BookieId]) -> list[BookieInfo]:
         """Return the registered ones among ``bookies`` as placement sees them, in their order."""
-        found: list[BookieInfo] = []
-        for start in range(0, len(bookies), _READS_AT_ONCE):
-            works = [self._info(bookie) for bookie in bookies[start : start + _READS_AT_ONCE]]
-            found.extend(info for info in await run_all(works, "look at bookie") if info)
-        return found
+        found = {bookie: self._cached_info(bookie) for bookie in bookies}
+        unknown = [bookie for bookie, info in found.items() if info is None]
+        for start in range(0, len(unknown), _READS_AT_ONCE):
+            part = unknown[start : start + _READS_AT_ONCE]
+            infos = await run_all([self._info(bookie) for bookie in part], "look at bookie")
+            found.update(zip(part, infos, strict=True))
+        return [info for info in found.values() if info is not None]
 
     def last_known(self, bookie: BookieId, region: Region | None) -> BookieInfo:
         """Return a bookie with the location that this process last read, if it did.
@@ -395,17 +397,20 @@ class BookieDirectory:
         registration = self._registrations.get(bookie) or self._earlier.get(bookie)
         if registration is None:
             return BookieInfo(bookie, region)
-        zone, rack, host = registration.location
-        return BookieInfo(bookie, region, rack, registration.free_bytes, zone, host)
+        return _info_of(bookie, region, registration)
+
+    def _cached_info(self, bookie: BookieId) -> BookieInfo | None:
+        registration, region = self._registrations.get(bookie), self._regions.get(bookie)
+        if registration is None or region is None:
+            return None
+        return _info_of(bookie, region, registration)
 
     async def _info(self, bookie: BookieId) -> BookieInfo | None:
         try:
             registration = await self.registration(bookie)
         except (BookieUnavailableError, CorruptionError):
             return None
-        zone, rack, host = registration.location
-        region = await self.region_of(bookie)
-        return BookieInfo(bookie, region, rack, registration.free_bytes, zone, host)
+        return _info_of(bookie, await self.region_of(bookie), registration)
 
     # --- regions --------------------------------------------------------------------------------
 
@@ -496,3 +501,8 @@ class BookieDirectory:
         if expect is None:
             return await idempotent_writes.create(self._store, path, data)
         return await idempotent_writes.put(self._store, path, data, expect)
+
+
+def _info_of(bookie: BookieId, region: Region | None, registration: Registration) -> BookieInfo:
+    zone, rack, host = registration.location
+    return BookieInfo(bookie, region, rack, registration.free_bytes, zone, host)

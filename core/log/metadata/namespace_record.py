@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from ...protocol.bookie_id import Region, check_region
@@ -24,6 +25,9 @@ _RESERVATION_FORMAT = 2
 _MOVING_FORMAT = 3
 _MOVING_RESERVATION_FORMAT = 4
 """Programs that know no moves refuse a namespace in these formats."""
+
+_DECODED_MAX = 16
+"""Number of decoded records that are kept: the record is read with each of its streams."""
 
 
 class MovePhase(Enum):
@@ -113,27 +117,7 @@ class NamespaceRecord:
 
         Raises NoSuchNamespaceError if it is a reservation: the namespace is in a regional store.
         """
-        reservation = NamespaceReservation.decode(name, data)
-        if reservation is not None:
-            raise NoSuchNamespaceError(
-                f"namespace {name} is in the metadata store of region {reservation.region}, not in "
-                "this one"
-            )
-        is_moving = metadata_record_version(data) == _MOVING_FORMAT
-        types: dict[str, type | tuple[type, ...]]
-        types = {"token": str, "created_ms": int, "policy": dict}
-        fields = decode_metadata_record(
-            f"namespace {name}",
-            data,
-            version=_MOVING_FORMAT if is_moving else _FORMAT,
-            fields={**types, "move": dict} if is_moving else types,
-        )
-        return cls(
-            fields["token"],
-            fields["created_ms"],
-            StreamPolicy.from_fields(fields["policy"]),
-            NamespaceMove.from_fields(name, fields["move"]) if is_moving else None,
-        )
+        return _decode_namespace(name, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,4 +190,29 @@ def moving_error(name: str) -> NamespaceMovingError:
     return NamespaceMovingError(
         f"namespace {name} is being moved to another metadata store; an interrupted move is "
         "continued by repeating `rhumbline namespace move`"
+    )
+
+
+@lru_cache(maxsize=_DECODED_MAX)
+def _decode_namespace(name: str, data: bytes) -> NamespaceRecord:
+    reservation = NamespaceReservation.decode(name, data)
+    if reservation is not None:
+        raise NoSuchNamespaceError(
+            f"namespace {name} is in the metadata store of region {reservation.region}, not in "
+            "this one"
+        )
+    is_moving = metadata_record_version(data) == _MOVING_FORMAT
+    types: dict[str, type | tuple[type, ...]]
+    types = {"token": str, "created_ms": int, "policy": dict}
+    fields = decode_metadata_record(
+        f"namespace {name}",
+        data,
+        version=_MOVING_FORMAT if is_moving else _FORMAT,
+        fields={**types, "move": dict} if is_moving else types,
+    )
+    return NamespaceRecord(
+        fields["token"],
+        fields["created_ms"],
+        StreamPolicy.from_fields(fields["policy"]),
+        NamespaceMove.from_fields(name, fields["move"]) if is_moving else None,
     )

@@ -1,0 +1,61 @@
+"""A shared read gives each caller what is true after its call, in few runs."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.runtime.primitives.shared_read import SharedRead
+
+
+class Source:
+    """A value that takes a while to read."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.reads = 0
+        self.is_away = False
+
+    async def read(self) -> int:
+        self.reads += 1
+        found = self.value
+        await asyncio.sleep(0.01)
+        if self.is_away:
+            raise MetadataUnavailableError("the store is away")
+        return found
+
+
+async def test_callers_during_a_run_share_the_next_one() -> None:
+    source = Source()
+    shared = SharedRead(source.read)
+    first = asyncio.create_task(shared.get())
+    await asyncio.sleep(0.001)
+    source.value = 1  # the run of the first caller does not see it
+    others = [asyncio.create_task(shared.get()) for _ in range(50)]
+    assert await first == 0
+    assert await asyncio.gather(*others) == [1] * 50
+    assert source.reads == 2
+    assert await shared.get() == 1
+    assert source.reads == 3, "a caller got the result of a run that had ended before"
+
+
+async def test_an_error_is_that_of_its_run_only() -> None:
+    source = Source()
+    shared = SharedRead(source.read)
+    source.is_away = True
+    callers = [asyncio.create_task(shared.get()) for _ in range(10)]
+    results = await asyncio.gather(*callers, return_exceptions=True)
+    assert [type(result) for result in results] == [MetadataUnavailableError] * 10
+    assert source.reads == 2, "each caller waited for a timeout of its own"
+    source.is_away = False
+    assert await shared.get() == 0
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_a_cancelled_caller_takes_no_other_with_it(cancelled: int) -> None:
+    source = Source()
+    shared = SharedRead(source.read)
+    callers = [asyncio.create_task(shared.get()) for _ in range(3)]
+    await asyncio.sleep(0.001)
+    callers.pop(cancelled).cancel()
+    assert await asyncio.gather(*callers) == [0, 0]
