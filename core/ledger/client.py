@@ -19,13 +19,13 @@ from ..protocol.errors import (
     UnavailableError,
 )
 from ..protocol.ledger_metadata import Fragment, LedgerMetadata, allowed_regions, spread_rule
-from ..protocol.placement import NO_RULE, PlacementPolicy, SpreadRule, in_regions
+from ..protocol.placement import NO_RULE, BookieInfo, PlacementPolicy, SpreadRule, in_regions
 from ..protocol.quorum import Quorum
 from ..protocol.recovery import Evidence
 from ..runtime.histogram import Histogram
 from ..runtime.metadata_store import Version
 from ..runtime.runtime import Runtime
-from ..runtime.tasks import Tasks
+from ..runtime.tasks import Tasks, run_both
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
 from .connection.round_trip import measure_round_trip_ms
@@ -187,27 +187,17 @@ class LedgerClient:
         self, quorum: Quorum, password: bytes | None, custom: dict[str, bytes]
     ) -> LedgerWriter:
         context = self._context
-        allowed = allowed_regions(custom)
-        candidates = await context.candidates_in(allowed)
-        near = context.region if not allowed or context.region in allowed else Region(allowed[0])
-        bookies = None
-        tiers = await context.reachable_first(candidates, is_urgent=False)
-        for eligible in tiers:
-            try:
-                bookies = context.placement.new_ensemble(
-                    quorum,
-                    eligible,
-                    random=context.runtime.random,
-                    near=near,
-                    rule=spread_rule(custom),
-                )
-                break
-            except NotEnoughBookiesError:
-                if eligible is tiers[-1]:
-                    raise
-        assert bookies is not None
+        candidates, number = await run_both(
+            context.candidates_in(allowed_regions(custom)),
+            context.ledgers.new_number(),
+            "prepare ledger",
+        )
+        try:
+            bookies = await self._choose_bookies(quorum, custom, candidates)
+        except NotEnoughBookiesError:
+            await context.ledgers.release(number)
+            raise
         regions = await context.regions_of(bookies)
-        number = await context.ledgers.new_number()
         if password is None:
             password = self._password_of(number.ledger_id, custom)
         metadata = LedgerMetadata(
@@ -225,6 +215,28 @@ class LedgerClient:
             metadata = metadata.with_r(0, quorum.min_regions)
         version = await context.ledgers.create(metadata, number)
         return LedgerWriter(context, metadata, version, regions)
+
+    async def _choose_bookies(
+        self, quorum: Quorum, custom: Mapping[str, bytes], candidates: Sequence[BookieInfo]
+    ) -> tuple[BookieId, ...]:
+        """Returns a legal ensemble, of reachable bookies if there is one."""
+        context = self._context
+        allowed = allowed_regions(custom)
+        near = context.region if not allowed or context.region in allowed else Region(allowed[0])
+        tiers = await context.reachable_first(candidates, is_urgent=False)
+        for eligible in tiers:
+            try:
+                return context.placement.new_ensemble(
+                    quorum,
+                    eligible,
+                    random=context.runtime.random,
+                    near=near,
+                    rule=spread_rule(custom),
+                )
+            except NotEnoughBookiesError:
+                if eligible is tiers[-1]:
+                    raise
+        raise AssertionError("there is at least one tier")
 
     async def open(
         self, ledger_id: int, password: bytes | None = None, *, stale_ok: bool = False

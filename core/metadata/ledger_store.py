@@ -108,8 +108,15 @@ class LedgerStore:
     async def next_id(self) -> int:
         """Return an id above all issued before, without reserving it. Raises as ``new_number``."""
         number = await self.new_number()
-        await _try_delete(self._store, number.path)
+        await self.release(number)
         return number.ledger_id
+
+    async def release(self, number: LedgerNumber) -> None:
+        """Delete the node that reserves an id for which no ledger will be created.
+
+        Never raises: a node that stays is harmless.
+        """
+        await _try_delete(self._store, number.path)
 
     async def _new_long_number(self) -> LedgerNumber:
         try:

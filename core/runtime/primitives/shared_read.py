@@ -8,38 +8,40 @@ T = TypeVar("T")
 
 
 class SharedRead(Generic[T]):
-    """Runs ``read`` for its callers, one run at a time.
+    """Runs ``read`` once for all callers of one iteration of the event loop.
 
     Each caller gets the outcome of a run that began after its call, so the result is never older
-    than that of a read of its own. All callers that come during a run share the next one.
+    than that of a read of its own, and no caller waits longer for it. A run whose callers were all
+    cancelled is cancelled.
     """
 
-    __slots__ = ("_began", "_is_reading", "_outcome", "_read", "_run")
+    __slots__ = ("_next", "_read", "_waiting")
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
         self._read = read
-        self._is_reading = asyncio.Lock()
-        self._began = 0
-        """Number of runs that began."""
-        self._run = 0
-        """The run of ``_outcome``."""
-        self._outcome: asyncio.Future[T] | None = None
+        self._next: asyncio.Task[T] | None = None  # it has not begun yet
+        self._waiting: dict[asyncio.Task[T], int] = {}  # number of callers of each run
 
     async def get(self) -> T:
         """Return the result of a run. Raises what ``read`` raised in it."""
-        before = self._began
-        async with self._is_reading:
-            if self._outcome is None or self._run <= before:
-                self._outcome = await self._next_outcome()
-            return self._outcome.result()
-
-    async def _next_outcome(self) -> "asyncio.Future[T]":
-        self._began += 1
-        run = self._began
-        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._run(), name="shared read")
+            self._waiting[self._next] = 0
+        run = self._next
+        self._waiting[run] += 1
         try:
-            outcome.set_result(await self._read())
-        except Exception as error:  # every caller of this run raises it
-            outcome.set_exception(error)
-        self._run = run
-        return outcome
+            return await asyncio.shield(run)
+        finally:
+            self._waiting[run] -= 1
+            if not self._waiting[run]:
+                self._forget(run)
+
+    async def _run(self) -> T:
+        self._next = None
+        return await self._read()
+
+    def _forget(self, run: "asyncio.Task[T]") -> None:
+        del self._waiting[run]
+        if self._next is run:
+            self._next = None
+        run.cancel()

@@ -210,6 +210,7 @@ async def test_creation_without_enough_bookies_fails_at_once() -> None:
         with pytest.raises(NotEnoughBookiesError):
             await client.create(Q)
         assert asyncio.get_running_loop().time() < 0.01
+        assert world.ledgers.released == [world.ledgers.last_id], "each attempt left a node behind"
 
 
 async def test_permanent_error_of_the_store_ends_the_creation_at_once() -> None:

@@ -332,6 +332,7 @@ class FakeLedgers:
         self.gate: asyncio.Event | None = None
         self.writes = 0
         self.last_id = 100
+        self.released: list[int] = []
 
     def fail_next(self, method: str, error: Exception, *, is_done: bool = False) -> None:
         """Makes the next call of ``method`` raise, after its work if ``is_done``."""
@@ -353,6 +354,9 @@ class FakeLedgers:
         await self._reach("new_number")
         self.last_id += 1
         return LedgerNumber(self.last_id, "")
+
+    async def release(self, number: LedgerNumber) -> None:
+        self.released.append(number.ledger_id)
 
     async def create(self, metadata: LedgerMetadata, number: LedgerNumber) -> Version:
         await self._reach("create")
