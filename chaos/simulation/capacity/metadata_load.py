@@ -81,17 +81,15 @@ class CountedStore(MemoryStore):
 class _CompleteCopies:
     """A stand-in for the ledger client: each bookie has every entry, and nothing is copied."""
 
-    def __init__(self, ledgers: LedgerStore) -> None:
-        self._ledgers = ledgers
+    def __init__(self) -> None:
         self.copies = self
 
     async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability:
         del bookie, ledger_id
         return Availability([Group(0, 0, _ENTRIES, 0)])
 
-    async def open(self, ledger_id: int, password: bytes) -> "_CompleteCopies":
-        del password
-        await self._ledgers.read(ledger_id)  # as the client does
+    def reader(self, metadata: LedgerMetadata, version: Version) -> "_CompleteCopies":
+        del metadata, version
         return self
 
     async def aclose(self) -> None:
@@ -150,7 +148,7 @@ class _Cluster:
             RepairService(
                 Runtime(_FixedClock(), Random(number)),
                 self.store,
-                cast(LedgerClient, _CompleteCopies(self.ledgers)),
+                cast(LedgerClient, _CompleteCopies()),
                 self.directory,
                 RegionAwarePlacement(),
                 _CONFIG,
