@@ -46,7 +46,7 @@ QUICK = (
     "unknown-is-no",
     "waiting-not-sent",
 )
-SEEDS = 60
+SEEDS = 100
 CLEAN_SEEDS = 12
 
 
