@@ -71,7 +71,8 @@ class Database:
     def read(self, bodies: Sequence[ReadBody], deadline: float) -> list[object]:
         """Run ``bodies`` on one snapshot; return what each returned or raised.
 
-        An error of SQLite is raised and applies to all; any other is that of its body alone.
+        An error of SQLite is raised, because it concerns all bodies. Any other error is the outcome
+        of its body alone.
         """
         with self._mapped_errors():
             self._wait_at_most(deadline)
@@ -113,7 +114,7 @@ class Database:
         return outcome
 
     def changes_after(self, number: int, reader: "SqliteReader") -> tuple[int, list[str] | None]:
-        """Return ``reader.changes_after``, with one cheap query if nothing was committed."""
+        """Return the changes as ``reader`` does, by one cheap query if nothing was committed."""
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if number >= 0 and (version, self._commits) == self._checked_version:
             return number, []

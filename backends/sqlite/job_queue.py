@@ -32,7 +32,7 @@ class Job:
         self.body = body
         self.deadline = deadline
         self.answer = answer
-        """Gets what the body returned or raised."""
+        """The future that gets what the body returned or raised."""
         self.is_withdrawn = False
         """True if the job was withdrawn before it began."""
 
@@ -51,7 +51,7 @@ class JobQueue:
         self._lock = threading.Lock()
         self._reads: deque[Job] = deque()
         self._writes: deque[Job] = deque()
-        self._is_running = False  # the thread will look at the queues again
+        self._is_running = False  # the thread will look at both queues again
 
     def read(self, body: ReadBody, deadline: float) -> Job:
         """Queue a read, which sees every write that was acknowledged before this call."""

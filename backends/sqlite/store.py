@@ -185,6 +185,7 @@ class SqliteStore(StoreBase):
         return cast(T, result)
 
     def _job_deadline(self) -> float:
+        """Return the deadline of a job that is queued now. Raises ClosedError."""
         self._check_open()
         return time.monotonic() + self.timeout_ms / 1000
 

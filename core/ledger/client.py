@@ -266,7 +266,7 @@ class LedgerClient:
         return LedgerReader(context, metadata, version)
 
     def reader(self, metadata: LedgerMetadata, version: Version) -> LedgerReader:
-        """Opens a ledger like ``open``, for a caller that has just read its metadata."""
+        """Opens a ledger like ``open``, but with metadata that the caller has just read."""
         return LedgerReader(self._context, metadata, version)
 
     async def recover(

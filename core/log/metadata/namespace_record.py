@@ -27,7 +27,7 @@ _MOVING_RESERVATION_FORMAT = 4
 """Programs that know no moves refuse a namespace in these formats."""
 
 _DECODED_MAX = 16
-"""Number of decoded records that are kept: the record is read with each of its streams."""
+"""Number of decoded records that are kept. A namespace is read with each of its streams."""
 
 
 class MovePhase(Enum):

@@ -1,4 +1,4 @@
-"""A read that concurrent callers share, although each needs what is true after its call."""
+"""A read that concurrent callers share. None of them gets a state from before its call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A shared read gives each caller what is true after its call, in few runs."""
+"""Concurrent callers of a shared read cause few runs, and none of them gets an old result."""
 
 import asyncio
 
