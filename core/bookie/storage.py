@@ -24,6 +24,7 @@ from ..runtime.event_log import EventLog
 from ..runtime.metadata_store import VALUE_BYTES_MAX
 from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
+from ..wire.v2 import ADD_KEY_BYTES
 from .config import BookieConfig
 from .index.contiguous_read import entries_in, run_from, span_of
 from .index.entry_index import MemoryIndex
@@ -187,19 +188,19 @@ class Storage:
     # --- adding ---------------------------------------------------------------------------------
 
     def add(
-        self, ledger: LedgerRecord, entry: bytes, sink: AddSink, add: bytes | WaitingAdd
+        self, ledger: LedgerRecord, entry: bytes, sink: AddSink, add: WaitingAdd | None = None
     ) -> None:
         """Appends an entry that the caller checked; ``sink`` gets ``add`` when it is durable.
 
-        ``add`` is the key of a v2 add, or another request. Most v2 adds reach the group without
-        this call (``ClientConnection``).
+        Without ``add`` it gets the entry's key, as for a v2 add. Most v2 adds reach the group
+        without this call (``ClientConnection``).
         """
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
         outbox = group.outbox_of(sink)
         group.append_entry(ledger, entry_id, lac, entry, outbox)
-        outbox.adds.append(add)
-        outbox.has_requests = outbox.has_requests or not isinstance(add, bytes)
+        outbox.adds.append(bytes(entry[:ADD_KEY_BYTES]) if add is None else add)
+        outbox.has_requests = outbox.has_requests or add is not None
         self.log.kick()
         if ledger.polls:
             self.raise_lac(ledger, lac)

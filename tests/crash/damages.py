@@ -100,7 +100,7 @@ async def _fill(
         for _ in range(count):
             entry_id = counts[ledger.ledger_id]
             counts[ledger.ledger_id] += 1
-            storage.add(ledger, bytes_of(ledger.ledger_id, entry_id), NullSink(), b"")
+            storage.add(ledger, bytes_of(ledger.ledger_id, entry_id), NullSink())
             entries.append((ledger.ledger_id, entry_id))
             if entry_id % 3 == 2:
                 await storage.journal(storage.states.manifest.encode())

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from struct import Struct
 from typing import NamedTuple
 
 from rhumbline.core.bookie.config import BookieConfig
@@ -18,6 +19,7 @@ from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry
 
 ME = BookieId("crash@0000c0de")
 BOOT = "first"
+_ADD_KEY = Struct(">qq")  # ledger id, entry id
 
 
 def config(boot_id: str = BOOT) -> BookieConfig:
@@ -60,8 +62,7 @@ class PromiseRecorder:
     def deliver(self, outbox: Outbox) -> None:
         for key in outbox.adds:
             assert isinstance(key, bytes)
-            ledger_id, entry_id = key.split()
-            self._disk.promise(Acked(int(ledger_id), int(entry_id)))
+            self._disk.promise(Acked(*_ADD_KEY.unpack(key)))
 
     def reject(self, outbox: Outbox, error: RhumblineError) -> None:
         raise AssertionError(f"unexpected failure: {error}")
@@ -113,9 +114,8 @@ class Workload:
                 ledger_id = among[random.randrange(len(among))]
                 number = self._next_entry[ledger_id]
                 self._next_entry[ledger_id] += 1
-                response = f"{ledger_id} {number}".encode()
                 ledger = storage.states.ledgers[ledger_id]
-                storage.add(ledger, bytes_of(ledger_id, number), self._recorder, response)
+                storage.add(ledger, bytes_of(ledger_id, number), self._recorder)
             for _ in range(random.randrange(1, 9)):
                 await asyncio.sleep(0)
 

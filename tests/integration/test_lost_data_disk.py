@@ -123,8 +123,9 @@ def test_copies_on_a_lost_disk_count_again_only_when_they_are_restored(tmp_path:
         others = cluster.bookies[0], cluster.bookies[2]
         with cluster:
             cluster.run("stream", "create", "text")
-            cluster.run("stream", "append", "text", stdin=text)
+            load = Load(cluster, [text])
             wait_until(lambda: len(list((disk / "sorted").iterdir())) >= 2, "sorted files")
+            text = load.finish()
             cluster.run("durability", "--strict")
             for other in others:
                 other.kill()

@@ -240,5 +240,5 @@ async def restore_entry(storage: Storage, entry: bytes) -> None:
     if storage.log.failure is not None:
         raise storage.log.failure
     restoring = _Restoring()
-    storage.add(ledger, entry, restoring, b"")
+    storage.add(ledger, entry, restoring)
     await restoring.done

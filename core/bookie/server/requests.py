@@ -91,8 +91,8 @@ class EntryAdd:
         self.entry = entry
         self.is_recovery = is_recovery
 
-    def waiting(self) -> bytes | WaitingAdd:
-        """Return what an outbox holds of this add until its group is durable."""
+    def waiting(self) -> WaitingAdd | None:
+        """Return what waits in an outbox until the group is durable; None for the entry's key."""
         return self
 
     def response(self, error: RhumblineError | None) -> bytes:

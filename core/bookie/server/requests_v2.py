@@ -44,8 +44,8 @@ class _Add(EntryAdd):
         )
         self._entry_id = request.entry_id
 
-    def waiting(self) -> bytes:
-        return self.entry[: v2.ADD_KEY_BYTES]
+    def waiting(self) -> None:
+        return None  # the key is enough for a response
 
     def response(self, error: RhumblineError | None) -> bytes:
         code = v2.Code.OK if error is None else code_for(error)

@@ -54,7 +54,7 @@ async def test_storage_holds_a_hundred_thousand_ledgers() -> None:
     count = 100_000
     for ledger_id in range(count):
         ledger = storage.create_ledger(ledger_id, KEY, is_proven=True)
-        storage.add(ledger, entry(ledger_id, 0), sink, b"")
+        storage.add(ledger, entry(ledger_id, 0), sink)
         if ledger_id % 1000 == 0:
             await asyncio.sleep(0)
     storage.fence(storage.states.ledgers[count - 1], lambda error: None)
@@ -147,7 +147,7 @@ async def fill_ledgers(storage: Storage, sizes: dict[int, list[int]]) -> Countin
     for ledger_id, lengths in sizes.items():
         ledger = storage.create_ledger(ledger_id, KEY, is_proven=True)
         for number, length in enumerate(lengths):
-            storage.add(ledger, entry(ledger_id, number, bytes(length)), sink, b"")
+            storage.add(ledger, entry(ledger_id, number, bytes(length)), sink)
     await storage.write_manifest()
     return sink
 

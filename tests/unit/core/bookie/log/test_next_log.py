@@ -211,7 +211,7 @@ class Changes:
                 number = self.next_entry[ledger.ledger_id]
                 self.next_entry[ledger.ledger_id] += 1
                 data = entry(ledger.ledger_id, number, bytes(random.randrange(100)))
-                storage.add(ledger, data, self.sink, data[:16])
+                storage.add(ledger, data, self.sink)
                 self.added += 1
             elif kind == 5:
                 storage.fence(ledger, lambda error: None)
@@ -319,7 +319,7 @@ async def test_file_grows_by_an_eighth_at_most_while_the_next_one_is_prepared() 
     disk.sync_directory = sync_directory  # type: ignore[method-assign]
     for entry_id in range(limit // 500):
         data = entry(1, entry_id, bytes(1_000))
-        storage.add(ledger, data, changes.sink, data[:16])
+        storage.add(ledger, data, changes.sink)
         for _ in range(20):
             await asyncio.sleep(0)
     assert storage.log.number == number

@@ -61,8 +61,8 @@ async def filled(
         for _ in range(20):
             number = random.randrange(5_000)
             kept[number] = entry(1, number, random.randbytes(random.randrange(20, 300)))
-            storage.add(ledgers[0], kept[number], NullSink(), b"")
-            storage.add(ledgers[1], entry(2, number, b"other"), NullSink(), b"")
+            storage.add(ledgers[0], kept[number], NullSink())
+            storage.add(ledgers[1], entry(2, number, b"other"), NullSink())
         await asyncio.sleep(0)
     await storage.journal(storage.states.manifest.encode())
     await storage.write_indexes()
@@ -272,7 +272,7 @@ async def test_damaged_file_is_rewritten_when_its_lost_entries_are_elsewhere() -
     for ledger_id, copies in ((1, kept), (2, {at: entry(2, at, b"other") for at in kept})):
         for entry_id in rows.ids:
             ledger = storage.states.ledgers[ledger_id]
-            storage.add(ledger, copies[entry_id], NullSink(), b"")
+            storage.add(ledger, copies[entry_id], NullSink())
         await storage.write_manifest()
     assert await compactor.compact_log(log)
     assert file_path(LOG_KIND, log) not in disk.files
@@ -328,7 +328,7 @@ async def test_large_entries_are_copied_one_by_one_into_groups() -> None:
     lengths = (400_000, 300_000, 300_000, 300_000, 300_000)
     kept = [entry(1, number, bytes(length)) for number, length in enumerate(lengths)]
     for data in kept:
-        storage.add(ledger, data, NullSink(), b"")
+        storage.add(ledger, data, NullSink())
     await storage.write_manifest()
     storage.log.roll_next()
     await storage.write_manifest()
@@ -357,7 +357,7 @@ async def test_pauses_follow_the_ledgers_and_the_rows() -> None:
     await storage.open()
     for ledger_id in range(4_000):
         ledger = storage.create_ledger(ledger_id, KEY, is_proven=True)
-        storage.add(ledger, entry(ledger_id, 0), NullSink(), b"")
+        storage.add(ledger, entry(ledger_id, 0), NullSink())
     await storage.write_manifest()
     storage.log.roll_next()
     await storage.write_manifest()

@@ -1,5 +1,6 @@
 """The scrubber finds and repairs corrupt entries; unrepaired entries stay unknown."""
 
+import asyncio
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from rhumbline.core.bookie.index.entry_index import IndexedEntry
 from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
 from rhumbline.core.bookie.log.file_set import file_path
+from rhumbline.core.bookie.log.group_split import LARGE_LEDGER_BYTES, split_group
 from rhumbline.core.bookie.log.log_format import LOG_KIND, OFFSET_BITS, OFFSET_MASK, SORTED_KIND
 from rhumbline.core.bookie.log.replay import Damage
 from rhumbline.core.bookie.log.sorted_file import SortedFile
@@ -23,6 +25,7 @@ from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import (
     KEY,
+    CountingSink,
     FixedClock,
     Wire,
     entry,
@@ -261,6 +264,26 @@ async def test_entry_is_restored_only_to_a_known_ledger_and_a_working_log() -> N
         await restore_entry(storage, entry(1, 30))
     with pytest.raises(DiskFailedError):
         await restore_entry(storage, entry(1, 31))
+    await storage.aclose()
+
+
+async def test_entries_are_restored_in_a_group_that_is_divided() -> None:
+    """A restored entry without a key failed the write log when its group was divided."""
+    storage, _ = await one_damaged_group(MemoryDisk())
+    large = storage.create_ledger(2, KEY, is_proven=True)
+    sink = CountingSink()
+    restoring = [
+        asyncio.ensure_future(restore_entry(storage, data))
+        for data in (entry(1, 30), entry(2, 0, PAYLOAD))
+    ]
+    await asyncio.sleep(0)
+    storage.add(large, entry(2, 1, bytes(LARGE_LEDGER_BYTES)), sink)
+    storage.log.group.has_urgent_state = False  # that of the new ledger
+    parts = split_group(storage.log.group, {})
+    assert parts is not None, "the group would not be divided"
+    assert [len(part.adds) for part in parts] == [1, 2]
+    await asyncio.gather(*restoring)
+    assert (storage.log.failure, sink.count) == (None, 1)
     await storage.aclose()
 
 
