@@ -114,7 +114,10 @@ class Database:
         return outcome
 
     def changes_after(self, number: int, reader: "SqliteReader") -> tuple[int, list[str] | None]:
-        """Return the changes as ``reader`` does, by one cheap query if nothing was committed."""
+        """Return what ``reader.changes_after`` returns, without that call if nothing was committed.
+
+        One pragma tells whether anything was committed since the last call.
+        """
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if number >= 0 and (version, self._commits) == self._checked_version:
             return number, []

@@ -185,7 +185,10 @@ class SqliteStore(StoreBase):
         return cast(T, result)
 
     def _job_deadline(self) -> float:
-        """Return the deadline of a job that is queued now. Raises ClosedError."""
+        """Return the monotonic time by which a job that is queued now must end, in seconds.
+
+        Raises ClosedError.
+        """
         self._check_open()
         return time.monotonic() + self.timeout_ms / 1000
 

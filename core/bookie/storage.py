@@ -192,8 +192,8 @@ class Storage:
     ) -> None:
         """Appends an entry that the caller checked; ``sink`` gets ``add`` when it is durable.
 
-        Without ``add`` it gets the entry's key, as for a v2 add. Most v2 adds reach the group
-        without this call (``ClientConnection``).
+        If ``add`` is None, the sink gets the entry's key, from which the response to a v2 add is
+        encoded. Most v2 adds reach the group without this call (``ClientConnection``).
         """
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)

@@ -266,7 +266,7 @@ class LedgerClient:
         return LedgerReader(context, metadata, version)
 
     def reader(self, metadata: LedgerMetadata, version: Version) -> LedgerReader:
-        """Opens a ledger like ``open``, but with metadata that the caller has just read."""
+        """Opens a ledger for reading, as ``open`` does, with metadata that the caller has read."""
         return LedgerReader(self._context, metadata, version)
 
     async def recover(

@@ -92,7 +92,7 @@ class EntryAdd:
         self.is_recovery = is_recovery
 
     def waiting(self) -> WaitingAdd | None:
-        """Return what waits in an outbox until the group is durable; None for the entry's key."""
+        """Return the request that encodes the response; None if the entry's key is enough."""
         return self
 
     def response(self, error: RhumblineError | None) -> bytes:

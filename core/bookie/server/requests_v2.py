@@ -45,7 +45,7 @@ class _Add(EntryAdd):
         self._entry_id = request.entry_id
 
     def waiting(self) -> None:
-        return None  # the key is enough for a response
+        return None
 
     def response(self, error: RhumblineError | None) -> bytes:
         code = v2.Code.OK if error is None else code_for(error)

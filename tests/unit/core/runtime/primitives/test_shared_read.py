@@ -1,4 +1,4 @@
-"""Concurrent callers of a shared read cause few runs, and none of them gets an old result."""
+"""Concurrent callers share a run of a read, and none of them gets a result from before its call."""
 
 import asyncio
 
