@@ -13,8 +13,8 @@ FAST_PYTHON = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.buffer.size": str(1 << 20),
 }
-"""Settings that make the transfer of rows from Python workers to Spark cheaper. They take effect
-only in a new session."""
+"""Settings that make the transfer of rows from Python workers to Spark cheaper and keep stray TCP
+clients from it. They take effect only in a new session."""
 
 QUICK_START: dict[str, Any] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

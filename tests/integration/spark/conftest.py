@@ -10,14 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rhumbline.spark
-from rhumbline.spark.session import QUICK_START
+from rhumbline.spark.session import FAST_PYTHON, QUICK_START
 
 
 @functools.cache
 def _session() -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.config(map=QUICK_START)
+    # Unix sockets: Spark runs out of heap when a stray client connects to a TCP port on which it
+    # waits for a Python worker, because it takes the first four bytes for a length.
+    builder = SparkSession.builder.config(map=FAST_PYTHON | QUICK_START)
     session = (
         builder.master("local[2]")
         .appName("rhumbline-tests")

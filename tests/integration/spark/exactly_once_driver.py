@@ -10,13 +10,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import rhumbline.spark
-from rhumbline.spark.session import QUICK_START
+from rhumbline.spark.session import FAST_PYTHON, QUICK_START
 
 
 def main() -> None:
     metadata, cold, checkpoint, output, mode = sys.argv[1:]
     spark = (
-        SparkSession.builder.config(map=QUICK_START)
+        SparkSession.builder.config(map=FAST_PYTHON | QUICK_START)
         .master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -10,14 +10,14 @@ import urllib.request
 from pyspark.sql import SparkSession
 
 import rhumbline.spark
-from rhumbline.spark.session import QUICK_START
+from rhumbline.spark.session import FAST_PYTHON, QUICK_START
 
 _PAGES = ("", "/jobs", "/stages", "/environment", "/sql?details=true", "/executors")
 
 
 def main(uri: str, stream: str, options: str, folder: str) -> None:
     """Run one write and one read."""
-    builder = SparkSession.builder.config(map=QUICK_START)
+    builder = SparkSession.builder.config(map=FAST_PYTHON | QUICK_START)
     session = (
         builder.master("local[1]")
         .config("spark.ui.enabled", "true")

@@ -17,11 +17,13 @@ def query(settings: dict[str, Any]) -> None:
     from pyspark.sql import SparkSession
 
     from .....spark import register
+    from .....spark.session import FAST_PYTHON
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[1]")
+        SparkSession.builder.config(map=FAST_PYTHON)
+        .master("local[1]")
         .appName("rhumbline-lab")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
