@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from .hadoop_settings import s3_environment
 from .source import RhumblineSource
 
-FAST_PYTHON = {
+FAST_PYTHON: dict[str, Any] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.buffer.size": str(1 << 20),
 }
