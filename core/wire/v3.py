@@ -8,6 +8,7 @@ message and in its body. The outer one counts unless it is OK; the builders here
 refused: see ``rejection_status``.
 """
 
+from collections.abc import Container
 from enum import IntEnum
 from typing import cast
 
@@ -60,18 +61,44 @@ class Operation(IntEnum):
     BATCH_READ = 12
 
 
-_REQUEST_FIELDS = {
-    Operation.READ: "read_request",
-    Operation.ADD: "add_request",
-    Operation.AUTH: "auth_request",
-    Operation.WRITE_LAC: "write_lac_request",
-    Operation.READ_LAC: "read_lac_request",
-    Operation.BOOKIE_INFO: "get_bookie_info_request",
-    Operation.START_TLS: "start_tls_request",
-    Operation.FORCE: "force_ledger_request",
-    Operation.LIST_ENTRIES: "get_list_of_entries_request",
+_BODIES = {
+    Operation.READ: "read",
+    Operation.ADD: "add",
+    Operation.AUTH: "auth",
+    Operation.WRITE_LAC: "write_lac",
+    Operation.READ_LAC: "read_lac",
+    Operation.BOOKIE_INFO: "get_bookie_info",
+    Operation.START_TLS: "start_tls",
+    Operation.FORCE: "force_ledger",
+    Operation.LIST_ENTRIES: "get_list_of_entries",
 }
 """Operations that have a v3 message. The others are refused with BAD_REQUEST."""
+
+
+def _fields(kind: type[Message], body: str) -> Container[str]:
+    """Return the names of the fields of a body."""
+    message = kind.DESCRIPTOR.fields_by_name[body].message_type
+    assert message is not None
+    return message.fields_by_name
+
+
+_REQUEST_BODIES: dict[int, tuple[str, bool, bool]] = {
+    operation: (
+        field := f"{name}_request",
+        "ledger_id" in (fields := _fields(pb.Request, field)),
+        "master_key" in fields,
+    )
+    for operation, name in _BODIES.items()
+}
+"""By operation: the field of the request's body, and whether that has a ledger id and a master key.
+Looked up once, because reflection is slow."""
+
+_STATUS_BODIES: dict[int, str] = {
+    operation: field
+    for operation, name in _BODIES.items()
+    if "status" in _fields(pb.Response, field := f"{name}_response")
+}
+"""By operation: the field of the response's body, if that has a status."""
 
 
 def frame(message: Message) -> bytes:
@@ -105,14 +132,16 @@ def rejection_status(request: pb.Request) -> Status | None:
     """
     if request.header.version != pb.VERSION_THREE:
         return Status.BAD_VERSION
-    field = _REQUEST_FIELDS.get(Operation(request.header.operation))
-    if field is None or not request.HasField(field):
+    found = _REQUEST_BODIES.get(request.header.operation)
+    if found is None:
+        return Status.BAD_REQUEST
+    field, has_ledger_id, has_master_key = found
+    if not request.HasField(field):
         return Status.BAD_REQUEST
     body = getattr(request, field)
-    fields = body.DESCRIPTOR.fields_by_name
-    if "ledger_id" in fields and body.ledger_id < 0:
+    if has_ledger_id and body.ledger_id < 0:
         return Status.BAD_REQUEST
-    if "master_key" in fields and body.HasField("master_key"):
+    if has_master_key and body.HasField("master_key"):
         return None if len(body.master_key) == MASTER_KEY_BYTES else Status.UNAUTHORIZED
     return None
 
@@ -121,7 +150,10 @@ def status_of(response: pb.Response) -> int:
     """Return the effective status: the outer one unless it is OK, else the status of the body."""
     if response.status != pb.EOK:
         return int(response.status)
-    for _, value in response.ListFields():
+    field = _STATUS_BODIES.get(response.header.operation)
+    if field is not None and response.HasField(field):
+        return int(getattr(response, field).status)
+    for _, value in response.ListFields():  # the body is missing, or that of another operation
         status = getattr(value, "status", None) if isinstance(value, Message) else None
         if status is not None:
             return int(status)
@@ -132,12 +164,13 @@ def status_of(response: pb.Response) -> int:
 
 
 def _request(operation: Operation, txn_id: int, priority: int = 0) -> pb.Request:
-    header = pb.PacketHeader(
-        version=pb.VERSION_THREE, operation=cast("pb.OperationType", int(operation)), txn_id=txn_id
-    )
+    request = pb.Request()  # fields are set one by one, because keyword arguments are slow
+    header = request.header
+    header.version, header.txn_id = pb.VERSION_THREE, txn_id
+    header.operation = cast("pb.OperationType", int(operation))
     if priority:
         header.priority = priority
-    return pb.Request(header=header)
+    return request
 
 
 def add_request(
@@ -249,12 +282,12 @@ def start_tls_request(txn_id: int) -> pb.Request:
 
 def refusal(request: pb.Request, status: Status) -> pb.Response:
     """Build a response without a body, e.g. for unknown operations or missing TLS."""
-    header = pb.PacketHeader(
-        version=pb.VERSION_THREE,
-        operation=request.header.operation,
-        txn_id=request.header.txn_id,
-    )
-    return pb.Response(header=header, status=cast("pb.StatusCode", int(status)))
+    response = pb.Response()
+    header, asked = response.header, request.header
+    header.version, header.operation = pb.VERSION_THREE, asked.operation
+    header.txn_id = asked.txn_id
+    response.status = cast("pb.StatusCode", int(status))
+    return response
 
 
 def add_response(request: pb.Request, status: Status) -> pb.Response:

@@ -36,7 +36,7 @@ def serve(connection: "ClientConnection", service: "EntryService", frame: bytes)
     if fault is not None:
         connection.send(v3.frame(v3.refusal(request, fault)))
         return
-    _HANDLERS[v3.Operation(request.header.operation)](connection, service, request)
+    _HANDLERS[request.header.operation](connection, service, request)
 
 
 # --- adds and reads -----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _start_tls(
     connection.send(v3.frame(v3.refusal(request, status)))
 
 
-_HANDLERS: dict[v3.Operation, Callable[["ClientConnection", "EntryService", pb.Request], None]] = {
+_HANDLERS: dict[int, Callable[["ClientConnection", "EntryService", pb.Request], None]] = {
     v3.Operation.ADD: _add,
     v3.Operation.READ: _read,
     v3.Operation.WRITE_LAC: _write_lac,

@@ -14,6 +14,7 @@ from contextlib import suppress
 from ...protocol.bookie_id import has_incarnation
 from ...protocol.errors import OwnershipLostError, RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
+from ...protocol.quorum import QuorumView
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import EntryDigest, encode_lac
@@ -70,26 +71,48 @@ class ExplicitLac:
 
     def _send(self, replicas: Sequence[Replica], lac: int, on_done: Callable[[bool], None]) -> bool:
         state = self._state
-        view = state.view
-        waiting = sum(replica.bit for replica in replicas)
-        stored = 0
-        is_done = False
-
-        def tally(index: int, error: RhumblineError | None, _: pb.Response | None) -> None:
-            nonlocal waiting, stored, is_done
-            waiting &= ~(1 << index)
-            if error is None:
-                stored |= 1 << index
-            elif isinstance(error, OwnershipLostError):
-                self._fail(error)
-            if not is_done and (not waiting or view.is_acked(stored)):
-                is_done = True
-                on_done(view.is_acked(stored))
-
         body = encode_lac(self._digest, state.ledger_id, lac)
         request = v3.write_lac_request(0, state.ledger_id, lac, self._key, body)
         bookies = [replica.bookie for replica in state.replicas]
         members = [replica.index for replica in replicas]
-        sent = ask_members(state.context.pool, bookies, members, request, tally)
-        is_done = not sent
+        tally = _Tally(state.view, members, self._fail, on_done)
+        sent = ask_members(state.context.pool, bookies, members, request, tally.on_answer)
+        tally.is_done = not sent  # the caller learns it from the result
         return sent != 0
+
+
+class _Tally:
+    """The answers to one LAC; calls ``on_done`` once, with whether P of the bookies stored it."""
+
+    def __init__(
+        self,
+        view: QuorumView,
+        members: Sequence[int],
+        fail: Callable[[RhumblineError], None],
+        on_done: Callable[[bool], None],
+    ) -> None:
+        self._view = view
+        self._fail = fail
+        self._on_done = on_done
+        self._waiting = 0
+        for index in members:
+            self._waiting |= 1 << index
+        self._stored = 0
+        self.is_done = False
+        """True if ``on_done`` was called, or must not be called."""
+
+    def on_answer(
+        self, index: int, error: RhumblineError | None, response: pb.Response | None
+    ) -> None:
+        """Take the answer of one bookie."""
+        del response
+        self._waiting &= ~(1 << index)
+        if error is None:
+            self._stored |= 1 << index
+        elif isinstance(error, OwnershipLostError):
+            self._fail(error)
+        if not self.is_done:
+            is_quorum = self._view.is_acked(self._stored)
+            if is_quorum or not self._waiting:
+                self.is_done = True
+                self._on_done(is_quorum)
