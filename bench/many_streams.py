@@ -21,6 +21,11 @@ from .harness.load import NAMESPACE, ensure_namespace
 from .harness.metadata_calls import metadata_calls
 
 _RECORD_BYTES = 128
+_OUTSTANDING = 1_000
+"""Records that are appended at the same time, for any number of streams."""
+
+_SETTLE_S = 1.0  # after the last record, until the pauses at rest are measured
+_TICK_S = 0.002
 _CONCURRENCY = 64  # streams that are opened or closed concurrently
 T = TypeVar("T")
 
@@ -46,12 +51,14 @@ async def measure_many_streams(
     by another client after the first one stopped as in a crash, close.
 
     ``metadata_calls`` are those of the clients during the step; ``files`` are the file descriptors
-    of the clients and the bookies after it. ``p50_ms`` is the median for a stream.
+    of the clients and the bookies after it. ``p50_ms`` is the median for a stream, and ``pause_ms``
+    the longest time at rest during which the client's event loop served nothing else.
     """
     names = [f"many-{number:06d}" for number in range(count)]
     policy = StreamPolicy(quorum=Quorum(3, 3, 2))
     payload = os.urandom(_RECORD_BYTES)
     writers: list[StreamWriter] = []
+    pause_s: float | None = None
     async with AsyncExitStack() as opening:
 
         async def open_with(client: Client) -> list[float]:
@@ -64,9 +71,16 @@ async def measure_many_streams(
             return seconds
 
         async def append_to_each() -> None:
-            tickets = [writer.append(payload) for writer in writers]
-            for ticket in tickets:
-                await ticket
+            remaining = iter(writers)
+            while some := list(islice(remaining, _OUTSTANDING)):
+                tickets = [writer.append(payload) for writer in some]
+                for ticket in tickets:
+                    await ticket
+
+        async def rest() -> None:
+            nonlocal pause_s
+            await asyncio.sleep(_SETTLE_S)
+            pause_s = await _longest_pause(rest_seconds)
 
         async def take_over() -> list[float]:
             for writer in writers:
@@ -83,13 +97,14 @@ async def measure_many_streams(
             ("open", lambda: open_with(first)),
             ("append-1", append_to_each),
             ("append-2", append_to_each),
-            ("rest", lambda: asyncio.sleep(rest_seconds)),
+            ("rest", rest),
             ("take-over", take_over),
             ("close", lambda: _each(writers, StreamWriter.close)),
         )
         for step, work in steps:
             before, started = servers.usage(), time.perf_counter()
             calls_before = sum(map(metadata_calls, (first, second)))
+            pause_s = None
             each_s = await work()
             seconds, after = time.perf_counter() - started, servers.usage()
             yield {
@@ -99,6 +114,7 @@ async def measure_many_streams(
                 "seconds": round(seconds, 3),
                 "rec_s": round(count / seconds) if step != "rest" else 0,
                 "p50_ms": round(median(each_s) * 1000, 1) if each_s else None,
+                "pause_ms": None if pause_s is None else round(pause_s * 1000, 1),
                 "srv_cpu": round((after.server_cpu_s - before.server_cpu_s) / seconds, 3),
                 "cli_cpu": round((after.client_cpu_s - before.client_cpu_s) / seconds, 3),
                 "srv_rss": after.server_rss_mib,
@@ -116,6 +132,16 @@ async def _open_client(opening: AsyncExitStack, uri: str, metadata_delay_s: floa
     store = _DistantStore(opened, metadata_delay_s) if metadata_delay_s else opened
     client = Client("", namespace=NAMESPACE, region=REGION, store=store)
     return await opening.enter_async_context(client)
+
+
+async def _longest_pause(seconds: float) -> float:
+    """Return how long the event loop served nothing else within ``seconds``, at most at a time."""
+    loop = asyncio.get_running_loop()
+    end, longest = loop.time() + seconds, 0.0
+    while (began := loop.time()) < end:
+        await asyncio.sleep(_TICK_S)
+        longest = max(longest, loop.time() - began - _TICK_S)
+    return longest
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> list[float]:

@@ -18,6 +18,7 @@ from ..core.ledger.write.ledger_writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
 from ..core.runtime.event_log import EventLog
 from ..core.runtime.primitives.rate_limiter import RateLimiter
+from ..core.runtime.primitives.slices import slices
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.tasks import Tasks
 from .ownerless.roll_requests import RollRequests
@@ -30,6 +31,8 @@ ROLLS_PER_SECOND = 200
 a burst of new ledgers."""
 
 _BURST = 20
+_SLICE_COUNT = 500
+"""Writers that are looked at before the event loop serves others: about a millisecond."""
 
 
 class WriterDrainer:
@@ -71,11 +74,14 @@ class WriterDrainer:
     async def _roll_and_answer(self, writers: list[LedgerWriter]) -> None:
         states = await self._states.read()
         requested = dict.fromkeys(await self._rolls.ledger_ids())
-        concerned = [
-            writer
-            for writer in writers
-            if writer.metadata.ledger_id in requested or _must_roll(writer, states)
-        ]
+        concerned: list[LedgerWriter] = []
+        if requested or states.regions or states.bookies:
+            async for some in slices(writers, _SLICE_COUNT):
+                concerned += [
+                    writer
+                    for writer in some
+                    if writer.metadata.ledger_id in requested or _must_roll(writer, states)
+                ]
         leaving, staying = await self._divide(concerned)
         asked_before = self._asked
         self._asked = {}

@@ -11,6 +11,7 @@ the same time, and any other one within ``REREAD_ALL_MS``.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.ledger.client import LedgerClient
@@ -25,6 +26,7 @@ from ..core.protocol.errors import (
     RhumblineError,
 )
 from ..core.runtime.metadata_store import MetadataStore, Watch
+from ..core.runtime.primitives.slices import slices
 from ..core.runtime.primitives.wakeup import Wakeup
 from ..core.runtime.tasks import Tasks
 from .states import REREAD_MS
@@ -35,6 +37,13 @@ READS_PER_SECOND = 200
 """Rate at which the policies of the streams that a process writes are read."""
 
 _BATCH_COUNT = 20
+_SLICE_COUNT = 200
+"""Writers that are looked at before the event loop serves others: about a millisecond."""
+
+
+Stream = tuple[str, str]
+"""Namespace and name of a stream."""
+Writers = dict[Stream, list[LedgerWriter]]
 
 
 @dataclass(slots=True)
@@ -57,7 +66,7 @@ class PolicyFollower:
         self._loop = asyncio.get_running_loop()
         self._wakeup = Wakeup()
         self._namespaces: dict[str, _Followed] = {}
-        self._streams: dict[tuple[str, str], _Followed] = {}
+        self._streams: dict[Stream, _Followed] = {}
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "follow policies")
 
@@ -70,33 +79,42 @@ class PolicyFollower:
     async def _run(self) -> None:
         while True:
             await self._wakeup.wait(REREAD_MS / 1000)
-            writers: dict[tuple[str, str], list[LedgerWriter]] = defaultdict(list)
-            for writer in self._client.writers():
-                stream = stream_of_ledger(writer.metadata)
-                if stream is not None:
-                    writers[stream].append(writer)
             try:
-                self._follow_only(writers)
-                await self._apply(writers)
+                await self._apply(await self._follow_writers())
             except RhumblineError:
                 continue  # the store is unavailable: what was not read is read in the next pass
 
     # --- what is watched ------------------------------------------------------------------------
 
-    def _follow_only(self, writers: dict[tuple[str, str], list[LedgerWriter]]) -> None:
+    async def _follow_writers(self) -> Writers:
         """Watch the streams that are written and their namespaces, and nothing else."""
+        writers: Writers = defaultdict(list)
+        async for some in slices(self._client.writers(), _SLICE_COUNT):
+            for writer in some:
+                stream = stream_of_ledger(writer.metadata)
+                if stream is not None:
+                    writers[stream].append(writer)
+                    if stream not in self._streams:
+                        self._follow(*stream)
+        self._forget_others(writers)
+        return writers
+
+    def _follow(self, namespace: str, stream: str) -> None:
+        """Watch a stream and its namespace."""
+        if namespace not in self._namespaces:
+            self._namespaces[namespace] = self._watch(namespace_path(namespace))
+        path = StreamPaths(namespace, stream).stream
+        self._streams[namespace, stream] = self._watch(path)
+
+    def _forget_others(self, writers: Writers) -> None:
+        """Watch no stream that is not written, and no namespace without one."""
+        if len(self._streams) == len(writers):
+            return
         for stream in [known for known in self._streams if known not in writers]:
             self._streams.pop(stream).watch.close()
-        used = dict.fromkeys(namespace for namespace, _ in writers)
+        used = {namespace for namespace, _ in writers}
         for namespace in [known for known in self._namespaces if known not in used]:
             self._namespaces.pop(namespace).watch.close()
-        for namespace in used:
-            if namespace not in self._namespaces:
-                self._namespaces[namespace] = self._watch(namespace_path(namespace))
-        for namespace, stream_name in writers:
-            if (namespace, stream_name) not in self._streams:
-                path = StreamPaths(namespace, stream_name).stream
-                self._streams[namespace, stream_name] = self._watch(path)
 
     def _watch(self, path: str) -> _Followed:
         def on_hint() -> None:
@@ -108,23 +126,22 @@ class PolicyFollower:
 
     # --- reading and applying -------------------------------------------------------------------
 
-    async def _apply(self, writers: dict[tuple[str, str], list[LedgerWriter]]) -> None:
+    async def _apply(self, writers: Writers) -> None:
         """Read the policies that are due and request their R. Raises MetadataUnavailableError."""
-        stalled = {
-            stream: any(w.view.must_change_ensemble(w.state.failed_mask) for w in of_stream)
-            for stream, of_stream in writers.items()
-        }
-        waiting = dict.fromkeys(namespace for (namespace, _), is_true in stalled.items() if is_true)
+        items = list(writers.items())
+        stalled = await _stalled(items)
+        waiting = {namespace for namespace, _ in stalled}
         for namespace, followed in self._namespaces.items():
             if self._is_due(followed) or namespace in waiting:
                 await self._read(followed, namespace, None)
         due = []
-        for stream, of_stream in writers.items():
-            if stalled[stream] or self._is_due(self._streams[stream]):
-                due.append(stream)
-            else:
-                self._request(stream, of_stream)
-        due.sort(key=lambda stream: not (stalled[stream] or self._streams[stream].is_hinted))
+        async for some in slices(items, _SLICE_COUNT):
+            for stream, of_stream in some:
+                if stream in stalled or self._is_due(self._streams[stream]):
+                    due.append(stream)
+                else:
+                    self._request(stream, of_stream)
+        due.sort(key=lambda stream: stream not in stalled and not self._streams[stream].is_hinted)
         for first in range(0, len(due), _BATCH_COUNT):
             for stream in due[first : first + _BATCH_COUNT]:
                 await self._read(self._streams[stream], *stream)
@@ -153,7 +170,7 @@ class PolicyFollower:
         followed.wanted_r = None if policy is None else policy.quorum.min_regions
         followed.read_at = self._loop.time()
 
-    def _request(self, stream: tuple[str, str], writers: list[LedgerWriter]) -> None:
+    def _request(self, stream: Stream, writers: list[LedgerWriter]) -> None:
         own, shared = self._streams[stream], self._namespaces[stream[0]]
         wanted = shared.wanted_r if own.wanted_r is None else own.wanted_r
         if wanted is None or own.read_at is None:
@@ -161,3 +178,13 @@ class PolicyFollower:
         for writer in writers:
             if not writer.is_failed:
                 writer.set_min_regions(writer.metadata.possible_r(wanted))
+
+
+async def _stalled(writers: Sequence[tuple[Stream, list[LedgerWriter]]]) -> set[Stream]:
+    """Return the streams of which a writer cannot acknowledge entries."""
+    found: set[Stream] = set()
+    async for some in slices(writers, _SLICE_COUNT):
+        for stream, of_stream in some:
+            if any(w.view.must_change_ensemble(w.state.failed_mask) for w in of_stream):
+                found.add(stream)
+    return found

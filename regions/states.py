@@ -53,12 +53,10 @@ class PlacementStates:
         """Return the effective state of a bookie: the stronger one of its own and its region's."""
         own = self.bookies.get(bookie)
         its_region = None if region is None else self.regions.get(region)
+        if own is None or its_region is None:
+            return own or its_region
         order = list(PlacementState)
-        return max(
-            (state for state in (own, its_region) if state is not None),
-            key=order.index,
-            default=None,
-        )
+        return max(own, its_region, key=order.index)
 
     def open_to_new(self, bookies: list[BookieInfo]) -> list[BookieInfo]:
         """Return the bookies that may become members of ensembles."""

@@ -435,6 +435,7 @@ def _shown_of_streams(row: dict[str, Any]) -> dict[str, Any]:
         "seconds": row["seconds"],
         "streams/s": row["rec_s"],
         "p50 ms": row["p50_ms"],
+        "pause ms": row["pause_ms"],
         "cores servers": row["srv_cpu"],
         "cores client": row["cli_cpu"],
         "MiB servers": row["srv_rss"],

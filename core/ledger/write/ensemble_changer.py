@@ -97,9 +97,9 @@ class EnsembleChanger:
         The request is dropped if no legal ensemble exists for it now: repeat it. Raises
         IllegalQuorumError if R does not fit the ledger's other numbers.
         """
-        replace(self._state.view.quorum, min_regions=min_regions)
         if min_regions == (self._min_regions or self._state.view.quorum.min_regions):
             return
+        replace(self._state.view.quorum, min_regions=min_regions)  # checks it
         self._min_regions = min_regions
         self._start()
 

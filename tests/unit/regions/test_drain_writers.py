@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -239,3 +240,39 @@ async def test_missing_copies_on_registered_bookies_become_tasks_and_are_bounded
     reports(missing(9, A))
     assert len(await tasks.all()) == 1
     directory.close()
+
+
+async def test_other_tasks_run_while_the_bookies_of_thousands_of_writers_are_checked() -> None:
+    states = PlacementStateStore(MemoryStore())
+    looked_at: list[int] = []
+
+    class LookedAt(Writer):
+        @property
+        def metadata(self) -> LedgerMetadata:
+            looked_at.append(self.ledger_id)
+            return super().metadata
+
+    writers = [LookedAt([Member(B, Region("b"))]) for _ in range(2_000)]
+    counts = [0]
+
+    async def scenario() -> None:
+        await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
+        while counts[-1] < len(writers):
+            await asyncio.sleep(0)
+            counts.append(len(looked_at))
+
+    await while_draining(states, Writers(*writers), scenario)
+    assert max(after - before for before, after in pairwise(counts)) <= 500
+
+
+async def test_no_writer_is_looked_at_while_all_states_are_normal() -> None:
+    class NeverLookedAt(Writer):
+        @property
+        def metadata(self) -> LedgerMetadata:
+            raise AssertionError
+
+    states = PlacementStateStore(MemoryStore())
+    writers = Writers(NeverLookedAt([Member(A, Region("a"))]))
+    with recorded_log() as log:
+        await while_draining(states, writers, lambda: asyncio.sleep(3 * REREAD_MS / 1000))
+    assert log.events() == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import cast
 
@@ -125,3 +126,22 @@ async def test_deleted_stream_keeps_its_r_and_stops_no_other() -> None:
     await until_wanted(one, 1)
     assert gone.wanted == []
     await follower.aclose()
+
+
+async def test_other_tasks_run_while_a_thousand_writers_get_a_new_r(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rhumbline.regions.follow_policies.READS_PER_SECOND", 1_000_000)
+    store = MemoryStore()
+    names = [f"s{number}" for number in range(1_000)]
+    namespace = await namespace_with(store, *names)
+    writers = [Writer(name) for name in names]
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(*writers)))
+    await until_wanted(writers[-1], 2)
+    await namespace.set_policy(with_r(1))
+    changed = [0]
+    while changed[-1] < len(writers):
+        await asyncio.sleep(0)
+        changed.append(sum(writer.wanted[-1] == 1 for writer in writers))
+    await follower.aclose()
+    assert max(after - before for before, after in pairwise(changed)) <= 200
