@@ -75,8 +75,8 @@ class GroupQueue:
             group = self._closed[0]
             if self._large and group.has_urgent_state:
                 break
-            self._closed.popleft()
             parts = split_group(group, self._waiting)
+            self._closed.popleft()  # only now: if the division fails, the group can be refused
             if parts is not None:
                 group, second = parts
                 self._set_aside(second)

@@ -1,6 +1,7 @@
 """Groups of small and of large ledgers are written in turn, each ledger in order."""
 
 import random
+import struct
 
 import pytest
 
@@ -113,6 +114,17 @@ async def test_all_groups_can_be_taken_and_a_group_put_back() -> None:
     order = [add for group in groups for add in adds_of(group) if add[0] == 1]
     assert order == [(1, 0), (1, 1)]
     assert (bool(queue), queue.bytes, queue.is_contended) == (False, 0, False)
+
+
+async def test_a_group_that_cannot_be_divided_can_still_be_refused() -> None:
+    queue = GroupQueue()
+    group = group_of((1, 0, FLOOD), (2, 0, 100))
+    outbox = group.outbox_of(SINK)
+    outbox.adds[1] = b""  # without the key of its entry
+    queue.append(group)
+    with pytest.raises(struct.error):
+        queue.take()
+    assert queue.take_all() == [group]
 
 
 class RandomLoad:
