@@ -6,6 +6,7 @@ The classes here keep insertion order, so that a simulated run is the same in ev
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 S = TypeVar("S")
@@ -80,6 +81,16 @@ async def wait_until_done(task: "asyncio.Future[Any]") -> None:
         await done
     finally:
         task.remove_done_callback(wake)
+
+
+async def wait_at_most(future: "asyncio.Future[Any]", seconds: float) -> None:
+    """Wait until ``future`` is done; after ``seconds`` cancel it and return.
+
+    For compiled modules, which cannot await inside ``with``.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await future
 
 
 async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]:

@@ -9,12 +9,12 @@ later while the store is unavailable.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from ...protocol.bookie_id import has_incarnation
 from ...protocol.errors import OwnershipLostError, RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...protocol.quorum import QuorumView
+from ...runtime.tasks import wait_at_most
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import EntryDigest, encode_lac
@@ -65,9 +65,7 @@ class ExplicitLac:
                 done.set_result(is_quorum)
 
         if self._send(replicas, NO_ENTRY, on_done):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_INTRODUCTION_MS_MAX / 1000):
-                    await done
+            await wait_at_most(done, _INTRODUCTION_MS_MAX / 1000)
 
     def _send(self, replicas: Sequence[Replica], lac: int, on_done: Callable[[bool], None]) -> bool:
         state = self._state
