@@ -72,7 +72,8 @@ _BODIES = {
     Operation.FORCE: "force_ledger",
     Operation.LIST_ENTRIES: "get_list_of_entries",
 }
-"""Operations that have a v3 message. The others are refused with BAD_REQUEST."""
+"""Operations that have v3 messages, and the names of these. The others are refused with
+BAD_REQUEST."""
 
 
 def _fields(kind: type[Message], body: str) -> Container[str]:
