@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from itertools import islice
 from statistics import median
 from typing import Any, TypeVar
 
@@ -16,17 +15,16 @@ from ..core.log.write.stream_writer import StreamWriter
 from ..core.metadata.measured_store import MeasuredStore
 from ..core.protocol.quorum import Quorum
 from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.primitives.slices import slices
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
 from .harness.metadata_calls import metadata_calls
 
 _RECORD_BYTES = 128
-_OUTSTANDING = 1_000
-"""Records that are appended at the same time, for any number of streams."""
-
-_SETTLE_S = 1.0  # after the last record, until the pauses at rest are measured
-_TICK_S = 0.002
+_OUTSTANDING = 1_000  # records that are appended concurrently
 _CONCURRENCY = 64  # streams that are opened or closed concurrently
+_SETTLE_S = 1.0  # from the last record until pauses are measured
+_TICK_S = 0.002
 T = TypeVar("T")
 
 
@@ -58,7 +56,6 @@ async def measure_many_streams(
     policy = StreamPolicy(quorum=Quorum(3, 3, 2))
     payload = os.urandom(_RECORD_BYTES)
     writers: list[StreamWriter] = []
-    pause_s: float | None = None
     async with AsyncExitStack() as opening:
 
         async def open_with(client: Client) -> list[float]:
@@ -69,18 +66,6 @@ async def measure_many_streams(
             seconds = await _each(names, open_one)
             writers[:] = opened
             return seconds
-
-        async def append_to_each() -> None:
-            remaining = iter(writers)
-            while some := list(islice(remaining, _OUTSTANDING)):
-                tickets = [writer.append(payload) for writer in some]
-                for ticket in tickets:
-                    await ticket
-
-        async def rest() -> None:
-            nonlocal pause_s
-            await asyncio.sleep(_SETTLE_S)
-            pause_s = await _longest_pause(rest_seconds)
 
         async def take_over() -> list[float]:
             for writer in writers:
@@ -95,26 +80,26 @@ async def measure_many_streams(
         steps: tuple[tuple[str, Callable[[], Awaitable[list[float] | None]]], ...] = (
             ("create", lambda: _each(names, lambda name: create(name, policy))),
             ("open", lambda: open_with(first)),
-            ("append-1", append_to_each),
-            ("append-2", append_to_each),
-            ("rest", rest),
+            ("append-1", lambda: _append_to_each(writers, payload)),
+            ("append-2", lambda: _append_to_each(writers, payload)),
+            ("rest", lambda: _pauses(rest_seconds)),
             ("take-over", take_over),
             ("close", lambda: _each(writers, StreamWriter.close)),
         )
         for step, work in steps:
             before, started = servers.usage(), time.perf_counter()
             calls_before = sum(map(metadata_calls, (first, second)))
-            pause_s = None
-            each_s = await work()
+            times_s = await work() or []
+            is_rest = step == "rest"
             seconds, after = time.perf_counter() - started, servers.usage()
             yield {
                 "w": step,
                 "peer": "rhumbline-imm",
                 "streams": count,
                 "seconds": round(seconds, 3),
-                "rec_s": round(count / seconds) if step != "rest" else 0,
-                "p50_ms": round(median(each_s) * 1000, 1) if each_s else None,
-                "pause_ms": None if pause_s is None else round(pause_s * 1000, 1),
+                "rec_s": 0 if is_rest else round(count / seconds),
+                "p50_ms": round(median(times_s) * 1000, 1) if times_s and not is_rest else None,
+                "pause_ms": round(max(times_s) * 1000, 1) if is_rest else None,
                 "srv_cpu": round((after.server_cpu_s - before.server_cpu_s) / seconds, 3),
                 "cli_cpu": round((after.client_cpu_s - before.client_cpu_s) / seconds, 3),
                 "srv_rss": after.server_rss_mib,
@@ -134,14 +119,27 @@ async def _open_client(opening: AsyncExitStack, uri: str, metadata_delay_s: floa
     return await opening.enter_async_context(client)
 
 
-async def _longest_pause(seconds: float) -> float:
-    """Return how long the event loop served nothing else within ``seconds``, at most at a time."""
+async def _append_to_each(writers: Sequence[StreamWriter], payload: bytes) -> None:
+    """Append one record to every stream, ``_OUTSTANDING`` at a time."""
+    async for some in slices(writers, _OUTSTANDING):
+        tickets = [writer.append(payload) for writer in some]
+        for ticket in tickets:
+            await ticket
+
+
+async def _pauses(seconds: float) -> list[float]:
+    """Let earlier work end, then return the pauses of the event loop within ``seconds``.
+
+    A pause is by how many seconds the event loop serves a timer too late.
+    """
+    await asyncio.sleep(_SETTLE_S)
     loop = asyncio.get_running_loop()
-    end, longest = loop.time() + seconds, 0.0
+    end = loop.time() + seconds
+    found = [0.0]
     while (began := loop.time()) < end:
         await asyncio.sleep(_TICK_S)
-        longest = max(longest, loop.time() - began - _TICK_S)
-    return longest
+        found.append(loop.time() - began - _TICK_S)
+    return found
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> list[float]:
@@ -153,7 +151,6 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> l
         await work(item)
         found.append(time.perf_counter() - began_s)
 
-    remaining = iter(items)
-    while batch := list(islice(remaining, _CONCURRENCY)):
+    async for batch in slices(items, _CONCURRENCY):
         await asyncio.gather(*map(timed, batch))
     return found

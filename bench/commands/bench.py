@@ -181,8 +181,9 @@ def streams(
     """Measure thousands of streams in one process: opening, one record to each, idle time, and
     takeover by another client.
 
-    --seconds is the length of the idle phase; --repetitions does not apply. P50 MS is the median
-    for one stream, while 64 are opened concurrently.
+    --seconds is the length of the idle phase, which begins one second after the last record;
+    --repetitions does not apply. P50 MS is the median for one stream, while 64 are opened
+    concurrently. PAUSE MS is the longest time during which the idle client served nothing.
     """
     del repetitions
 
