@@ -8,7 +8,6 @@ message and in its body. The outer one counts unless it is OK; the builders here
 refused: see ``rejection_status``.
 """
 
-from collections.abc import Container
 from enum import IntEnum
 from typing import cast
 
@@ -72,34 +71,27 @@ _BODIES = {
     Operation.FORCE: "force_ledger",
     Operation.LIST_ENTRIES: "get_list_of_entries",
 }
-"""Operations that have v3 messages, and the names of these. The others are refused with
-BAD_REQUEST."""
+"""The operations that have v3 messages, and how the fields of these begin. Any other operation is
+refused with BAD_REQUEST."""
 
 
-def _fields(kind: type[Message], body: str) -> Container[str]:
-    """Return the names of the fields of a body."""
+def _has(kind: type[Message], body: str, field: str) -> bool:
+    """Return whether a body has a field. Reflection is slow, so it is used only at import."""
     message = kind.DESCRIPTOR.fields_by_name[body].message_type
     assert message is not None
-    return message.fields_by_name
+    return field in message.fields_by_name
 
 
-_REQUEST_BODIES: dict[int, tuple[str, bool, bool]] = {
-    operation: (
-        field := f"{name}_request",
-        "ledger_id" in (fields := _fields(pb.Request, field)),
-        "master_key" in fields,
-    )
-    for operation, name in _BODIES.items()
+_REQUEST_BODIES: dict[int, str] = {
+    operation: f"{name}_request" for operation, name in _BODIES.items()
 }
-"""By operation: the field of the request's body, and whether that has a ledger id and a master key.
-Looked up once, because reflection is slow."""
-
+_WITH_LEDGER_ID = {b for b in _REQUEST_BODIES.values() if _has(pb.Request, b, "ledger_id")}
+_WITH_MASTER_KEY = {b for b in _REQUEST_BODIES.values() if _has(pb.Request, b, "master_key")}
 _STATUS_BODIES: dict[int, str] = {
-    operation: field
+    operation: f"{name}_response"
     for operation, name in _BODIES.items()
-    if "status" in _fields(pb.Response, field := f"{name}_response")
+    if _has(pb.Response, f"{name}_response", "status")
 }
-"""By operation: the field of the response's body, if that has a status."""
 
 
 def frame(message: Message) -> bytes:
@@ -133,16 +125,13 @@ def rejection_status(request: pb.Request) -> Status | None:
     """
     if request.header.version != pb.VERSION_THREE:
         return Status.BAD_VERSION
-    found = _REQUEST_BODIES.get(request.header.operation)
-    if found is None:
-        return Status.BAD_REQUEST
-    field, has_ledger_id, has_master_key = found
-    if not request.HasField(field):
+    field = _REQUEST_BODIES.get(request.header.operation)
+    if field is None or not request.HasField(field):
         return Status.BAD_REQUEST
     body = getattr(request, field)
-    if has_ledger_id and body.ledger_id < 0:
+    if field in _WITH_LEDGER_ID and body.ledger_id < 0:
         return Status.BAD_REQUEST
-    if has_master_key and body.HasField("master_key"):
+    if field in _WITH_MASTER_KEY and body.HasField("master_key"):
         return None if len(body.master_key) == MASTER_KEY_BYTES else Status.UNAUTHORIZED
     return None
 
