@@ -107,7 +107,7 @@ class PolicyFollower:
         self._streams[namespace, stream] = self._watch(path)
 
     def _forget_others(self, writers: Writers) -> None:
-        """Watch no stream that is not written, and no namespace without one."""
+        """Stop watching streams that are no longer written, and namespaces without any."""
         if len(self._streams) == len(writers):
             return
         for stream in [known for known in self._streams if known not in writers]:
@@ -181,7 +181,7 @@ class PolicyFollower:
 
 
 async def _stalled(writers: Sequence[tuple[Stream, list[LedgerWriter]]]) -> set[Stream]:
-    """Return the streams of which a writer cannot acknowledge entries."""
+    """Return the streams with a writer that cannot acknowledge entries."""
     found: set[Stream] = set()
     async for some in slices(writers, _SLICE_COUNT):
         for stream, of_stream in some:

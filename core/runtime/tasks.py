@@ -84,7 +84,7 @@ async def wait_until_done(task: "asyncio.Future[Any]") -> None:
 
 
 async def wait_at_most(future: "asyncio.Future[Any]", seconds: float) -> None:
-    """Wait until ``future`` is done; after ``seconds`` cancel it and return.
+    """Wait until ``future`` is done. If that takes longer than ``seconds``, cancel it and return.
 
     For compiled modules, which cannot await inside ``with``.
     """

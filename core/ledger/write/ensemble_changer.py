@@ -99,7 +99,7 @@ class EnsembleChanger:
         """
         if min_regions == (self._min_regions or self._state.view.quorum.min_regions):
             return
-        replace(self._state.view.quorum, min_regions=min_regions)  # checks it
+        replace(self._state.view.quorum, min_regions=min_regions)  # raises if R does not fit
         self._min_regions = min_regions
         self._start()
 

@@ -80,7 +80,11 @@ class ExplicitLac:
 
 
 class _Tally:
-    """The answers to one LAC; calls ``on_done`` once, with whether P of the bookies stored it."""
+    """Counts the answers to one LAC.
+
+    It calls ``on_done`` once: with True when P of the bookies have stored the LAC, or with False
+    when all have answered and P have not.
+    """
 
     def __init__(
         self,
@@ -102,7 +106,7 @@ class _Tally:
     def on_answer(
         self, index: int, error: RhumblineError | None, response: pb.Response | None
     ) -> None:
-        """Take the answer of one bookie."""
+        """Count the answer of one bookie."""
         del response
         self._waiting &= ~(1 << index)
         if error is None:

@@ -17,8 +17,9 @@ from rhumbline.spark.session import FAST_PYTHON, QUICK_START
 def _session() -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Unix sockets: Spark runs out of heap when a stray client connects to a TCP port on which it
-    # waits for a Python worker, because it takes the first four bytes for a length.
+    # FAST_PYTHON uses Unix sockets. On a TCP port, Spark may take a stray client for the Python
+    # worker that it waits for: it reads the client's first four bytes as a length, and runs out of
+    # heap.
     builder = SparkSession.builder.config(map=FAST_PYTHON | QUICK_START)
     session = (
         builder.master("local[2]")
