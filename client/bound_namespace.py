@@ -378,6 +378,10 @@ class BoundLedgers:
         ledgers = await self._ledgers()
         return await ledgers.recover(ledger_id, password, min_regions=min_regions, confirm=confirm)
 
+    async def open_recovered(self, metadata: LedgerMetadata) -> ReadableLedger:
+        """See ``LedgerProvider.open_recovered``."""
+        return await (await self._ledgers()).open_recovered(metadata)
+
     async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         """See ``LedgerProvider.fence``."""
         await (await self._ledgers()).fence(ledger_id, password)

@@ -106,13 +106,14 @@ class WriterDrainer:
         leaving: list[LedgerWriter] = []
         staying: list[LedgerWriter] = []
         known: dict[tuple[object, ...], bool] = {}
-        for writer in writers:
-            quorum, allowed = writer.view.quorum, writer.metadata.allowed_regions()
-            rule = writer.metadata.spread_rule()
-            demand = quorum, allowed, tuple(rule.items())
-            if demand not in known:
-                known[demand] = await self._client.can_create(quorum, allowed, rule)
-            (leaving if known[demand] else staying).append(writer)
+        async for some in slices(writers, _SLICE_COUNT):
+            for writer in some:
+                quorum, allowed = writer.view.quorum, writer.metadata.allowed_regions()
+                rule = writer.metadata.spread_rule()
+                demand = quorum, allowed, tuple(rule.items())
+                if demand not in known:
+                    known[demand] = await self._client.can_create(quorum, allowed, rule)
+                (leaving if known[demand] else staying).append(writer)
         return leaving, staying
 
     async def _roll_all(self, leaving: list[LedgerWriter]) -> None:

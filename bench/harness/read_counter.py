@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ...core.log.ledger_interface import LedgerEntry, LedgerProvider, ReadableLedger
+from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.runtime.metadata_store import MetadataStore, Value
 
 
@@ -48,7 +49,12 @@ class _CountingLedgers:
     async def open(
         self, ledger_id: int, password: bytes = b"", *, stale_ok: bool = False
     ) -> ReadableLedger:
-        reader = await self._inner.open(ledger_id, password, stale_ok=stale_ok)
+        return self._counted(await self._inner.open(ledger_id, password, stale_ok=stale_ok))
+
+    async def open_recovered(self, metadata: LedgerMetadata) -> ReadableLedger:
+        return self._counted(await self._inner.open_recovered(metadata))
+
+    def _counted(self, reader: ReadableLedger) -> ReadableLedger:
         return cast(ReadableLedger, _CountingReader(reader, self._counter))
 
 

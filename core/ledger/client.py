@@ -265,6 +265,10 @@ class LedgerClient:
             raise UnauthorizedError(f"ledger {ledger_id}: wrong password")
         return LedgerReader(context, metadata, version)
 
+    async def open_recovered(self, metadata: LedgerMetadata) -> LedgerReader:
+        """Opens a ledger for reading with the closed metadata that ``recover`` returned."""
+        return LedgerReader(self._context, metadata, None)
+
     def reader(self, metadata: LedgerMetadata, version: Version) -> LedgerReader:
         """Opens a ledger for reading, as ``open`` does, with metadata that the caller has read."""
         return LedgerReader(self._context, metadata, version)

@@ -181,6 +181,10 @@ class LedgerProvider(Protocol):
         """
         ...
 
+    async def open_recovered(self, metadata: LedgerMetadata) -> ReadableLedger:
+        """Open a ledger for reading with the metadata that ``recover`` returned."""
+        ...
+
     async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         """Return when no add to the ledger can be acknowledged any more, by whichever writer.
 

@@ -139,6 +139,9 @@ class DomainTree:
         for region in sorted(by_region, key=str):
             self.add(by_region[region])
         self.sizes = self.count_sizes()
+        """For each level below the region, how many domains have so many bookies or copies; never
+        changed in place."""
+        self._bounded: tuple[Shared, list[Counter[int]], Shared] | None = None
 
     def add(self, bookies: Sequence[BookieInfo]) -> None:
         """Add the bookies of a region that the tree does not have, sorted by id."""
@@ -267,11 +270,13 @@ class DomainTree:
         A domain with k copies is in at most min(E, k * WQ) write sets, and has at most as many
         copies as it has bookies.
         """
-        e, wq = self.quorum.ensemble_size, self.quorum.write_quorum
-        return tuple(
-            max(kept, _fewest_shared(e, wq, sizes))
-            for kept, sizes in zip(self.kept, self.sizes, strict=True)
-        )
+        known = self._bounded
+        if known is None or known[0] is not self.kept or known[1] is not self.sizes:
+            e, wq = self.quorum.ensemble_size, self.quorum.write_quorum
+            fewest = [_fewest_shared(e, wq, level) for level in self.sizes]
+            known = self.kept, self.sizes, tuple(map(max, self.kept, fewest))
+            self._bounded = known
+        return known[2]
 
 
 def _fewest_shared(e: int, wq: int, sizes: Mapping[int, int]) -> int:

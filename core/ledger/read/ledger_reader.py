@@ -46,7 +46,10 @@ _KEPT_MAX = 2
 class LedgerReader:
     """A reader that ``LedgerClient.open`` returned. Its methods may be called concurrently."""
 
-    def __init__(self, context: LedgerContext, metadata: LedgerMetadata, version: Version) -> None:
+    def __init__(
+        self, context: LedgerContext, metadata: LedgerMetadata, version: Version | None
+    ) -> None:
+        """``version`` None: it is not known, so that ``refresh`` takes what it reads for new."""
         self.ledger_id = metadata.ledger_id
         self.metadata = metadata
         self.last_add_confirmed = -1

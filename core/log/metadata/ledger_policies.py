@@ -4,6 +4,9 @@ The custom metadata of a ledger names its stream. The R (``min_regions_for_durab
 stream's policy decides what its writers, recoveries and repair require from now on (rule PLC-12).
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 from ...protocol.errors import (
     CorruptionError,
     InvalidArgumentError,
@@ -15,7 +18,8 @@ from ...protocol.ledger_metadata import NAMESPACE_KEY, STREAM_KEY, LedgerMetadat
 from ...runtime.metadata_store import MetadataStore
 from ..policy import StreamPolicy
 from .namespace_record import NamespaceRecord
-from .paths import namespace_path
+from .paths import StreamPaths, namespace_path
+from .stream_metadata import StreamRecord
 from .stream_store import StreamStore
 
 
@@ -33,6 +37,26 @@ async def own_policy(store: MetadataStore, namespace: str, stream: str) -> Strea
     Raises NoSuchStreamError, InvalidArgumentError, CorruptionError, MetadataUnavailableError.
     """
     return (await StreamStore(store, namespace).record(stream))[0].policy
+
+
+async def own_policies(
+    store: MetadataStore, streams: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], StreamPolicy | None]:
+    """Return the policy of each stream in one request; None: it follows its namespace.
+
+    ``streams`` are pairs of namespace and name. The result lacks those that do not exist or whose
+    record is damaged. Raises MetadataUnavailableError.
+    """
+    paths: dict[tuple[str, str], str] = {}
+    for stream in streams:
+        with suppress(InvalidArgumentError):
+            paths[stream] = StreamPaths(*stream).stream
+    found: dict[tuple[str, str], StreamPolicy | None] = {}
+    for stream, value in zip(paths, await store.get_all([*paths.values()]), strict=True):
+        if value is not None:
+            with suppress(CorruptionError):
+                found[stream] = StreamRecord.decode(stream[1], value.data).policy
+    return found
 
 
 async def namespace_policy(store: MetadataStore, namespace: str) -> StreamPolicy:

@@ -22,7 +22,7 @@ from ...protocol.errors import (
     StreamLostError,
     StreamSealedError,
 )
-from ...protocol.segments import Segment, encode_segment
+from ...protocol.segments import NO_SEGMENT, Segment, encode_segment
 from ...runtime.metadata_store import (
     Check,
     Create,
@@ -51,11 +51,18 @@ class ClaimPurpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriterClaim:
-    """The right to write a stream. It is valid while the head is exactly ``head``."""
+    """The right to write a stream. It is valid while the head is exactly ``head``.
+
+    The claim of a stream without segments is stored together with its first segment
+    (``claim_at_publication``). Until then ``stored`` is the head that both replace.
+    """
 
     stream: str
     head: StreamHead
     version: Version
+    """The version of ``stored``."""
+    stored: StreamHead
+    """The head in the metadata store, as far as this writer knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +221,10 @@ class StreamStore(StreamReads):
             head, version = found or await self.head(stream)
             found = None
             if head.token == token:
-                return WriterClaim(stream, head, version)
-            self._check_claimable(stream, head)
+                return WriterClaim(stream, head, version, head)
+            self._check_claimable(stream, head, purpose)
             if token == MOVE:
                 raise StreamLostError(f"stream {stream}: the move of its namespace has ended")
-            if head.is_sealed and purpose is ClaimPurpose.WRITE:
-                raise sealed_error(stream)
             if expect is not None and head != expect:
                 raise StreamLostError(f"stream {stream} was claimed or extended meanwhile")
             claimed = head.claimed(token)
@@ -233,18 +238,33 @@ class StreamStore(StreamReads):
                 continue
             except NoNodeError as error:
                 raise self._missing_error(stream) from error
-            return WriterClaim(stream, claimed, version)
+            return WriterClaim(stream, claimed, version, claimed)
         raise MetadataUnavailableError(
             f"stream {stream}: not claimed in {CONTENTION_MAX} attempts, because other writers "
             "claimed it"
         )
 
-    def _check_claimable(self, stream: str, head: StreamHead) -> None:
-        """Raise NoSuchStreamError or NamespaceMovingError if no other claim may follow."""
+    def claim_at_publication(self, stream: str, token: str, current: CurrentStream) -> WriterClaim:
+        """Return a claim for writing that the publication of the first segment will store.
+
+        ``current`` must have no segments: there is nothing to recover first, so that the claim
+        need not be visible before (rule STR-2). ``publish`` raises StreamLostError if the stream
+        was claimed meanwhile. Raises NoSuchStreamError, NamespaceMovingError, StreamSealedError.
+        """
+        head = current.head
+        assert head.last_lssn == NO_SEGMENT
+        self._check_claimable(stream, head, ClaimPurpose.WRITE)
+        return WriterClaim(stream, head.claimed(token), current.head_version, head)
+
+    def _check_claimable(self, stream: str, head: StreamHead, purpose: ClaimPurpose) -> None:
+        """Raise NoSuchStreamError, NamespaceMovingError or StreamSealedError if no claim for this
+        purpose may follow."""
         if head.is_deleting:
             raise being_deleted_error(stream)
         if head.is_moving:
             raise moving_error(self.namespace)
+        if head.is_sealed and purpose is ClaimPurpose.WRITE:
+            raise sealed_error(stream)
 
     async def unseal(self, stream: str, token: str) -> bool:
         """Let writers claim a sealed stream again; False if it is not sealed. Safe to repeat.
@@ -254,7 +274,7 @@ class StreamStore(StreamReads):
         """
         for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
-            self._check_claimable(stream, head)
+            self._check_claimable(stream, head, ClaimPurpose.CLOSE)
             if not head.is_sealed:
                 return head.token == token
             unsealed = replace(head.claimed(token), is_sealed=False)
@@ -273,7 +293,9 @@ class StreamStore(StreamReads):
     async def publish(
         self, claim: WriterClaim, segment: Segment
     ) -> tuple[WriterClaim, StoredSegment]:
-        """Publish the next segment. Raises StreamLostError, MetadataUnavailableError.
+        """Publish the next segment, and store the claim if that is still to be done.
+
+        Raises StreamLostError, MetadataUnavailableError.
 
         After MetadataUnavailableError, repeat the call with the *same* segment, because a number
         must never be bound to two ledgers (rule STR-6).
@@ -296,15 +318,15 @@ class StreamStore(StreamReads):
                 assert versions[0] is not None
                 assert versions[1] is not None
                 return (
-                    WriterClaim(claim.stream, head, versions[0]),
+                    WriterClaim(claim.stream, head, versions[0], head),
                     StoredSegment(segment, versions[1]),
                 )
             current, version = await self._head_of_claim(claim)
             if current == head:
                 stored = await self._segment_of_claim(claim, segment.lssn)
                 if stored is not None and stored.segment.ledger_id == segment.ledger_id:
-                    return WriterClaim(claim.stream, current, version), stored
-            if current != claim.head or not is_unknown:
+                    return WriterClaim(claim.stream, head, version, head), stored
+            if current != claim.stored or not is_unknown:
                 raise self._lost_error(claim, current)
         raise MetadataUnavailableError(f"stream {claim.stream}: publication was not confirmed")
 
@@ -316,6 +338,7 @@ class StreamStore(StreamReads):
         Raises StreamLostError, MetadataUnavailableError.
         """
         assert done.is_completed
+        assert claim.stored == claim.head
         path = self.paths(claim.stream).segment(done.lssn)
         head_path = self.paths(claim.stream).head
         for _ in range(CONTENTION_MAX):

@@ -9,10 +9,13 @@ Safety depends on the order of a takeover (rule STR-3):
 2. For each segment in progress, oldest first: fence its ledger, find its end and record the end.
 3. Publish the next segment. Its ledger is created in parallel with step 2, but belongs to no
    segment until it is published.
+
+Without segments there is no step 2, and steps 1 and 3 are one transaction (rule STR-2).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ...protocol.dlsn import Dlsn
@@ -20,6 +23,7 @@ from ...protocol.errors import (
     CorruptionError,
     EndOfStreamError,
     RhumblineError,
+    StreamLostError,
 )
 from ...protocol.ledger_metadata import (
     EPOCH_KEY,
@@ -33,7 +37,7 @@ from ...protocol.ledger_metadata import (
 )
 from ...protocol.record_set import decode_entry
 from ...protocol.recovery import provable_end_of
-from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
+from ...protocol.segments import FIRST_LSSN, NO_SEGMENT, Segment, SegmentEnd
 from ...runtime.event_log import EventLog
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, run_both
@@ -124,6 +128,30 @@ class SegmentChain:
         ledgers and of the metadata store. After an error the stream is unchanged, or taken over
         without a writer.
         """
+        opened = None
+        if current.head.last_lssn == NO_SEGMENT:
+            with suppress(StreamLostError):  # another writer claimed it meanwhile
+                opened = await self._open_new(current)
+        segment, table = opened or await self._open_next(current)
+        ledger = segment.ledger.ledger_id
+        _LOG.info("stream taken over", **self.ids(), segment=segment.lssn, ledger=ledger)
+        return segment, table
+
+    async def _open_new(self, current: CurrentStream) -> tuple[OpenSegment, DeduplicationTable]:
+        """Begin the first segment of a stream, and claim the stream with its publication.
+
+        Raises as ``open``, and StreamLostError if the stream was claimed meanwhile.
+        """
+        self._claim = self._streams.claim_at_publication(self._stream, self._token, current)
+        try:
+            await self._create_ledger(current.policy, FIRST_LSSN)
+            segment = await self._publish(current.policy.roll_ms)
+        finally:
+            await self.abandon()
+        return segment, DeduplicationTableBuilder(segment.stream_id).table()
+
+    async def _open_next(self, current: CurrentStream) -> tuple[OpenSegment, DeduplicationTable]:
+        """Claim the stream, complete its segments and begin the next one. Raises as ``open``."""
         policy = current.policy
         self._claim = await self._streams.claim(self._stream, self._token, current=current)
         _LOG.info("stream claimed", **self.ids(), epoch=self._claim.head.epoch)
@@ -135,10 +163,7 @@ class SegmentChain:
             if self.last_completed is not None and self.last_completed.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} was ended by its application")
             await creating
-            segment, table = await self._begin(policy.roll_ms)
-            ledger = segment.ledger.ledger_id
-            _LOG.info("stream taken over", **self.ids(), segment=segment.lssn, ledger=ledger)
-            return segment, table
+            return await self._begin(policy.roll_ms)
         finally:
             await tasks.aclose()
             await self.abandon()
@@ -204,7 +229,7 @@ class SegmentChain:
         last = metadata.last_entry_id
         if last == NO_ENTRY:
             return SegmentEnd(NO_ENTRY, 0, 0, 0, False, doubt=doubt)
-        reader = await self._ledgers.open(segment.ledger_id)
+        reader = await self._ledgers.open_recovered(metadata)
         try:
             entries = await reader.read(last, last)
         finally:
@@ -245,11 +270,13 @@ class SegmentChain:
                 head, _ = await self._streams.head(self._stream, stream_id)
                 stored = await self._streams.segment(self._stream, self._publishing.lssn, stream_id)
                 is_ours = stored is not None and stored.segment.ledger_id == ledger.ledger_id
-                if is_ours or head == self._claim.head:
+                if is_ours or head == self._claim.stored:
                     return
             await self._ledgers.delete(ledger.ledger_id)
         except RhumblineError:
             return
+        finally:
+            self._publishing = None
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -292,7 +319,10 @@ class SegmentChain:
                 epoch=self._claim.head.epoch,
                 created_ms=self._runtime.clock.wall_ms(),
             )
-        self._claim, stored = await self._streams.publish(self._claim, self._publishing)
+        claim = self._claim
+        self._claim, stored = await self._streams.publish(claim, self._publishing)
+        if claim.stored != claim.head:
+            _LOG.info("stream claimed", **self.ids(), epoch=claim.head.epoch)
         self._publishing = None
         self._unpublished = None
         rolls_at = asyncio.get_running_loop().time() + roll_ms / 1000

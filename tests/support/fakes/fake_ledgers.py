@@ -354,6 +354,10 @@ class FakeLedgerClient:
             ledger.close(last)
         return ledger.metadata
 
+    async def open_recovered(self, metadata: LedgerMetadata) -> FakeLedgerReader:
+        assert metadata.state is LedgerState.CLOSED
+        return await self.open(metadata.ledger_id)
+
     async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         await self.cluster.pause()
         ledger = self._ledger(ledger_id)

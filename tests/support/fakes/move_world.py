@@ -110,6 +110,9 @@ class StoredLedgers:
         await self._ledgers.read(ledger_id)
         return await self._store(await self._client.recover(ledger_id))
 
+    async def open_recovered(self, metadata: LedgerMetadata) -> FakeLedgerReader:
+        return await self._client.open_recovered(metadata)
+
     async def fence(self, ledger_id: int, password: bytes | None = None) -> None:
         await self._client.fence(ledger_id)
 

@@ -11,9 +11,11 @@ import pytest
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.log.ledger_interface import LedgerProvider
+from rhumbline.core.log.metadata.paths import StreamPaths
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.protocol.ledger_metadata import (
     NAMESPACE_KEY,
     REGIONS_KEY,
@@ -24,6 +26,7 @@ from rhumbline.core.protocol.ledger_metadata import (
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.regions.follow_policies import PolicyFollower
+from rhumbline.tests.support.fakes.lossy_store import LossyStore
 
 GEO = StreamPolicy(quorum=Quorum(3, 3, 2, 2))
 
@@ -125,6 +128,58 @@ async def test_deleted_stream_keeps_its_r_and_stops_no_other() -> None:
     await namespace.set_stream_policy("one", with_r(1))
     await until_wanted(one, 1)
     assert gone.wanted == []
+    await follower.aclose()
+
+
+async def test_damaged_record_stops_no_other_stream() -> None:
+    store = MemoryStore()
+    await namespace_with(store, "bad", "one")
+    await store.put(StreamPaths("n", "bad").stream, b"damaged")
+    bad, one = Writer("bad"), Writer("one")
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(bad, one)))
+    await until_wanted(one, 2)
+    assert bad.wanted == []
+    await follower.aclose()
+
+
+async def test_policies_of_many_streams_are_read_in_few_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One request for each policy let a process with 100,000 streams never finish a pass."""
+    monkeypatch.setattr("rhumbline.regions.follow_policies.READS_PER_SECOND", 1_000_000)
+    inner = MemoryStore()
+    store = LossyStore(inner)
+    names = [f"s{number}" for number in range(120)]
+    await namespace_with(inner, *names)
+    calls: list[str] = []
+    store.on_call = calls.append
+    writers = [Writer(name) for name in names]
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(*writers)))
+    for writer in writers:
+        await until_wanted(writer, 2)
+    assert calls == ["get", "get_all", "get_all", "get_all"]  # the namespace, and 50 streams each
+    await follower.aclose()
+
+
+async def test_change_is_not_forgotten_if_the_store_is_unavailable_then() -> None:
+    inner = MemoryStore()
+    store = LossyStore(inner)
+    namespace = await namespace_with(inner, "one")
+    one = Writer("one")
+    follower = PolicyFollower(store, cast(LedgerClient, Writers(one)))
+    await until_wanted(one, 2)
+    failures = 0
+
+    def refuse(name: str) -> None:
+        nonlocal failures
+        if name == "get_all" and failures < 2:
+            failures += 1
+            raise MetadataUnavailableError("injected by the test")
+
+    store.on_call = refuse
+    await namespace.set_stream_policy("one", with_r(1))
+    await until_wanted(one, 1)
+    assert failures == 2
     await follower.aclose()
 
 

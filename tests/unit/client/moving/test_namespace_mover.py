@@ -286,7 +286,7 @@ async def test_what_cannot_be_in_the_target_is_refused_before_anything_changes()
 @BOTH
 async def test_a_move_that_takes_too_long_is_undone(target: Region | None) -> None:
     world = await filled(target)
-    world.delay_s = lambda: 0.05
+    world.delay_s = lambda: 0.1
     with pytest.raises(MigrationError, match="took longer than 3000 ms"):
         await world.mover(target, pause_ms_max=3_000).run()
     world.delay_s = lambda: 0.0

@@ -1,15 +1,19 @@
 """Tests of streams end to end over ledgers in memory: create, append, read, tail, take over."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
+from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn, dlsn_in
 from rhumbline.core.protocol.errors import InvalidArgumentError, StreamLostError
 from rhumbline.core.protocol.start import EARLIEST
+from rhumbline.core.runtime.metadata_store import Value
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.lossy_store import LATE, LOST_REPLY, LOST_REQUEST
 
 
 async def test_appended_records_are_read_in_order(world: LogWorld) -> None:
@@ -51,13 +55,14 @@ async def test_opening_makes_few_metadata_calls_one_after_the_other(world: LogWo
     """A writer waits for each call, and the metadata store may be in another region.
 
     A takeover made nine, or ten with producers: it read the policy, the namespace and the head one
-    by one, the policy and the namespace again, and the segment again for its producers.
+    by one, the policy and the namespace again, and the segment again for its producers. A new
+    stream was claimed before its first segment was published.
     """
     calls: list[str] = []
     await world.namespace.create_stream("s")
     world.store.on_call = calls.append
     first = await world.namespace.open_writer("s")
-    assert calls == ["get_all", "put", "txn"]  # read, claim, publish
+    assert calls == ["get_all", "txn"]  # read, claim and publish
     await first.append_numbered(b"p" * 16, 0, [b"a"])
     calls.clear()
     second = await world.namespace.open_writer("s")
@@ -69,6 +74,50 @@ async def test_opening_makes_few_metadata_calls_one_after_the_other(world: LogWo
         "txn",
     ]  # read, claim, segment, complete, publish
     await second.close()
+
+
+async def test_two_writers_that_open_a_new_stream_at_once_follow_each_other(
+    world: LogWorld,
+) -> None:
+    """Both find no segment. One publishes the first, and the other takes the stream over."""
+    await world.namespace.create_stream("s")
+    both = await asyncio.gather(*(world.namespace.open_writer("s") for _ in range(2)))
+    first = await asyncio.gather(*(writer.append(b"a") for writer in both), return_exceptions=True)
+    assert sorted(type(result).__name__ for result in first) == ["AppendResult", "StreamLostError"]
+    for writer in both:
+        with suppress(StreamLostError):
+            await writer.close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
+    segments = (await world.namespace.describe("s")).segments
+    assert [segment.lssn for segment in segments] == [1, 2]
+    assert sorted(world.ledgers.ledgers) == sorted(segment.ledger_id for segment in segments)
+
+
+@pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST, LATE])
+async def test_stream_that_is_claimed_during_its_first_publication_keeps_its_ledgers(
+    world: LogWorld, outcome: str
+) -> None:
+    """The publication may have been carried out, and then its ledger is that of a segment."""
+    await world.namespace.create_stream("s")
+    world.store.outcomes = [outcome]
+    is_claimed = False
+
+    async def get(path: str, *, stale_ok: bool = False) -> Value:
+        nonlocal is_claimed
+        if not is_claimed:
+            is_claimed = True
+            await StreamStore(world.store, "test").claim("s", "other")
+        return await original(path, stale_ok=stale_ok)
+
+    original, world.store.inner.get = world.store.inner.get, get  # type: ignore[method-assign]
+    writer = await world.namespace.open_writer("s")
+    await world.store.deliver()
+    appended = await writer.append(b"a")
+    assert appended.dlsn.lssn == (2 if outcome == LOST_REPLY else 1)
+    await writer.close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
+    segments = (await world.namespace.describe("s")).segments
+    assert sorted(world.ledgers.ledgers) == [segment.ledger_id for segment in segments]
 
 
 async def test_wrong_arguments_are_refused_before_anything_is_stored(world: LogWorld) -> None:

@@ -57,6 +57,22 @@ async def test_own_region_is_read_first() -> None:
         assert [len(b.requests) for b in world.bookies] == [0, 0, 2]
 
 
+async def test_recovered_ledger_is_read_without_its_metadata() -> None:
+    """A takeover waited for the metadata that the recovery had just written."""
+    world = World()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 10)
+        closed = await other.recover(writer.ledger_id)
+        world.ledgers.is_away = True
+        reader = await other.open_recovered(closed)
+        assert [bytes(e.payload) for e in await reader.read(9, 9)] == [b"009"]
+        assert (reader.is_closed, reader.last_add_confirmed) == (True, 9)
+        world.ledgers.is_away = False
+        assert await reader.refresh()
+        assert not await reader.refresh(), "its version is known now"
+        assert reader.metadata == closed
+
+
 @pytest.mark.parametrize("last", [4, 9])
 async def test_b17_corrupt_copy_is_never_returned_and_the_next_replica_is_read(last: int) -> None:
     world = World()

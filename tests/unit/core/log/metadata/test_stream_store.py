@@ -12,7 +12,7 @@ import pytest
 from rhumbline.core.log.metadata.paths import namespace_path
 from rhumbline.core.log.metadata.stream_metadata import StreamRecord
 from rhumbline.core.log.metadata.stream_reads import StoredSegment
-from rhumbline.core.log.metadata.stream_store import StreamStore, WriterClaim
+from rhumbline.core.log.metadata.stream_store import ClaimPurpose, StreamStore, WriterClaim
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
@@ -21,6 +21,7 @@ from rhumbline.core.protocol.errors import (
     NoSuchStreamError,
     StreamExistsError,
     StreamLostError,
+    StreamSealedError,
 )
 from rhumbline.core.protocol.segments import Segment, SegmentEnd
 from rhumbline.core.runtime.metadata_store import Value
@@ -88,6 +89,46 @@ async def test_segment_is_published_and_completed_once(
     assert (await streams.segment("s", 1, "me")) == completed
     assert completed.segment == done
     assert await streams.complete(claim, stored, done) == completed
+
+
+@pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
+async def test_first_segment_is_published_once_with_its_claim(
+    world: LogWorld, outcomes: list[str]
+) -> None:
+    streams = await create_stream(world)
+    claim = streams.claim_at_publication("s", "token", await streams.current("s"))
+    assert (claim.head.epoch, claim.head.token) == (1, "token")
+    assert (await streams.head("s"))[0] == claim.stored != claim.head
+    world.store.outcomes = list(outcomes)
+    claim, stored = await streams.publish(claim, segment(1, claim))
+    assert (claim.head.epoch, claim.head.token, claim.head.last_lssn) == (1, "token", 1)
+    assert await streams.head("s") == (claim.head, claim.version)
+    assert claim.stored == claim.head
+    assert await streams.segment("s", 1, "me") == stored
+    world.store.outcomes = list(outcomes)
+    claim, _ = await streams.publish(claim, segment(2, claim, 8))
+    assert (claim.head.epoch, claim.head.last_lssn) == (1, 2)
+
+
+@pytest.mark.parametrize("outcome", [OK, LOST_REQUEST])
+async def test_first_publication_loses_to_a_claim_since_the_read(
+    world: LogWorld, outcome: str
+) -> None:
+    streams = await create_stream(world)
+    late = streams.claim_at_publication("s", "late", await streams.current("s"))
+    other = await streams.claim("s", "other")
+    world.store.outcomes = [outcome]
+    with pytest.raises(StreamLostError):
+        await streams.publish(late, segment(1, late))
+    assert (await streams.head("s"))[0] == other.head
+    assert await streams.segment("s", 1, "me") is None
+
+
+async def test_sealed_stream_is_not_claimed_at_the_publication(world: LogWorld) -> None:
+    streams = await create_stream(world)
+    await streams.claim("s", "operator", ClaimPurpose.SEAL)
+    with pytest.raises(StreamSealedError):
+        streams.claim_at_publication("s", "writer", await streams.current("s"))
 
 
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
