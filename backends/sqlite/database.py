@@ -35,6 +35,9 @@ CHANGES_KEPT = 10_000
 """Number of newest change log entries that are kept; a handle further behind fires all watches."""
 
 
+_TIMEOUT_STEP_MS = 500
+"""Timeouts for the lock are multiples of it, so that few transactions have to set another one."""
+
 ReadBody = Callable[["SqliteReader"], object]
 """Work on a snapshot."""
 
@@ -53,6 +56,7 @@ class Database:
         if path.is_dir() or not path.parent.is_dir():
             raise ConfigurationError(f"{path} is not a file in an existing directory")
         self._path = path
+        self._busy_timeout_ms = 0
         self._commits = 0
         self._checked_version = (-1, -1)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -94,7 +98,8 @@ class Database:
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                outcomes = [self._write_single(body) for body in bodies]
+                writer = SqliteWriter(self._connection)
+                outcomes = [self._write_single(body, writer) for body in bodies]
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -103,12 +108,13 @@ class Database:
             self._commits += 1
             return outcomes
 
-    def _write_single(self, body: WriteBody) -> object:
+    def _write_single(self, body: WriteBody, writer: "SqliteWriter") -> object:
         self._connection.execute("SAVEPOINT one")
         try:
-            outcome = body(SqliteWriter(self._connection))
+            outcome = body(writer)
         except MetadataError as error:
             self._connection.execute("ROLLBACK TO one")
+            writer.forget_fence()
             outcome = error
         self._connection.execute("RELEASE one")
         return outcome
@@ -149,10 +155,15 @@ class Database:
             raise IndeterminateError(f"{self._path}: commit failed: {error}") from error
 
     def _wait_at_most(self, deadline: float) -> None:
+        """Let SQLite wait for the lock until shortly before the deadline, or until it."""
         remaining_ms = int((deadline - time.monotonic()) * 1000)
         if remaining_ms <= 0:
             raise BusyError(f"{self._path}: locked by other writers until the deadline")
-        self._connection.execute(f"PRAGMA busy_timeout = {remaining_ms}")
+        if remaining_ms > _TIMEOUT_STEP_MS:
+            remaining_ms -= remaining_ms % _TIMEOUT_STEP_MS
+        if remaining_ms != self._busy_timeout_ms:
+            self._connection.execute(f"PRAGMA busy_timeout = {remaining_ms}")
+            self._busy_timeout_ms = remaining_ms
 
     @contextmanager
     def _mapped_errors(self) -> Iterator[None]:
@@ -190,6 +201,10 @@ class SqliteReader:
             facts["is_partial"] = bool(facts.get("is_partial"))
             self._fence = FenceState(**facts)
         return self._fence
+
+    def forget_fence(self) -> None:
+        """Read the fence again when it is needed: this transaction has changed it."""
+        self._fence = None
 
     def node(self, path: str) -> Node | None:
         """Return the node at ``path``, or None."""
@@ -242,8 +257,8 @@ class SqliteReader:
 
         The paths are None if the change log does not reach back to ``number``.
         """
-        first, last = self._connection.execute(
-            "SELECT min(number), max(number) FROM change"
+        first, last = self._connection.execute(  # one query for both would read the whole table
+            "SELECT (SELECT min(number) FROM change), (SELECT max(number) FROM change)"
         ).fetchone()
         if last is None:
             return 0, []
@@ -323,6 +338,7 @@ class SqliteWriter(SqliteReader):
         )
         self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
         self._log(FENCE_PATH)
+        self.forget_fence()
         return True
 
     def raise_sequence(self, path: str, number: int) -> None:
