@@ -34,9 +34,8 @@ PAGE = 2_000
 CHANGES_KEPT = 10_000
 """Number of newest change log entries that are kept; a handle further behind fires all watches."""
 
-
 _TIMEOUT_STEP_MS = 500
-"""Timeouts for the lock are multiples of it, so that few transactions have to set another one."""
+"""Longer lock timeouts are multiples of this, so that few transactions need to set a new one."""
 
 ReadBody = Callable[["SqliteReader"], object]
 """Work on a snapshot."""
@@ -155,7 +154,10 @@ class Database:
             raise IndeterminateError(f"{self._path}: commit failed: {error}") from error
 
     def _wait_at_most(self, deadline: float) -> None:
-        """Let SQLite wait for the lock until shortly before the deadline, or until it."""
+        """Limit SQLite's wait for the lock to the time left, rounded down to whole steps.
+
+        Raises BusyError if no time is left.
+        """
         remaining_ms = int((deadline - time.monotonic()) * 1000)
         if remaining_ms <= 0:
             raise BusyError(f"{self._path}: locked by other writers until the deadline")
@@ -203,7 +205,7 @@ class SqliteReader:
         return self._fence
 
     def forget_fence(self) -> None:
-        """Read the fence again when it is needed: this transaction has changed it."""
+        """Read the fence again when it is needed next: it was changed, or a change undone."""
         self._fence = None
 
     def node(self, path: str) -> Node | None:
