@@ -54,15 +54,20 @@ class WriterClaim:
     """The right to write a stream. It is valid while the head is exactly ``head``.
 
     The claim of a stream without segments is stored together with its first segment
-    (``claim_at_publication``). Until then ``stored`` is the head that both replace.
+    (``claim_at_publication``).
     """
 
     stream: str
     head: StreamHead
     version: Version
     """The version of ``stored``."""
-    stored: StreamHead
-    """The head in the metadata store, as far as this writer knows."""
+    replaces: StreamHead | None = None
+    """The head that the first segment and this claim will replace; None: the claim is stored."""
+
+    @property
+    def stored(self) -> StreamHead:
+        """The head in the metadata store, as far as this writer knows."""
+        return self.head if self.replaces is None else self.replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ class StreamStore(StreamReads):
             head, version = found or await self.head(stream)
             found = None
             if head.token == token:
-                return WriterClaim(stream, head, version, head)
+                return WriterClaim(stream, head, version)
             self._check_claimable(stream, head, purpose)
             if token == MOVE:
                 raise StreamLostError(f"stream {stream}: the move of its namespace has ended")
@@ -238,7 +243,7 @@ class StreamStore(StreamReads):
                 continue
             except NoNodeError as error:
                 raise self._missing_error(stream) from error
-            return WriterClaim(stream, claimed, version, claimed)
+            return WriterClaim(stream, claimed, version)
         raise MetadataUnavailableError(
             f"stream {stream}: not claimed in {CONTENTION_MAX} attempts, because other writers "
             "claimed it"
@@ -257,8 +262,10 @@ class StreamStore(StreamReads):
         return WriterClaim(stream, head.claimed(token), current.head_version, head)
 
     def _check_claimable(self, stream: str, head: StreamHead, purpose: ClaimPurpose) -> None:
-        """Raise NoSuchStreamError, NamespaceMovingError or StreamSealedError if no claim for this
-        purpose may follow."""
+        """Check that the stream may be claimed for this purpose.
+
+        Raises NoSuchStreamError, NamespaceMovingError, StreamSealedError.
+        """
         if head.is_deleting:
             raise being_deleted_error(stream)
         if head.is_moving:
@@ -318,14 +325,14 @@ class StreamStore(StreamReads):
                 assert versions[0] is not None
                 assert versions[1] is not None
                 return (
-                    WriterClaim(claim.stream, head, versions[0], head),
+                    WriterClaim(claim.stream, head, versions[0]),
                     StoredSegment(segment, versions[1]),
                 )
             current, version = await self._head_of_claim(claim)
             if current == head:
                 stored = await self._segment_of_claim(claim, segment.lssn)
                 if stored is not None and stored.segment.ledger_id == segment.ledger_id:
-                    return WriterClaim(claim.stream, head, version, head), stored
+                    return WriterClaim(claim.stream, head, version), stored
             if current != claim.stored or not is_unknown:
                 raise self._lost_error(claim, current)
         raise MetadataUnavailableError(f"stream {claim.stream}: publication was not confirmed")
@@ -338,7 +345,7 @@ class StreamStore(StreamReads):
         Raises StreamLostError, MetadataUnavailableError.
         """
         assert done.is_completed
-        assert claim.stored == claim.head
+        assert claim.replaces is None
         path = self.paths(claim.stream).segment(done.lssn)
         head_path = self.paths(claim.stream).head
         for _ in range(CONTENTION_MAX):

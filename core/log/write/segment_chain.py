@@ -321,7 +321,7 @@ class SegmentChain:
             )
         claim = self._claim
         self._claim, stored = await self._streams.publish(claim, self._publishing)
-        if claim.stored != claim.head:
+        if claim.replaces is not None:
             _LOG.info("stream claimed", **self.ids(), epoch=claim.head.epoch)
         self._publishing = None
         self._unpublished = None

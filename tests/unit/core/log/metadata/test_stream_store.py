@@ -103,7 +103,7 @@ async def test_first_segment_is_published_once_with_its_claim(
     claim, stored = await streams.publish(claim, segment(1, claim))
     assert (claim.head.epoch, claim.head.token, claim.head.last_lssn) == (1, "token", 1)
     assert await streams.head("s") == (claim.head, claim.version)
-    assert claim.stored == claim.head
+    assert claim.replaces is None
     assert await streams.segment("s", 1, "me") == stored
     world.store.outcomes = list(outcomes)
     claim, _ = await streams.publish(claim, segment(2, claim, 8))
