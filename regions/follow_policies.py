@@ -159,11 +159,11 @@ class PolicyFollower:
         return is_old or followed.is_hinted
 
     async def _read_namespace(self, namespace: str, followed: _Followed) -> None:
-        with self._hints_of([followed]):
+        with self._hints_taken([followed]):
             try:
                 policy = await namespace_policy(self._store, namespace)
             except (NoSuchStreamError, InvalidArgumentError, CorruptionError):
-                return  # it was deleted, or its record is damaged: the R of its streams stays
+                return  # deleted, or its record is damaged: its streams keep their R
         self._learn(followed, policy)
 
     async def _read_streams(self, streams: Sequence[Stream]) -> None:
@@ -171,16 +171,16 @@ class PolicyFollower:
 
         The R of a stream that was deleted, or whose record is damaged, stays as it is.
         """
-        with self._hints_of([self._streams[stream] for stream in streams]):
+        with self._hints_taken([self._streams[stream] for stream in streams]):
             found = await own_policies(self._store, streams)
         for stream, policy in found.items():
             self._learn(self._streams[stream], policy)
 
     @contextmanager
-    def _hints_of(self, read: Sequence[_Followed]) -> Iterator[None]:
-        """Take the hints before a read; if the store is unavailable, they come back.
+    def _hints_taken(self, read: Sequence[_Followed]) -> Iterator[None]:
+        """Clear the hints before a read, and set them again if the store is unavailable.
 
-        A hint during the read causes another one.
+        A hint during the read causes another read.
         """
         for followed in read:
             followed.is_hinted = False

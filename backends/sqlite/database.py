@@ -154,7 +154,7 @@ class Database:
             raise IndeterminateError(f"{self._path}: commit failed: {error}") from error
 
     def _wait_at_most(self, deadline: float) -> None:
-        """Limit SQLite's wait for the lock to the time left, rounded down to whole steps.
+        """Limit SQLite's wait for the lock to the time left, rounded down to a multiple of 500 ms.
 
         Raises BusyError if no time is left.
         """
@@ -205,7 +205,7 @@ class SqliteReader:
         return self._fence
 
     def forget_fence(self) -> None:
-        """Read the fence again when it is needed next: it was changed, or a change undone."""
+        """Make the next use read the fence again: it was changed, or a change was undone."""
         self._fence = None
 
     def node(self, path: str) -> Node | None:
@@ -259,7 +259,7 @@ class SqliteReader:
 
         The paths are None if the change log does not reach back to ``number``.
         """
-        first, last = self._connection.execute(  # one query for both would read the whole table
+        first, last = self._connection.execute(  # min and max in one SELECT read the whole table
             "SELECT (SELECT min(number) FROM change), (SELECT max(number) FROM change)"
         ).fetchone()
         if last is None:

@@ -142,6 +142,7 @@ class DomainTree:
         """For each level below the region, how many domains have so many bookies or copies; never
         changed in place."""
         self._bounded: tuple[Shared, list[Counter[int]], Shared] | None = None
+        """``kept`` and ``sizes``, and the bound that was computed from them."""
 
     def add(self, bookies: Sequence[BookieInfo]) -> None:
         """Add the bookies of a region that the tree does not have, sorted by id."""

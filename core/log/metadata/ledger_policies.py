@@ -42,9 +42,9 @@ async def own_policy(store: MetadataStore, namespace: str, stream: str) -> Strea
 async def own_policies(
     store: MetadataStore, streams: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], StreamPolicy | None]:
-    """Return the policy of each stream in one request; None: it follows its namespace.
+    """Read the policies of several streams in one request; None: a stream follows its namespace.
 
-    ``streams`` are pairs of namespace and name. The result lacks those that do not exist or whose
+    ``streams`` are pairs of namespace and name. The result lacks streams that do not exist or whose
     record is damaged. Raises MetadataUnavailableError.
     """
     paths: dict[tuple[str, str], str] = {}

@@ -75,6 +75,11 @@ async def namespace_with(store: MemoryStore, *streams: str) -> Namespace:
     return namespace
 
 
+async def namespace_of(count: int, store: MemoryStore) -> tuple[Namespace, list[Writer]]:
+    names = [f"s{number}" for number in range(count)]
+    return await namespace_with(store, *names), [Writer(name) for name in names]
+
+
 async def until_wanted(writer: Writer, r: int) -> None:
     while writer.wanted[-1:] != [r]:  # noqa: ASYNC110 - a fake has no event
         await asyncio.sleep(0)
@@ -145,15 +150,13 @@ async def test_damaged_record_stops_no_other_stream() -> None:
 async def test_policies_of_many_streams_are_read_in_few_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One request for each policy let a process with 100,000 streams never finish a pass."""
+    """With one request for each policy, a process with 100,000 streams never finished a pass."""
     monkeypatch.setattr("rhumbline.regions.follow_policies.READS_PER_SECOND", 1_000_000)
     inner = MemoryStore()
     store = LossyStore(inner)
-    names = [f"s{number}" for number in range(120)]
-    await namespace_with(inner, *names)
+    _, writers = await namespace_of(120, inner)
     calls: list[str] = []
     store.on_call = calls.append
-    writers = [Writer(name) for name in names]
     follower = PolicyFollower(store, cast(LedgerClient, Writers(*writers)))
     for writer in writers:
         await until_wanted(writer, 2)
@@ -188,9 +191,7 @@ async def test_other_tasks_run_while_a_thousand_writers_get_a_new_r(
 ) -> None:
     monkeypatch.setattr("rhumbline.regions.follow_policies.READS_PER_SECOND", 1_000_000)
     store = MemoryStore()
-    names = [f"s{number}" for number in range(1_000)]
-    namespace = await namespace_with(store, *names)
-    writers = [Writer(name) for name in names]
+    namespace, writers = await namespace_of(1_000, store)
     follower = PolicyFollower(store, cast(LedgerClient, Writers(*writers)))
     await until_wanted(writers[-1], 2)
     await namespace.set_policy(with_r(1))

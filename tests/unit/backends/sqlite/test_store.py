@@ -255,7 +255,7 @@ def test_writes_of_one_group_see_the_fence_that_one_of_them_closed(tmp_path: Pat
 
 
 def test_looking_for_changes_does_not_read_the_change_log(tmp_path: Path) -> None:
-    """It read all of it, 0.4 ms for every process whenever another one had written."""
+    """Each process read the whole log, in 0.4 ms, whenever another process had written."""
     deadline = time.monotonic() + 60
     database = Database(tmp_path / "m.db", adopt=False, deadline=deadline)
     paths = [(f"/n/{number}",) for number in range(10_000)]

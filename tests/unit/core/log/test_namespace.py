@@ -97,7 +97,7 @@ async def test_two_writers_that_open_a_new_stream_at_once_follow_each_other(
 async def test_stream_that_is_claimed_during_its_first_publication_keeps_its_ledgers(
     world: LogWorld, outcome: str
 ) -> None:
-    """The publication may have been carried out, and then its ledger is that of a segment."""
+    """If the publication was carried out, its ledger belongs to a segment and must stay."""
     await world.namespace.create_stream("s")
     world.store.outcomes = [outcome]
     is_claimed = False
