@@ -62,8 +62,8 @@ test-long: ## test the rest: compiled, Java, soak, planted bugs, all scenarios (
 tests: setup-test ## run the tests of `make test`
 	$(PARALLEL) -m "not long"
 
-tests-long: setup-test ## run the tests of `make test-long`
-	$(PARALLEL) -m long
+tests-long: setup-test ## run the tests of `make test-long`; those that would begin after LAST_START (Unix time) are skipped
+	$(PARALLEL) -m long $(if $(LAST_START),--last-start $(LAST_START))
 
 format: setup-test ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .

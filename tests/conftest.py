@@ -5,6 +5,7 @@ import inspect
 import os
 import shutil
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
@@ -22,6 +23,9 @@ FREE_BYTES = 10 * 2**30
 Without it bookies turn read-only, and dozens of tests fail for other apparent reasons.
 """
 
+TOO_LATE = pytest.StashKey[bool]()
+"""Set for a test that was skipped because it would have begun after `--last-start`."""
+
 # Tests start servers by fork and exec while gRPC channels are open. gRPC's fork handlers can abort
 # the child between the two, and only children that keep using the channels need them.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -35,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=FIRST_SEED, help="first seed of simulated runs")
     group.addoption(
         "--seeds", type=int, default=None, help="how many seeds each simulated test runs"
+    )
+    group.addoption(
+        "--last-start", type=float, default=None, help="skip tests that begin after this Unix time"
     )
 
 
@@ -69,6 +76,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that would begin after `--last-start`, and name it in the reason."""
+    last_start = item.config.option.last_start
+    if last_start is not None and time.time() > last_start:
+        item.stash[TOO_LATE] = True
+        pytest.skip(f"there was no time left to begin {item.nodeid}")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test by what its mark `run_by` names, its fixture `world`, or asyncio."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
@@ -94,7 +110,7 @@ def pytest_runtest_makereport(
     """Turn the skip of a test that needs a real server into a failure if CI=true."""
     report = yield
     marker = item.get_closest_marker("needs_server")
-    if report.skipped and marker is not None and in_ci():
+    if report.skipped and marker is not None and in_ci() and TOO_LATE not in item.stash:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
         report.outcome = "failed"
         report.longrepr = f"CI=true allows no skip of a test of {marker.args[0]}: {reason}"

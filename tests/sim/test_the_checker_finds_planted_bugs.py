@@ -58,7 +58,7 @@ def outcomes() -> dict[str, HuntResult]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", QUICK)
 def test_planted_bug_violates_the_invariants_that_it_names(
     outcomes: dict[str, HuntResult], name: str

@@ -1,5 +1,6 @@
 """`make test` has a test of every promise and of every real server; the rest may be `long`."""
 
+import os
 import re
 import subprocess
 import sys
@@ -67,3 +68,14 @@ def test_every_promise_is_tested_under_every_fault(tier: dict[str, set[str]]) ->
 def test_every_real_server_is_used(tier: dict[str, set[str]]) -> None:
     assert set().union(*tier.values()) >= uses_of_servers().keys()
     assert any(file.startswith(SPARK) for file in tier)
+
+
+def test_tests_that_would_begin_too_late_are_skipped_and_named() -> None:
+    """This holds in CI too, where the skip of a test that needs a server is otherwise a failure."""
+    test = "tests/integration/monitoring/test_alert_rules.py"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--last-start", "0", test]
+    in_ci = os.environ | {"CI": "true"}
+    done = subprocess.run(command, cwd=ROOT, env=in_ci, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"there was no time left to begin {test}::" in done.stdout
+    assert " passed" not in done.stdout
