@@ -26,8 +26,9 @@ def nothing_is_added_behind_a_fence(record: RunRecord) -> Iterator[str]:
 @invariant("L10")
 def denied_entries_are_never_confirmed(record: RunRecord) -> Iterator[str]:
     """A bookie that answers a fencing read with "never had it" confirms no plain add of that entry,
-    neither before nor after (rule BKE-2). Once a ledger is closed without the bookie for the entry,
-    the response decides nothing, and a bookie that lost the entry may give it (rule BKE-17)."""
+    neither before nor after (rule BKE-2). Once the ledger is closed with an earlier last entry, or
+    its metadata no longer names the bookie for the entry, the response decides nothing, and a
+    bookie that lost the entry may give it (rule BKE-17)."""
     observed = record.observed
     for key, denied_ms in observed.denials.items():
         bookie, ledger_id, entry_id = key
@@ -44,7 +45,8 @@ def _is_closed_without(record: RunRecord, key: tuple[str, int, int], at_ms: floa
     metadata = earlier[-1] if earlier else None
     if metadata is None or metadata.state is not LedgerState.CLOSED:
         return False
-    return bookie not in Rules(metadata).write_set(entry_id)
+    is_beyond_end = entry_id > metadata.last_entry_id
+    return is_beyond_end or bookie not in Rules(metadata).write_set(entry_id)
 
 
 @invariant("L12")

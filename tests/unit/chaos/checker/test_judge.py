@@ -899,6 +899,16 @@ def test_bookies_count_for_an_entry_that_a_rebuild_kept_for_them() -> None:
     record = a_record()
     for bookie in (B, C):
         del record.copies[5][1, bookie]
+def test_a_bookie_may_deny_an_entry_beyond_the_end_of_a_closed_ledger() -> None:
+    record = a_record()
+    record.observed.stored[A, 5, ENTRIES] = (290.0, 290.0)  # its acknowledgement was not counted
+    record.observed.denials[A, 5, ENTRIES] = 400.0
+    assert violated_ids(record) == set()
+    record.observed.denials[A, 5, ENTRIES] = 299.0
+    assert record.ledgers[5][-1].at_ms > 299.0
+    assert violated_ids(record) == {"L10"}
+
+
         del record.observed.stored[bookie, 5, 1]
     before = violated_ids(record)
     assert before >= {"L3", "L21"}
