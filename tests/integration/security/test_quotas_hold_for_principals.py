@@ -83,8 +83,8 @@ async def test_a_principal_is_limited_and_others_are_not(tmp_path: Path) -> None
     refused = {
         (event.action, event.principal, event.error)
         for event in sink.events
-        if event.result is AuditResult.REFUSED
-    }
+        if event.result is AuditResult.REFUSED and event.action != "connect"
+    }  # clients of other tests may still call ports of their old servers
     assert refused == {
         ("Append", LIMITED, "quota-exceeded"),
         ("CreateStream", FREE, "limit-exceeded"),
