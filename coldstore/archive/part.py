@@ -118,9 +118,8 @@ class PartWriter:
             )
         columns.payload.extend(payloads)
         self._add_attributes(record_set)
-        size = len(record_set.payload_view())
-        columns.record_bytes += size + _attribute_bytes(record_set)
-        self.payload_bytes += size
+        columns.record_bytes += record_set.payload_bytes + record_set.attribute_bytes
+        self.payload_bytes += record_set.payload_bytes
         self.record_count += count
 
     def _add_attributes(self, record_set: RecordSet) -> None:
@@ -196,13 +195,6 @@ class PartWriter:
         )
 
 
-def _attribute_bytes(record_set: RecordSet) -> int:
-    """Return the size of keys, headers and event times in the body of a record set."""
-    txids = record_set.txids_view() or b""
-    others = (txids, record_set.offsets_view(), record_set.payload_view())
-    return len(record_set.raw) - sum(map(len, others))
-
-
 def _numbers(kind: "pa.DataType", values: "array[int]") -> "pa.Array[Any]":
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
@@ -258,7 +250,7 @@ def record_set_ranges(table: "pa.Table", *, has_gaps: bool = False) -> list[tupl
     ends: set[int] = set()
     columns = [table.column(name).combine_chunks() for name in ("entry_id", "record_set")]
     if has_gaps:
-        rows = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int32()), table.num_rows))
+        rows = pa.arange(0, table.num_rows)  # a scalar would import pandas
         columns.append(pc.subtract(table.column("slot").combine_chunks(), rows))
     for column in columns:
         ends.update(pc.run_end_encode(column).run_ends.to_pylist())

@@ -12,7 +12,7 @@ import hashlib
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -30,6 +30,9 @@ _END_BYTES = 8
 _CRC_CHARACTERS = 8
 _REQUIRED = frozenset(field.name for field in SCHEMA if not field.nullable)
 ANY_TIME = (-(2**63), 2**63 - 1)
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Bytes that are decoded at a time. A buffer for a whole row group would be enlarged, and therefore
+copied, several times; and after each batch, the thread waits for the lock of the interpreter."""
 _GAP_BYTES_MAX = 64 * 1024
 """Ranges with at most this gap between them are read together."""
 
@@ -101,9 +104,9 @@ class PartFile:
         return file
 
     async def read(self, group: int, columns: Sequence[str] | None = None) -> "pa.Table":
-        """Read columns of a row group, by default all. A thread verifies and decodes them.
+        """Read columns of a row group, by default all, as a table of several chunks.
 
-        Raises NoSuchObjectError and CorruptionError.
+        A thread verifies and decodes them. Raises NoSuchObjectError and CorruptionError.
         """
         columns = SCHEMA.names if columns is None else columns
         chunks = self._chunks(group, columns)
@@ -152,35 +155,52 @@ class PartFile:
         source = pa.PythonFile(_SparseFile(self._key, self._size_bytes, pieces), mode="r")
         try:
             # The CRCs of pages would only repeat the CRCs of the chunks, which are verified.
-            file: Any = pq.ParquetFile(source, metadata=self.footer, pre_buffer=False)
-            table: pa.Table = file.read_row_group(
-                self._groups[group], columns=list(columns), use_threads=False
+            # With ``pre_buffer`` it reads all columns at once: each read waits for the lock of the
+            # interpreter, up to 5 ms if another thread runs Python code.
+            file: Any = pq.ParquetFile(source, metadata=self.footer, pre_buffer=True)
+            decoded = file.iter_batches(
+                self._batch_rows(group, columns),
+                row_groups=[self._groups[group]],
+                columns=list(columns),
+                use_threads=False,
             )
+            batches = list(decoded)
         except (pa.ArrowException, OSError) as error:
             raise CorruptionError(f"{self._key}: {error}") from error
-        if table.num_rows != self.row_groups[group].record_count:
+        count, expected = sum(map(len, batches)), self.row_groups[group].record_count
+        if not batches or count != expected:
             raise CorruptionError(
-                f"{self._key}: row group {group} holds {table.num_rows} records, the footer lists "
-                f"{self.row_groups[group].record_count}"
+                f"{self._key}: row group {group} holds {count} records, the footer lists {expected}"
             )
-        return table
+        return pa.Table.from_batches(batches)
+
+    def _batch_rows(self, group: int, columns: Sequence[str]) -> int:
+        """Return the number of rows that have about ``_BATCH_BYTES`` in these columns."""
+        leaves = self._leaves(group, columns)
+        size = sum(leaf.total_uncompressed_size for _, leaf in leaves)
+        rows = self.row_groups[group].record_count
+        return max(1, int(rows * _BATCH_BYTES // max(size, _BATCH_BYTES)))
 
     def _chunks(self, group: int, columns: Sequence[str]) -> dict[tuple[int, int], int]:
         """Return the CRC of each chunk of ``columns``, by the range of its bytes."""
-        found = self.footer.row_group(self._groups[group])
         chunks: dict[tuple[int, int], int] = {}
-        for number in range(found.num_columns):
-            leaf = found.column(number)
-            if leaf.path_in_schema.split(".")[0] not in columns:
-                continue
+        for number, leaf in self._leaves(group, columns):
             begin, end = _byte_range(leaf)
             if not 0 <= begin <= end <= self._size_bytes:
                 raise CorruptionError(
                     f"{self._key}: the footer names bytes {begin} to {end} of {self._size_bytes}"
                 )
-            at = (group * found.num_columns + number) * _CRC_CHARACTERS
+            at = (group * self.footer.num_columns + number) * _CRC_CHARACTERS
             chunks[begin, end] = int(self._chunk_crcs[at : at + _CRC_CHARACTERS], 16)
         return chunks
+
+    def _leaves(self, group: int, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Yield what the footer says of each chunk of ``columns``, and its number in the group."""
+        found = self.footer.row_group(self._groups[group])
+        for number in range(found.num_columns):
+            leaf = found.column(number)
+            if leaf.path_in_schema.split(".")[0] in columns:
+                yield number, leaf
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

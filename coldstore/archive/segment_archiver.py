@@ -61,7 +61,7 @@ class _Totals:
             self.first_txid = record_set.first_txid
         self.last_txid = record_set.last_txid
         self.records += record_set.count
-        self.payload_bytes += len(record_set.payload_view())
+        self.payload_bytes += record_set.payload_bytes
 
 
 class SegmentArchiver:

@@ -1,10 +1,10 @@
 """Reads an archived segment through the interface of its closed ledger (rule STR-22).
 
 Stream readers therefore need no separate code for archives. Entries are rebuilt from rows with the
-same ids, slots, txids, positions and payloads. Control records are not archived: an empty control
-record replaces each of them, so that slots and entry ids stay the same. Sets without content stand
-for erased records (rule ARC-66). The extension areas of record sets and their compression are not
-restored.
+same ids, slots, txids, positions and payloads, as views of the columns. Control records are not
+archived: an empty control record replaces each of them, so that slots and entry ids stay the same.
+Sets without content stand for erased records (rule ARC-66). The extension areas of record sets and
+their compression are not restored.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...core.log.decoded_entry import DecodedEntry, size_of
 from ...core.log.ledger_interface import LedgerEntry
 from ...core.protocol.errors import (
     ClosedError,
@@ -23,6 +24,8 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.record_set import (
     Kind,
+    RecordSet,
+    decode_entry,
     encode_control,
     encode_erased,
 )
@@ -41,13 +44,6 @@ CHUNK_ENTRIES_MAX = 1000
 _PREFETCHED_MAX = 2
 """Row groups in memory besides the current one. With only one, the reader would wait for it, since
 decoding a row group takes longer than reading its entries."""
-
-
-class ArchivedEntry(NamedTuple):
-    """An entry that was rebuilt from an archive."""
-
-    entry_id: int
-    payload: bytes
 
 
 class _Before(NamedTuple):
@@ -213,63 +209,76 @@ class ArchivedLedger:
         size, entry_id = 0, first
         last = min(last, first + CHUNK_ENTRIES_MAX - 1)
         while entry_id <= last and size < CHUNK_BYTES_MAX:
-            record_sets: list[bytes] = []
+            record_sets: list[RecordSet] = []
             slot = 0
             while number < len(rows.sets) and (stored := rows.sets[number]).entry_id == entry_id:
                 record_sets += self._without_rows(entry_id, slot, stored.slot, before)
                 position = self._position(entry_id, stored.slot, before)
-                record_sets.append(rows.encode(number, position))
+                record_sets.append(rows.record_set(number, position))
                 records = before.records + stored.end - stored.start
                 before = _Before(records, stored.last_txid, stored.created_ms)
                 slot, number = stored.slot + stored.end - stored.start, number + 1
             record_sets += self._without_rows(entry_id, slot, None, before)
-            payload = b"".join(record_sets) or self._control_record(entry_id, 0, before)
-            entries.append(ArchivedEntry(entry_id, payload))
-            size, entry_id = size + len(payload), entry_id + 1
+            entries.append(self._entry(entry_id, record_sets, before))
+            size, entry_id = size + size_of(entries[-1]), entry_id + 1
         return entries
+
+    def _entry(
+        self, entry_id: int, record_sets: Sequence[RecordSet], before: _Before
+    ) -> DecodedEntry:
+        return DecodedEntry(entry_id, record_sets or [self._control_record(entry_id, 0, before)])
 
     # --- entries and slots without rows ---------------------------------------------------------
 
     def _empty_entries(self, first: int, last: int, before: _Before) -> list[LedgerEntry]:
         """Return entries of which no record is stored."""
-        entries: list[LedgerEntry] = []
-        for entry_id in range(first, min(last, first + CHUNK_ENTRIES_MAX - 1) + 1):
-            sets = self._without_rows(entry_id, 0, None, before)
-            payload = b"".join(sets) or self._control_record(entry_id, 0, before)
-            entries.append(ArchivedEntry(entry_id, payload))
-        return entries
+        return [
+            self._entry(entry_id, self._without_rows(entry_id, 0, None, before), before)
+            for entry_id in range(first, min(last, first + CHUNK_ENTRIES_MAX - 1) + 1)
+        ]
 
     def _without_rows(
         self, entry_id: int, slot: int, end: int | None, before: _Before
-    ) -> list[bytes]:
+    ) -> list[RecordSet]:
         """Return what fills the slots [slot, end) of an entry: erased and control records.
 
         If ``end`` is None, return what fills them up to the last erased record.
         """
-        sets: list[bytes] = []
+        sets: list[RecordSet] = []
         ranges = self._erased.ranges_in(entry_id, slot, *(() if end is None else (end,)))
         for erased_from, erased_to in ranges:
-            sets += [self._control_record(entry_id, slot, before)] * (erased_from - slot)
-            sets.append(
-                encode_erased(
-                    erased_to - erased_from,
-                    txid=before.txid,
-                    position=self._position(entry_id, erased_from, before),
-                    created_ms=before.created_ms,
-                )
+            sets += self._control_records(entry_id, slot, erased_from, before)
+            erased = encode_erased(
+                erased_to - erased_from,
+                txid=before.txid,
+                position=self._position(entry_id, erased_from, before),
+                created_ms=before.created_ms,
             )
+            sets.append(_at_slot(erased, erased_from))
             slot = erased_to
-        if end is not None and end > slot:
-            sets += [self._control_record(entry_id, slot, before)] * (end - slot)
+        if end is not None:
+            sets += self._control_records(entry_id, slot, end, before)
         return sets
 
-    def _control_record(self, entry_id: int, slot: int, before: _Before) -> bytes:
+    def _control_records(
+        self, entry_id: int, slot: int, end: int, before: _Before
+    ) -> list[RecordSet]:
+        return [self._control_record(entry_id, number, before) for number in range(slot, end)]
+
+    def _control_record(self, entry_id: int, slot: int, before: _Before) -> RecordSet:
         position = self._position(entry_id, slot, before)
-        return encode_control(Kind.FLUSH, txid=before.txid, position=position, created_ms=0)
+        encoded = encode_control(Kind.FLUSH, txid=before.txid, position=position, created_ms=0)
+        return _at_slot(encoded, slot)
 
     def _position(self, entry_id: int, slot: int, before: _Before) -> int:
         """Return the number of records before a slot, erased ones included."""
         return before.records + self._erased.before(entry_id, slot)
+
+
+def _at_slot(encoded: bytes, slot: int) -> RecordSet:
+    (record_set,) = decode_entry(encoded)
+    record_set.slot = slot
+    return record_set
 
 
 def _retrieve_exception(task: "asyncio.Task[RecordColumns]") -> None:

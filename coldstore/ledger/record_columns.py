@@ -1,12 +1,11 @@
-"""The rows of a row group as record sets, encoded column by column without an object per record.
+"""The rows of a row group as record sets: views of its columns, without an object per record.
 
 Arrow and record sets have the same layout of txids, offsets and payloads (little-endian), so a
-record set is made of slices of Arrow's buffers; only its offsets are computed, because they count
-from its own start.
+record set is made of slices of Arrow's buffers.
 """
 
-from bisect import bisect_left
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,7 +13,13 @@ import pyarrow.compute as pc
 
 from ...core.protocol.attributes.attribute_columns import AttributeBuilder
 from ...core.protocol.errors import CorruptionError
-from ...core.protocol.record_set import NO_PRODUCER, NO_SEQUENCE, Producer, encode_columns
+from ...core.protocol.record_set import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    Producer,
+    RecordSet,
+    set_of_columns,
+)
 from ..archive.part import attributes_of, record_set_ranges
 from ..archive.schema import MICROSECONDS_PER_MS
 
@@ -53,15 +58,12 @@ class RecordColumns:
         self._producers = first.column("producer").to_pylist()
         self._sequences = first.column("sequence").to_pylist()
         txid = table.column("txid").combine_chunks()
-        payload = table.column("payload").combine_chunks()
-        ends = pa.array([end - 1 for _, end in ranges], pa.int64())
-        first_txids, last_txids = txid.take(starts), txid.take(ends)
-        self._first_txids: list[int] = first_txids.to_pylist()
+        last_txids = txid.take(pa.array([end - 1 for _, end in ranges], pa.int64()))
         self._txids = _bytes_of(txid.buffers()[1])[_TXID_BYTES * txid.offset :]
-        self._offsets = pa.Array.from_buffers(
-            pa.int32(), len(payload) + 1, [None, payload.buffers()[1]], offset=payload.offset
-        )
-        self._payloads = _bytes_of(payload.buffers()[2])
+        self._payload = table.column("payload")
+        chunks = self._payload.chunks
+        self._chunks = [_offsets_and_payloads(chunk) for chunk in chunks]
+        self._chunk_starts = list(accumulate(map(len, chunks), initial=0))
         created = pc.cast(first.column("created"), pa.int64()).to_pylist()
         self.sets = [
             StoredSet(start, end, entry_id, slot, last_txid, created_us // MICROSECONDS_PER_MS)
@@ -81,29 +83,34 @@ class RecordColumns:
         """Return the number of the first set of this entry or a later one."""
         return bisect_left(self._entry_ids, entry_id)
 
-    def encode(self, number: int, position: int) -> bytes:
-        """Return a record set as an entry has it, at a position. Raises RecordTooLargeError."""
+    def record_set(self, number: int, position: int) -> RecordSet:
+        """Return a record set, at a position. Raises CorruptionError."""
         stored = self.sets[number]
         start, end = stored.start, stored.end
-        first_txid = self._first_txids[number]
-        offsets = self._offsets.slice(start, end - start + 1)
-        payload_start, payload_end = offsets[0].as_py(), offsets[-1].as_py()
-        relative = pc.subtract(offsets, offsets[0])  # int32, as both operands are
-        at = _OFFSET_BYTES * relative.offset
-        return encode_columns(
-            end - start,
-            bytes(self._txids[_TXID_BYTES * start : _TXID_BYTES * end])
-            if first_txid != stored.last_txid
-            else b"",
-            bytes(_bytes_of(relative.buffers()[1])[at : at + _OFFSET_BYTES * len(relative)]),
-            [self._payloads[payload_start:payload_end]],
-            first_txid=first_txid,
-            last_txid=stored.last_txid,
+        offsets, payloads = self._payloads(start, end)
+        return set_of_columns(
+            self._txids[_TXID_BYTES * start : _TXID_BYTES * end],
+            offsets,
+            payloads,
+            slot=stored.slot,
             position=position,
             created_ms=stored.created_ms,
             producer=self._producer(number),
             attributes=self._attributes_of(start, end),
         )
+
+    def _payloads(self, start: int, end: int) -> tuple[memoryview, memoryview]:
+        """Return the offsets of rows, and the payloads that they point into.
+
+        The rows of a set that lies in two chunks are copied.
+        """
+        number = bisect_right(self._chunk_starts, start) - 1
+        first = self._chunk_starts[number]
+        if end > self._chunk_starts[number + 1]:
+            return _offsets_and_payloads(self._payload.slice(start, end - start).combine_chunks())
+        offsets, payloads = self._chunks[number]
+        begin, stop = start - first, end - first + 1
+        return offsets[_OFFSET_BYTES * begin : _OFFSET_BYTES * stop], payloads
 
     def _producer(self, number: int) -> Producer:
         producer, sequence = self._producers[number], self._sequences[number]
@@ -125,6 +132,12 @@ def _check_slots(first: "pa.Table", lssn: int) -> None:
             raise CorruptionError(
                 f"archive of segment {lssn}: the slots of entry {after[0]} are not consecutive"
             )
+
+
+def _offsets_and_payloads(array: "pa.Array[Any]") -> tuple[memoryview, memoryview]:
+    _, offsets, payloads = array.buffers()
+    begin, end = array.offset, array.offset + len(array) + 1
+    return _bytes_of(offsets)[_OFFSET_BYTES * begin : _OFFSET_BYTES * end], _bytes_of(payloads)
 
 
 def _bytes_of(buffer: Any) -> memoryview:  # noqa: ANN401 - pyarrow has no types

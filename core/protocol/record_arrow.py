@@ -61,7 +61,7 @@ class _Arrow:
         buffers = [
             None,
             self.aligned(record_set.offsets_view()),
-            self.buffer(record_set.payload_view()),
+            self.buffer(record_set.payload_buffer()),
         ]
         try:
             column = self.column(self.binary, record_set.count, buffers)

@@ -23,6 +23,9 @@ entry and rebuilds the table from there.
 Encoding is list appends and one join; decoding is buffer views. No input is trusted: whatever does
 not fit is a CorruptionError. Errors in the content of a column with a good checksum (offsets, order
 of txids) are found when that column is first used.
+
+The columns of an archive have the same layout, so a record set can also be a view of such columns.
+It is encoded only if its bytes are needed.
 """
 
 import operator
@@ -58,11 +61,12 @@ _STAMPED_AT = 24
 _BEFORE_STAMP = struct.Struct("<7xB4xI8xqq16xq")
 """Flags, extension bytes, first txid, last txid, creation time."""
 _STAMP_END = _STAMPED_AT + _STAMPED.size
-_CREATED = struct.Struct("<q")
+_INT64 = struct.Struct("<q")
 _CREATED_AT = 56
 _HEADER_CRC = struct.Struct("<I")
 _HEADER_CRC_AT = HEADER.size - _HEADER_CRC.size
 
+_OFFSET = struct.Struct("<i")
 _TWO_OFFSETS = struct.Struct("<2i")
 _NUMBERING = struct.Struct("<8xI52x16sq")  # count, producer, first sequence
 
@@ -105,6 +109,7 @@ class Kind(IntEnum):
     nothing of their content (rule ARC-66). Only readers of archives make such sets."""
 
 
+_NOT_COMPUTED = -1
 _FEW_PARTS = 8
 """Maximum number of parts of a record set that are not joined before their checksum is computed."""
 _COUNTED = (Kind.DATA, Kind.ERASED)
@@ -126,12 +131,17 @@ _ANONYMOUS = Producer(NO_PRODUCER, NO_SEQUENCE)
 
 
 class RecordSet:
-    """A checked, decoded record set. Columns are decoded lazily. Immutable by convention."""
+    """A checked record set. Columns are decoded lazily. Immutable by convention."""
 
     __slots__ = (
-        "_has_txids",
+        "_attributes",
+        "_first_offset",
+        "_offsets",
         "_offsets_at",
-        "_payload_at",
+        "_payloads",
+        "_payloads_at",
+        "_raw_crc",
+        "_txids",
         "attributes",
         "count",
         "created_ms",
@@ -140,11 +150,10 @@ class RecordSet:
         "first_txid",
         "kind",
         "last_txid",
+        "payload_bytes",
         "position",
         "producer",
         "producers_entry",
-        "raw",
-        "raw_crc",
         "slot",
     )
 
@@ -167,15 +176,22 @@ class RecordSet:
     """The producer's sequence of the first record, or NO_SEQUENCE."""
     extension: bytes
     """The encoded extension area; see ``decode_extension``."""
-    raw: memoryview
-    """The raw body: txid column and attributes (if any), offsets, payloads."""
     attributes: AttributeColumns | None
     """Keys, headers and event times; None if no record has any."""
-    raw_crc: int
-    """CRC32C of ``raw``: the identity of the content."""
-    _has_txids: bool
+    payload_bytes: int
+    """Size of all payloads together."""
+    _txids: memoryview | None
+    """Begins with the txid column."""
+    _attributes: memoryview | None
+    _offsets: memoryview
+    """Contains the offset column, from ``_offsets_at`` on."""
     _offsets_at: int
-    _payload_at: int
+    _payloads: memoryview
+    """Contains the payloads, from ``_payloads_at`` on."""
+    _payloads_at: int
+    _first_offset: int
+    """The first offset: 0, unless the set is a view of an archive's column."""
+    _raw_crc: int
 
     @property
     def is_control(self) -> bool:
@@ -187,17 +203,60 @@ class RecordSet:
         """The number of positions that the set takes; 0 for a control record."""
         return self.count if self.kind in _COUNTED else 0
 
+    @property
+    def raw_bytes(self) -> int:
+        """Size of the raw body: txid column and attributes (if any), offsets, payloads."""
+        columns = 4 * (self.count + 1) + self.attribute_bytes + self.payload_bytes
+        return columns if self._txids is None else columns + 8 * self.count
+
+    @property
+    def attribute_bytes(self) -> int:
+        """Size of keys, headers and event times in the raw body."""
+        return 0 if self._attributes is None else len(self._attributes)
+
+    @property
+    def raw_crc(self) -> int:
+        """CRC32C of the raw body, which identifies the content."""
+        if self._raw_crc == _NOT_COMPUTED:
+            self._raw_crc = _crc_of(self.body())
+        return self._raw_crc
+
+    def body(self) -> list[bytes | memoryview]:
+        """Return the raw body as its columns, in order."""
+        first = self._first_offset
+        offsets: bytes | memoryview = self.offsets_view()
+        if first:
+            layout = f"<{self.count + 1}i"
+            offsets = struct.pack(layout, *[one - first for one in struct.unpack(layout, offsets)])
+        end = self._payloads_at + self.payload_bytes
+        columns = [self.txids_view(), self._attributes]
+        present: list[bytes | memoryview] = [column for column in columns if column is not None]
+        return [*present, offsets, self._payloads[self._payloads_at : end]]
+
+    def encode(self) -> bytes:
+        """Return the encoded set, without compression. Raises RecordTooLargeError."""
+        raw_bytes = self.raw_bytes
+        _check_raw_bytes(raw_bytes)
+        flags = _HAS_TXIDS if self._txids is not None else 0
+        if self._attributes is not None:
+            flags |= _HAS_REQUIRED
+        return _joined(
+            self.body(), self.extension, self.kind, Codec.NONE, flags, self.count,
+            len(self.extension), raw_bytes, raw_bytes, self.first_txid, self.last_txid,
+            self.position, self.producers_entry, self.created_ms, self.producer,
+            self.first_sequence, self.raw_crc,
+        )  # fmt: skip
+
     def payloads(self) -> list[bytes]:
         """Return all payloads. Raises CorruptionError if the offsets do not fit."""
         sizes = self._sizes()
-        body = self.raw[self._payload_at :]
         first = sizes[0]
         if sizes.count(first) == len(sizes):
             layout = f"{first}s" * len(sizes)
         else:
             layout = ("%ds" * len(sizes)) % tuple(sizes)
         # One call creates all objects; several times faster than slicing in a loop.
-        return list(struct.Struct(layout).unpack(body))
+        return list(struct.Struct(layout).unpack_from(self._payloads, self._payloads_at))
 
     def largest_bytes(self, unless_below: int = 0) -> int:
         """Return the size of the largest payload. Raises CorruptionError for wrong offsets.
@@ -205,17 +264,16 @@ class RecordSet:
         If all payloads together have at most ``unless_below`` bytes, their sum is returned, which
         costs less.
         """
-        payload_bytes = len(self.raw) - self._payload_at
-        if payload_bytes > unless_below:
+        if self.payload_bytes > unless_below:
             return max(self._sizes())
-        self._offsets(payload_bytes)
-        return payload_bytes
+        self._checked_offsets()
+        return self.payload_bytes
 
     def txids(self) -> Sequence[int]:
         """Return the txid of each record. Raises CorruptionError if they decrease."""
-        if not self._has_txids:
+        if self._txids is None:
             return _repeated(self.first_txid, self.count)
-        column = struct.unpack_from(f"<{self.count}q", self.raw)
+        column = struct.unpack_from(f"<{self.count}q", self._txids)
         if (
             column[0] != self.first_txid
             or column[-1] != self.last_txid
@@ -229,30 +287,35 @@ class RecordSet:
         return bisect_left(self.txids(), txid)
 
     def offsets_view(self) -> memoryview:
-        """Return the offset column: int32[count + 1], little-endian, not checked."""
-        return self.raw[self._offsets_at : self._payload_at]
+        """Return the offset column: int32[count + 1], little-endian, not checked.
 
-    def payload_view(self) -> memoryview:
-        """Return the payload bytes, one payload after the other."""
-        return self.raw[self._payload_at :]
+        Offsets count from the beginning of ``payload_buffer``.
+        """
+        return self._offsets[self._offsets_at : self._offsets_at + 4 * (self.count + 1)]
+
+    def payload_buffer(self) -> memoryview:
+        """Return the bytes that offsets point into: payloads, perhaps also those of other sets."""
+        return self._payloads[self._payloads_at - self._first_offset :]
 
     def txids_view(self) -> memoryview | None:
         """Return the txid column: int64[count], little-endian; None if all are ``first_txid``."""
-        return self.raw[: 8 * self.count] if self._has_txids else None
+        return None if self._txids is None else self._txids[: 8 * self.count]
 
     def _sizes(self) -> list[int]:
-        offsets = self._offsets(len(self.raw) - self._payload_at)
+        offsets = self._checked_offsets()
         return list(map(operator.sub, offsets[1:], offsets))
 
-    def _offsets(self, payload_bytes: int) -> Sequence[int]:
+    def _checked_offsets(self) -> Sequence[int]:
         """Return the offset of each payload and of their end. Raises CorruptionError."""
+        begin = self._first_offset
+        end = begin + self.payload_bytes
         if self.count == 1:  # a producer that awaits each record sends sets of one
-            two: tuple[int, int] = _TWO_OFFSETS.unpack_from(self.raw, self._offsets_at)
-            if two == (0, payload_bytes):
+            two: tuple[int, int] = _TWO_OFFSETS.unpack_from(self._offsets, self._offsets_at)
+            if two == (begin, end):
                 return two
-        offsets = struct.unpack_from(f"<{self.count + 1}i", self.raw, self._offsets_at)
+        offsets = struct.unpack_from(f"<{self.count + 1}i", self._offsets, self._offsets_at)
         # Sorting a sorted list is one pass in C, several times faster than computing all sizes.
-        if offsets[0] != 0 or offsets[-1] != payload_bytes or list(offsets) != sorted(offsets):
+        if offsets[0] != begin or offsets[-1] != end or list(offsets) != sorted(offsets):
             raise CorruptionError("record set: offsets do not fit its payload")
         return offsets
 
@@ -348,23 +411,37 @@ def encode_columns(
     if len(parts) > _FEW_PARTS or codec is not Codec.NONE:
         parts = [b"".join(parts)]
     raw_bytes = coded_bytes = sum(map(len, parts))
-    if raw_bytes > RAW_BYTES_MAX:
-        raise RecordTooLargeError(f"record set of {raw_bytes} bytes is larger than {RAW_BYTES_MAX}")
-    raw_crc = 0
-    for part in parts:
-        raw_crc = crc32c.crc32c(part, raw_crc)
+    _check_raw_bytes(raw_bytes)
+    raw_crc = _crc_of(parts)
     if codec is not Codec.NONE:
         coded = compress(codec, bytes(parts[0]))
         if len(coded) < raw_bytes:
             parts, coded_bytes = [coded], len(coded)
         else:
             codec = Codec.NONE
-    header = HEADER.pack(
-        MAGIC, VERSION, kind, codec, flags, count, len(extension), raw_bytes, coded_bytes,
-        first_txid, last_txid, position, producers_entry, created_ms, *producer, raw_crc, 0,
-    )[:_HEADER_CRC_AT]  # fmt: skip
+    return _joined(
+        parts, extension, kind, codec, flags, count, len(extension), raw_bytes, coded_bytes,
+        first_txid, last_txid, position, producers_entry, created_ms, *producer, raw_crc,
+    )  # fmt: skip
+
+
+def _joined(parts: list[bytes | memoryview], extension: bytes, *fields: int | bytes) -> bytes:
+    """Return the set with these fields of its header, without magic number and version."""
+    header = HEADER.pack(MAGIC, VERSION, *fields, 0)[:_HEADER_CRC_AT]
     header_crc = crc32c.crc32c(extension, crc32c.crc32c(header))
     return b"".join((header, _HEADER_CRC.pack(header_crc), extension, *parts))
+
+
+def _check_raw_bytes(raw_bytes: int) -> None:
+    if raw_bytes > RAW_BYTES_MAX:
+        raise RecordTooLargeError(f"record set of {raw_bytes} bytes is larger than {RAW_BYTES_MAX}")
+
+
+def _crc_of(parts: Iterable[bytes | memoryview]) -> int:
+    crc = 0
+    for part in parts:
+        crc = crc32c.crc32c(part, crc)
+    return crc
 
 
 def encode_control(
@@ -432,7 +509,7 @@ def stamped(
 
 def created_ms_of(record_set: bytes) -> int:
     """Return the creation time of an encoded set, unchecked."""
-    created: int = _CREATED.unpack_from(record_set, _CREATED_AT)[0]
+    created: int = _INT64.unpack_from(record_set, _CREATED_AT)[0]
     return created
 
 
@@ -512,19 +589,17 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
     if len(raw) != raw_bytes or crc32c.crc32c(raw) != raw_crc:
         raise CorruptionError("record set: wrong body checksum")
     has_txids = bool(flags & _HAS_TXIDS)
-    offsets_at = 8 * count if has_txids else 0
+    txids_end = offsets_at = 8 * count if has_txids else 0
     columns: dict[int, Column] | None = None
     if flags & _HAS_REQUIRED:
         columns = columns_in(extension, offsets_at, raw_bytes)
         offsets_at = end_of(columns, offsets_at)
-    payload_at = offsets_at + 4 * (count + 1)
+    payloads_at = offsets_at + 4 * (count + 1)
     if (
         count < 1
-        or payload_at > raw_bytes
+        or payloads_at > raw_bytes
         or flags & ~_FLAGS
-        or position < 0
         or producers_entry < NO_SNAPSHOT
-        or not (TXID_FIRST <= first_txid <= last_txid if kind == Kind.DATA else first_txid >= 0)
         or (first_txid != last_txid) is not has_txids
         or (kind not in _COUNTED and count != 1)
     ):
@@ -537,16 +612,82 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
     decoded.position = position
     decoded.producers_entry = producers_entry
     decoded.created_ms = created_ms
-    decoded.producer = producer
-    decoded.first_sequence = first_sequence
+    decoded.producer, decoded.first_sequence = producer, first_sequence
     decoded.extension = extension
     decoded.attributes = None if columns is None else AttributeColumns(raw, count, columns)
-    decoded.raw_crc = raw_crc
-    decoded.raw = raw
-    decoded._has_txids = has_txids
+    decoded.payload_bytes = raw_bytes - payloads_at
+    decoded._txids = raw if has_txids else None
+    decoded._attributes = None if columns is None else raw[txids_end:offsets_at]
+    decoded._offsets = decoded._payloads = raw
     decoded._offsets_at = offsets_at
-    decoded._payload_at = payload_at
+    decoded._payloads_at = payloads_at
+    decoded._first_offset = 0
+    decoded._raw_crc = raw_crc
+    _check_fields(decoded)
     return decoded, end
+
+
+def set_of_columns(
+    txids: memoryview,
+    offsets: memoryview,
+    payloads: memoryview,
+    *,
+    slot: int,
+    position: int,
+    created_ms: int,
+    producer: Producer = _ANONYMOUS,
+    attributes: AttributeBuilder | None = None,
+) -> RecordSet:
+    """Return a data set that is a view of columns, as an archive has them.
+
+    ``txids`` is int64[count], and ``offsets`` int32[count + 1]; both little-endian. The offsets
+    count from the beginning of ``payloads``, which may contain more than those of the set. Raises
+    CorruptionError if they are outside of it, or for values that a set cannot have.
+    """
+    count = len(txids) // 8
+    assert count > 0
+    assert len(offsets) == 4 * (count + 1)
+    begin = int(_OFFSET.unpack_from(offsets)[0])
+    end = int(_OFFSET.unpack_from(offsets, 4 * count)[0])
+    if not 0 <= begin <= end <= len(payloads):
+        raise CorruptionError("record set: offsets do not fit its payload")
+    made = RecordSet()
+    made.kind = Kind.DATA
+    made.count = count
+    made.slot = slot
+    made.first_txid = int(_INT64.unpack_from(txids)[0])
+    made.last_txid = int(_INT64.unpack_from(txids, 8 * (count - 1))[0])
+    made.position = position
+    made.producers_entry = NO_SNAPSHOT
+    made.created_ms = created_ms
+    made.producer, made.first_sequence = producer
+    made.payload_bytes = end - begin
+    made._txids = txids if made.first_txid != made.last_txid else None
+    made._offsets = offsets
+    made._offsets_at = 0
+    made._payloads = payloads
+    made._payloads_at = made._first_offset = begin
+    made._raw_crc = _NOT_COMPUTED
+    tags, columns = (b"", b"") if attributes is None else attributes.encode(count)
+    made.extension = tags
+    if tags:
+        view = memoryview(columns)
+        found = columns_in(tags, 0, len(columns))
+        made._attributes, made.attributes = view, AttributeColumns(view, count, found)
+    else:
+        made._attributes = made.attributes = None
+    _check_fields(made)
+    return made
+
+
+def _check_fields(one: RecordSet) -> None:
+    """Raise CorruptionError if a set has a position or txids that no set can have."""
+    if one.position < 0 or not (
+        TXID_FIRST <= one.first_txid <= one.last_txid
+        if one.kind == Kind.DATA
+        else one.first_txid >= 0
+    ):
+        raise CorruptionError("record set: the fields of its header are inconsistent")
 
 
 # --- extension area -----------------------------------------------------------------------------

@@ -90,10 +90,11 @@ def split_into_blocks(chunk: Chunk) -> list[EntryBlock]:
         blocks.append(EntryBlock(start, end, part, chunk.start_sequence_id))
 
     for entry in chunk.entries:
-        if part and size + len(entry.payload) > BLOCK_BYTES_MAX:
+        payload = bytes(entry.payload)
+        if part and size + len(payload) > BLOCK_BYTES_MAX:
             finish()
             first, part, size = entry.entry_id, [], 0
-        part.append(bytes(entry.payload))
-        size += len(entry.payload)
+        part.append(payload)
+        size += len(payload)
     finish()
     return blocks

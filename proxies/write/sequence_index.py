@@ -50,7 +50,7 @@ class SequenceIndex:
         try:
             while (batch := await reader.next_batch(until=Dlsn(lssn, end, 0))) is not None:
                 found = batch.record_set
-                self._scanned_bytes += len(found.raw)
+                self._scanned_bytes += found.raw_bytes
                 self._found[found.producer, found.first_sequence] = (batch.first_dlsn, found.count)
                 if batch.lssn > lssn:
                     break

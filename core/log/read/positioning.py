@@ -20,11 +20,12 @@ from ...protocol.errors import (
     TruncatedError,
     UnavailableError,
 )
-from ...protocol.record_set import RecordSet, decode_entry
+from ...protocol.record_set import RecordSet
 from ...protocol.segments import FIRST_LSSN, Segment
 from ...protocol.start import LATEST, AtEventTime, AtTime, AtTxid, Earliest, Latest, Start
 from ...runtime.tracing import Tracer
 from ..config import ReaderConfig
+from ..decoded_entry import record_sets_of
 from ..ledger_interface import ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_reads import StreamReads
@@ -341,7 +342,7 @@ class _Search:
         Archives do not have the control records: the time of the data before them stands for
         theirs, and 0 if there is none in the segment.
         """
-        record_sets = decode_entry((await handle.read(entry_id, entry_id))[0].payload)
+        record_sets = record_sets_of((await handle.read(entry_id, entry_id))[0])
         position = record_sets[-1].position
         for record_set in reversed(record_sets):
             if record_set.created_ms:
@@ -349,7 +350,7 @@ class _Search:
         if position == 0:
             return 0
         before = await self._first_entry(handle, lambda last: _end_position(last) >= position)
-        record_sets = decode_entry((await handle.read(before, before))[0].payload)
+        record_sets = record_sets_of((await handle.read(before, before))[0])
         return max(record_set.created_ms for record_set in record_sets)
 
     async def _at_sequence_id(self, wanted: int) -> Dlsn:
@@ -371,7 +372,7 @@ class _Search:
             entry = (await handle.read(entry_id, entry_id))[0]
         finally:
             await handle.aclose()
-        for record_set in decode_entry(entry.payload):
+        for record_set in record_sets_of(entry):
             if _end_position(record_set) > inside:
                 return Dlsn(segment.lssn, entry_id, record_set.slot + inside - record_set.position)
         raise AssertionError("the entry was found by its end position")
@@ -420,7 +421,7 @@ class _Search:
         while low < high:
             middle = (low + high) // 2
             entry = (await handle.read(middle, middle))[0]
-            if is_reached(decode_entry(entry.payload)[-1]):
+            if is_reached(record_sets_of(entry)[-1]):
                 high = middle
             else:
                 low = middle + 1

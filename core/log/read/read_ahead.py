@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 
 from ...runtime.tasks import Tasks
+from ..decoded_entry import size_of
 from .entry_source import Chunk, EntryFetcher
 
 BUDGET_BYTES_MIN = 256 * 1024
@@ -66,7 +67,7 @@ class ReadAhead:
         try:
             while True:
                 chunk = await self._source.fetch(self._budget - self.bytes)
-                size = sum(len(entry.payload) for entry in chunk.entries)
+                size = sum(map(size_of, chunk.entries))
                 self._chunks.append((chunk, size))
                 self.bytes += size
                 self._wake()

@@ -201,8 +201,8 @@ class RecordBatch:
     ) -> "pa.RecordBatch":
         """Return columns ``txid`` and ``payload`` as views of the entry's bytes, without copying.
 
-        The views keep the whole read response in memory that contained the entry: up to
-        ``read_batch_bytes_max`` of the ledger client.
+        The views keep what contained the entry in memory: a read response, up to
+        ``read_batch_bytes_max`` of the ledger client, or about 4 MiB of an archive.
 
         ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, named and typed
         as in the archive. ``with_attributes`` adds ``key``, ``headers`` and ``event_time`` (ms),

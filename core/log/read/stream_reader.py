@@ -23,10 +23,11 @@ from ...protocol.errors import (
     RhumblineError,
     StreamIdleError,
 )
-from ...protocol.record_set import Kind, RecordSet, decode_entry
+from ...protocol.record_set import Kind, RecordSet
 from ...runtime.tracing import Span, Tracer, TraceStep
 from ..close_at_exit import ClosesAtExit
 from ..config import ReaderConfig
+from ..decoded_entry import record_sets_of
 from .delivered_counts import DeliveredCounts
 from .entry_source import Chunk, EntryFetcher
 from .read_ahead import ReadAhead
@@ -234,7 +235,7 @@ class StreamReader(ClosesAtExit):
             self._first_slot, self._checks_slot = 0, False
         try:
             for entry in chunk.entries:
-                for record_set in decode_entry(entry.payload):
+                for record_set in record_sets_of(entry):
                     self._add_set(chunk, entry.entry_id, record_set)
                 if self._checks_slot:
                     self._check_first_slot(chunk.lssn, entry.entry_id, record_set)

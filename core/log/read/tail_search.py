@@ -2,8 +2,9 @@
 
 from ...protocol.dlsn import FIRST_DLSN, Dlsn
 from ...protocol.errors import NoSuchLedgerError, UnavailableError
-from ...protocol.record_set import RecordSet, decode_entry
+from ...protocol.record_set import RecordSet
 from ...protocol.segments import FIRST_LSSN, Segment
+from ..decoded_entry import record_sets_of
 from ..ledger_interface import ReadableLedger
 from ..metadata.stream_reads import StreamReads
 from .segment_opener import SegmentOpener
@@ -46,7 +47,7 @@ async def _last_data_set(ledger: ReadableLedger, segment: Segment) -> tuple[int,
     middle = high  # mostly the last entry has the last record, and one read is enough
     while True:
         entry = (await ledger.read(middle, middle))[0]
-        *_, last = decode_entry(entry.payload)
+        *_, last = record_sets_of(entry)
         end = last.position + last.positions
         if end < segment.record_count:
             low = middle + 1

@@ -130,7 +130,7 @@ def test_columns_begin_at_multiples_of_eight_bytes() -> None:
     assert headers is not None
     assert times is not None
     assert bytes(times[1]) == struct.pack("<3q", 5, 5, 5)
-    assert bytes(one.raw[:16]) == bytes(8) + struct.pack("<q", 5)
+    assert b"".join(one.body())[:16] == bytes(8) + struct.pack("<q", 5)
 
 
 # --- refusals -----------------------------------------------------------------------------------
