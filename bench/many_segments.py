@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -18,29 +19,32 @@ from ..core.protocol.start import EARLIEST, LATEST, Start
 from ..core.runtime.metadata_store import Create
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
-from .harness.metadata_calls import metadata_calls
+from .harness.metadata_calls import metadata_calls, open_distant_client
 
 _STREAM = "segments"
 _POLICY = StreamPolicy(quorum=Quorum(3, 3, 2))
 _PER_TRANSACTION = 64
 _SAMPLES = 20
+_READ_SEGMENTS = 100
 
 
 async def measure_many_segments(
-    servers: BookieProcesses, count: int
+    servers: BookieProcesses, count: int, metadata_delay_s: float = 0.0
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield a row per operation on a stream of ``count`` completed segments.
 
     Each segment has one record, and all share one ledger, so that only their metadata is written.
-    A row has the median time and the metadata calls of the client in one operation.
+    A row has the median time and the metadata calls of the client in one operation. The operation
+    "read-many" reads the first ``_READ_SEGMENTS`` segments, or all if there are fewer.
     """
-    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
-    async with client:
+    async with Client(servers.metadata, namespace=NAMESPACE, region=REGION) as client:
         await ensure_namespace(client, _POLICY)
         await client.namespace().create_stream(_STREAM, _POLICY)
         async with client.writer(_STREAM) as writer:
             await writer.append(b"record")
         await _multiply_segment(client, count)
+    async with AsyncExitStack() as opening:
+        client = await open_distant_client(opening, servers.metadata, metadata_delay_s)
         for name, work in _Operations(client, count).by_name().items():
             seconds: list[float] = []
             calls: list[int] = []
@@ -74,6 +78,7 @@ class _Operations:
             "list": self._list,
             "read-first": lambda: self._read_from(EARLIEST),
             "read-somewhere": self._read_somewhere,
+            "read-many": lambda: self._read_from(EARLIEST, min(self._count, _READ_SEGMENTS)),
             "open-reader": self._open_reader,
             "open-writer": self._open_writer,
             "truncate": self._truncate,
@@ -84,10 +89,11 @@ class _Operations:
         if len(found) != self._count:
             raise InvariantBrokenError(f"{len(found)} of {self._count} segments are listed")
 
-    async def _read_from(self, start: Start) -> None:
+    async def _read_from(self, start: Start, segments: int = 1) -> None:
         async with self._client.reader(_STREAM, start) as reader:
-            if not (await anext(reader)).payload:
-                raise GapError("a record has no payload")
+            for _ in range(segments):
+                if not (await anext(reader)).payload:
+                    raise GapError("a record has no payload")
 
     async def _read_somewhere(self) -> None:
         await self._read_from(Dlsn(random.randint(FIRST_LSSN, self._count), 0, 0))

@@ -8,17 +8,14 @@ from contextlib import AsyncExitStack
 from statistics import median
 from typing import Any, TypeVar
 
-from ..backends.open_store import open_store
 from ..client.connect import Client
 from ..core.log.policy import StreamPolicy
 from ..core.log.write.stream_writer import StreamWriter
-from ..core.metadata.measured_store import MeasuredStore
 from ..core.protocol.quorum import Quorum
-from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.primitives.slices import slices
-from .harness.bookie_processes import REGION, BookieProcesses
-from .harness.load import NAMESPACE, ensure_namespace
-from .harness.metadata_calls import metadata_calls
+from .harness.bookie_processes import BookieProcesses
+from .harness.load import ensure_namespace
+from .harness.metadata_calls import metadata_calls, open_distant_client
 
 _RECORD_BYTES = 128
 _OUTSTANDING = 1_000  # records that are appended concurrently
@@ -26,20 +23,6 @@ _CONCURRENCY = 64  # streams that are opened or closed concurrently
 _SETTLE_S = 1.0  # from the last record until pauses are measured
 _TICK_S = 0.002
 T = TypeVar("T")
-
-
-class _DistantStore(MeasuredStore):
-    """A metadata store that replies ``delay_s`` later, as if it were in another region."""
-
-    def __init__(self, inner: MetadataStore, delay_s: float) -> None:
-        super().__init__(inner)
-        self._delay_s = delay_s
-
-    async def _measured(self, operation: str, call: Awaitable[T]) -> T:
-        try:
-            return await super()._measured(operation, call)
-        finally:
-            await asyncio.sleep(self._delay_s)
 
 
 async def measure_many_streams(
@@ -73,7 +56,7 @@ async def measure_many_streams(
             return await open_with(second)
 
         first, second = [
-            await _open_client(opening, servers.metadata, metadata_delay_s) for _ in range(2)
+            await open_distant_client(opening, servers.metadata, metadata_delay_s) for _ in range(2)
         ]
         await ensure_namespace(first, policy)
         create = first.namespace().create_stream
@@ -108,15 +91,6 @@ async def measure_many_streams(
                 "metadata_calls": sum(map(metadata_calls, (first, second))) - calls_before,
                 "files": servers.open_files(),
             }
-
-
-async def _open_client(opening: AsyncExitStack, uri: str, metadata_delay_s: float) -> Client:
-    """Open a client whose metadata calls take ``metadata_delay_s`` longer."""
-    opened = await open_store(uri)
-    opening.push_async_callback(opened.close)
-    store = _DistantStore(opened, metadata_delay_s) if metadata_delay_s else opened
-    client = Client("", namespace=NAMESPACE, region=REGION, store=store)
-    return await opening.enter_async_context(client)
 
 
 async def _append_to_each(writers: Sequence[StreamWriter], payload: bytes) -> None:

@@ -164,15 +164,18 @@ def read(
     _measure(parts, json_file, directory, tls=tls)
 
 
-@bench.command()
-@whole_number("--count", 1, 100_000, 10_000, "Number of streams.")
-@number(
+_metadata_delay = number(
     "--metadata-delay",
     0,
     1000,
     0,
     "Milliseconds by which each metadata call is delayed, as if from another region.",
 )
+
+
+@bench.command()
+@whole_number("--count", 1, 100_000, 10_000, "Number of streams.")
+@_metadata_delay
 @_measuring
 def streams(
     count: int, metadata_delay: float, seconds: float, repetitions: int, json_file: Path | None,
@@ -195,15 +198,18 @@ def streams(
 
 @bench.command()
 @whole_number("--count", 1, 1_000_000, 10_000, "Number of segments.")
+@_metadata_delay
 @output_options
-def segments(count: int, json_file: Path | None, directory: Path | None) -> None:
+def segments(
+    count: int, metadata_delay: float, json_file: Path | None, directory: Path | None
+) -> None:
     """Measure how long it takes to list, open, read and truncate a stream of many segments.
 
     Only the metadata of the segments is written: all of them share one ledger.
     """
 
     def rows(servers: BookieProcesses) -> Rows:
-        return measure_many_segments(servers, count)
+        return measure_many_segments(servers, count, metadata_delay / 1000)
 
     _measure([rows], json_file, directory, shown=_shown_of_segments)
 

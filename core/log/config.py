@@ -69,7 +69,9 @@ class ReaderConfig:
 
     read_ahead_bytes_max: int = setting(
         16 << 20,
-        "Maximum bytes of entries that a reader fetches ahead of its application, per reader.",
+        "Maximum bytes of entries that a reader fetches ahead of its application, per reader. Near "
+        "the end of a segment, the reader also holds the first entries of the next segments: about "
+        "as many bytes again at most.",
         low=1,
     )
     poll_ms: int = setting(

@@ -117,6 +117,21 @@ def test_stream_and_position_benchmarks_count_metadata_reads(
             assert row["p50_ms"] >= 20 * (6 if row["w"] == "open" else 9), "calls in sequence"
 
 
+@pytest.mark.long
+def test_segments_are_read_ahead_of_a_distant_metadata_store(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", "segments", "--count", "30", "--metadata-delay", "10", "--json", str(figures),
+        "--directory", str(tmp_path), timeout_s=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
+    assert {"list", "read-first", "open-reader", "open-writer", "truncate"} < rows.keys()
+    calls = rows["read-many"]["metadata_calls"]
+    assert 60 <= calls <= 90, "two for most of the 30 segments, and never more than three"
+    print(f"30 segments in {rows['read-many']['p50_ms']} ms, {calls} calls of 10 ms")
+
+
 def test_unknown_workload_is_refused_with_the_known_names() -> None:
     done = rhumbline("bench", "write", "--only", "W9")
     assert done.returncode == 2

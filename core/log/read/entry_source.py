@@ -8,6 +8,7 @@ time (at most ``poll_ms``) and never a record.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ...protocol.errors import (
@@ -29,6 +30,7 @@ from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_reads import StreamReads
 from .reader_lag import ReaderLag, ReaderLags
 from .segment_opener import SegmentOpener
+from .segments_ahead import SegmentsAhead
 
 
 class Chunk(NamedTuple):
@@ -100,6 +102,9 @@ class EntrySource:
         self._segment: Segment | None = None
         self._previous: Segment | None = None  # the completed segment before it, if known
         self._handle: ReadableLedger | None = None
+        self._first_entries: Sequence[LedgerEntry] = ()  # read ahead, and not returned yet
+        self._ahead = SegmentsAhead(self._stored_segment, partial(opener.open, stream), stream)
+        self._reads_on = False  # the caller has come back for more than the first entries
         self._checks_start = checks_start
         """True until an entry or the end of a segment shows that the stream has the position."""
         self._failing_since: float | None = None
@@ -109,7 +114,11 @@ class EntrySource:
     @property
     def is_ready(self) -> bool:
         """True if the next ``fetch`` does not have to wait for a writer."""
-        return self._handle is not None and self.entry_id <= self._handle.last_add_confirmed
+        if self._handle is None:
+            return self._ahead.is_open(self.lssn)
+        if self.entry_id <= self._handle.last_add_confirmed:
+            return True
+        return self._ahead.is_open(self.lssn + 1)
 
     async def fetch(self, ahead_bytes: int = 0) -> Chunk:
         """Wait for and return the next entries, or an empty chunk at the beginning of a segment.
@@ -150,10 +159,12 @@ class EntrySource:
         if self._lag is not None:
             self._lags.discard(self._lag)
             self._lag = None
+        await self._ahead.aclose()
         await self._release_ledger()
 
     async def _release_ledger(self) -> None:
         handle, self._handle = self._handle, None
+        self._first_entries = ()
         if handle is not None:
             await handle.aclose()
 
@@ -167,7 +178,11 @@ class EntrySource:
         assert segment is not None
         confirmed = handle.last_add_confirmed
         if self.entry_id <= confirmed:
-            entries = await handle.read(self.entry_id, confirmed, ahead_bytes)
+            if self._reads_on:
+                self._ahead.begin_after(segment, self.entry_id, ahead_bytes)
+            entries, self._first_entries = self._first_entries, ()
+            if not entries:
+                entries = await handle.read(self.entry_id, confirmed, ahead_bytes)
         elif handle.is_closed:
             await self._advance_segment(confirmed)
             return None
@@ -178,6 +193,7 @@ class EntrySource:
                 return None
         self._check_contiguous(entries)
         self._checks_start = False
+        self._reads_on = True
         self.entry_id += len(entries)
         return Chunk(self.lssn, self._start_sequence_id(), entries)
 
@@ -206,6 +222,10 @@ class EntrySource:
 
     async def _open_segment(self) -> bool:
         """Open the ledger at the position. Return False if it moved or had to wait instead."""
+        opened = await self._ahead.take(self.lssn)
+        if opened is not None:
+            self._segment, self._handle, self._first_entries = opened
+            return True
         view = await self._streams.segment_view(self._stream, self.lssn, self._stream_id)
         if view.segment is None:
             await self._wait_for_segment()
@@ -221,8 +241,12 @@ class EntrySource:
 
     async def _read_segment(self, lssn: int) -> Segment | None:
         """Read a segment; None if it does not exist. Raises as ``StreamReads.segment``."""
+        found = await self._stored_segment(lssn)
+        return None if found is None else merged(self._known_segment(lssn), found)
+
+    async def _stored_segment(self, lssn: int) -> Segment | None:
         stored = await self._streams.segment(self._stream, lssn, self._stream_id)
-        return None if stored is None else merged(self._known_segment(lssn), stored.segment)
+        return None if stored is None else stored.segment
 
     def _known_segment(self, lssn: int) -> Segment | None:
         return self._segment if self._segment and self._segment.lssn == lssn else None
@@ -238,7 +262,9 @@ class EntrySource:
         ``last`` is the last entry of the ledger.
         """
         await self._release_ledger()
-        segment = await self._read_segment(self.lssn)
+        segment = self._segment
+        if segment is None or not segment.is_completed:  # else it is final (rule STR-7)
+            segment = await self._read_segment(self.lssn)
         if self._checks_start:
             self._check_start(segment, last)
             self._checks_start = False

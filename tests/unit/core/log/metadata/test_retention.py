@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from rhumbline.core.log.config import ReaderConfig
 from rhumbline.core.log.ledger_interface import ReadableLedger
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -205,7 +206,9 @@ async def test_archives_of_purged_segments_have_a_retention_of_their_own(world: 
 
 async def test_reader_in_a_purged_segment_gets_truncated_error(world: LogWorld) -> None:
     await write_records(world, StreamPolicy(retention_ms=2 * HOUR_MS, purge_grace_ms=0))
-    reader = await world.namespace.open_reader("s", EARLIEST)
+    # With the default, the reader would have read the other segments before they are truncated.
+    hardly_ahead = world.open_namespace(reader_config=ReaderConfig(read_ahead_bytes_max=1))
+    reader = await hardly_ahead.open_reader("s", EARLIEST)
     assert (await anext(reader)).payload == b"0"
     for _ in range(2):
         await world.namespace.maintain("s")

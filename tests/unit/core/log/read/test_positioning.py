@@ -315,7 +315,9 @@ async def test_truncated_start_raises_or_advances(world: LogWorld) -> None:
 
 async def test_truncation_and_deletion_while_reading_raise_typed_errors(world: LogWorld) -> None:
     dlsns = await write_records(world)
-    reader = await world.namespace.open_reader("s", dlsns[0])
+    # With the default, the reader would have read the other segments before they are truncated.
+    hardly_ahead = world.open_namespace(reader_config=ReaderConfig(read_ahead_bytes_max=1))
+    reader = await hardly_ahead.open_reader("s", dlsns[0])
     await anext(reader)
     streams = StreamStore(world.store, "test")
     await streams.update("s", lambda r: r.truncated(dlsns[31]))
