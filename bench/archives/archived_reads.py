@@ -1,7 +1,9 @@
 """Reading a stream whose only copy is its archive, beside a scan of the archive's Parquet files."""
 
 import asyncio
+import fcntl
 import random
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -10,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from ...chaos.managed_process import rhumbline_command
 from ...client.connect import Client
 from ...client.system_runtime import system_runtime
 from ...coldstore.archive.segment_archiver import SegmentArchiver
@@ -27,6 +30,8 @@ _STREAM = "archived"
 _BATCH = 1_000
 _POOL_BYTES = 1 << 24
 _SCAN = "parquet-scan"
+_COMMAND = "stream-read"
+_PIPE_BYTES = 1 << 20
 
 
 async def measure_archived_reads(
@@ -35,7 +40,8 @@ async def measure_archived_reads(
     """Write a stream, archive it, delete its ledgers, and yield a row per reading.
 
     The archive is below ``folder``, an absolute path. Each reading is done with a warm page cache
-    and with a dropped one. Raises GapError if records are missing.
+    and with a dropped one. The command ``stream read`` writes to a pipe, and its time includes the
+    start of its process. Raises GapError if records are missing.
     """
     uri = f"file://{folder}"
     client = Client(
@@ -45,13 +51,15 @@ async def measure_archived_reads(
         await _archive(client, uri, count, size)
         files = await asyncio.to_thread(_parquet_files, folder)
         for is_cold in (False, True):
-            for reading in (_SCAN, *READINGS):
+            for reading in (_SCAN, *READINGS, _COMMAND):
                 for repetition in range(repetitions):
                     if is_cold:
                         drop_cached_files(files)
                     started = time.perf_counter()
                     if reading == _SCAN:
                         read = await asyncio.to_thread(_scan, files)
+                    elif reading == _COMMAND:
+                        read = await asyncio.to_thread(_run_command, servers, uri, size)
                     else:
                         read = await READINGS[reading](client, _STREAM, count)
                     seconds = time.perf_counter() - started
@@ -95,6 +103,21 @@ async def _archive(client: Client, uri: str, count: int, size: int) -> None:
     kept = (await namespace.describe(_STREAM)).segments
     if any(segment.residence is not Residence.ARCHIVE for segment in kept):
         raise InvariantBrokenError("a segment still has its ledger")
+
+
+def _run_command(servers: BookieProcesses, uri: str, size: int) -> int:
+    """Run ``stream read``, and return how many lines of ``size`` bytes its output amounts to."""
+    options = ("-n", NAMESPACE, "-u", servers.metadata, "--region", REGION)
+    command = rhumbline_command("stream", "read", _STREAM, *options, "--set", f"cluster.cold={uri}")
+    buffer, printed = bytearray(_PIPE_BYTES), 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        while read := process.stdout.readinto1(buffer):  # type: ignore[attr-defined]
+            printed += read
+    if process.returncode:
+        raise InvariantBrokenError(f"stream read ended with exit code {process.returncode}")
+    return printed // (size + len(b"\n"))
 
 
 def _scan(files: list[Path]) -> int:

@@ -24,8 +24,8 @@ def archived(
 ) -> None:
     """Read a stream whose only copy is its archive, beside a scan of the Parquet files.
 
-    The archive is in a local folder. The stream is read by record and by Arrow batch, with a warm
-    page cache and with a dropped one.
+    The archive is in a local folder. The stream is read by record, by Arrow batch and by the
+    command ``stream read``, with a warm page cache and with a dropped one.
     """
     with needs_extra("the benchmark of archived streams", "arrow"):
         from ..archives.archived_reads import measure_archived_reads

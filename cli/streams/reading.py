@@ -2,19 +2,18 @@
 
 import asyncio
 import sys
-from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ...core.log.namespace import Namespace
-from ...core.log.read.record_batch import Record
-from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchObjectError
 from ...core.protocol.start import EARLIEST, LATEST, AtEventTime, AtTime, AtTxid, Start
 from ..output import TABLE, DocumentWriter, ProgressBar, print_message
+from .records.last_records import read_last
 from .records.record_documents import as_document
-from .records.record_files import record_format
+from .records.record_formats import record_format
+from .records.record_parts import RecordPart, read_parts
 
 
 class _Printer:
@@ -22,18 +21,17 @@ class _Printer:
 
     def __init__(self, form: str, rows: DocumentWriter | None) -> None:
         self.count = 0
-        self._write = record_format(form)
+        self._format = record_format(form)
         self._rows = rows
         self._out = sys.stdout.buffer
 
-    def show(self, records: Iterable[Record]) -> None:
+    def show(self, parts: Sequence[RecordPart]) -> None:
         """Print records."""
-        found = list(records)
-        self.count += len(found)
+        self.count += sum(part.number for part in parts)
         if self._rows is not None:
-            self._rows.write(map(as_document, found))
+            self._rows.write(as_document(record) for part in parts for record in part.records())
         else:
-            self._out.write(b"".join(map(self._write, found)))
+            self._out.writelines(map(self._format, parts))
             self._out.flush()
 
 
@@ -63,19 +61,17 @@ async def read_stream(
         printer = _Printer(form, rows)
         try:
             if last is not None:
-                printer.show(await _last_records(namespace, stream, last, stop))
+                printer.show(await read_last(namespace, stream, last, stop))
                 if not follow:
                     return
                 start = stop
             reader = await namespace.open_reader(stream, start)
             try:
                 limits = None if follow or waits else stop
-                async for records in _up_to(reader, _earlier(limits, end)):
-                    printer.show(records if limit is None else records[: limit - printer.count])
+                async for parts in read_parts(reader, _earlier(limits, end), limit):
+                    printer.show(parts)
                     if progress is not None and not follow:
                         progress.show(f"{printer.count:,} records read", printer.count, limit)
-                    if printer.count == limit:
-                        return
             finally:
                 await reader.aclose()
         except asyncio.CancelledError:
@@ -103,16 +99,6 @@ def _check_found(stream: str, start: Start | Dlsn, stop: Dlsn) -> None:
     raise NoSuchObjectError(f"{wanted}, which is at {stop}; --wait --limit N waits for records")
 
 
-async def _up_to(reader: StreamReader, end: Dlsn | None) -> AsyncIterator[list[Record]]:
-    """Yield the records of each batch up to ``end`` (exclusive), which may be in the future."""
-    while (batch := await reader.next_batch(until=end)) is not None:
-        records = batch.records()
-        if end is not None and batch.last_dlsn >= end:
-            yield [record for record in records if record.dlsn < end]
-            return
-        yield records
-
-
 async def _end_of(namespace: Namespace, stream: str) -> Dlsn:
     """Return the position after the last record that is readable now, and say if it may be old."""
     reader = await namespace.open_reader(stream, LATEST)
@@ -123,25 +109,6 @@ async def _end_of(namespace: Namespace, stream: str) -> Dlsn:
             f"{reader.metadata_age_ms / 1000:.0f} s ago, there may be further records"
         )
     return reader.position
-
-
-async def _last_records(namespace: Namespace, stream: str, count: int, end: Dlsn) -> list[Record]:
-    """Return the last ``count`` records below ``end``, reading only the segments needed."""
-    known = await namespace.describe(stream)
-    start, found = known.start, 0
-    for segment in reversed(known.segments):
-        start = max(known.start, Dlsn(segment.lssn, 0, 0))
-        found += segment.record_count
-        if found >= count and segment.is_completed:
-            break
-    records: deque[Record] = deque(maxlen=count)
-    reader = await namespace.open_reader(stream, start)
-    try:
-        async for batch in _up_to(reader, end):
-            records.extend(batch)
-    finally:
-        await reader.aclose()
-    return list(records)
 
 
 def _earlier(first: Dlsn | None, second: Dlsn | None) -> Dlsn | None:

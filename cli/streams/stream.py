@@ -25,7 +25,7 @@ from .policy_documents import POLICY, policy_document
 from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import read_stream
 from .records.record_documents import RECORD, common_attributes
-from .records.record_files import FORMATS
+from .records.record_formats import FORMATS
 from .recovering import RECOVERED, recover_stream
 from .rolling import roll, seal, unseal
 

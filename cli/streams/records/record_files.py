@@ -1,21 +1,19 @@
-"""Reads records from standard input or a file, and formats records for standard output.
+"""Reads records from standard input or a file.
 
 A daemon thread reads the input, because a read of a terminal or pipe may block indefinitely and
 must neither block the event loop nor prevent the process from exiting.
 """
 
 import asyncio
-import json
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import BinaryIO
 
-from ....core.log.read.record_batch import Record
 from ....core.protocol.errors import InvalidArgumentError
-from .record_documents import as_document, attributes_document
 
-_LENGTH = struct.Struct(">I")
+LENGTH = struct.Struct(">I")
+"""The encoding of the length before a length-prefixed record."""
 _CHUNK_BYTES = 1 << 20
 _CHUNKS_AHEAD = 4
 
@@ -59,7 +57,7 @@ async def read_records(
     async for chunk in read_chunks(file):
         records, rest = split(rest + chunk, size_max)
         longest = max(map(len, records), default=0)
-        if max(longest, len(rest) - _LENGTH.size) > size_max:
+        if max(longest, len(rest) - LENGTH.size) > size_max:
             raise InvalidArgumentError(
                 f"a line is longer than {size_max} bytes, the maximum of a record"
             )
@@ -83,50 +81,16 @@ def _split_lines(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
 def _split_prefixed(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
     records = []
     at = 0
-    while at + _LENGTH.size <= len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
+    while at + LENGTH.size <= len(data):
+        (length,) = LENGTH.unpack_from(data, at)
         if length > size_max:
             raise InvalidArgumentError(
                 f"a length prefix of {length} bytes is above a record's limit of {size_max} bytes: "
                 "is this input length-prefixed?"
             )
-        end = at + _LENGTH.size + length
+        end = at + LENGTH.size + length
         if end > len(data):
             break
-        records.append(data[at + _LENGTH.size : end])
+        records.append(data[at + LENGTH.size : end])
         at = end
     return records, data[at:]
-
-
-def record_format(name: str) -> Callable[[Record], bytes]:
-    """Return the function that formats a record, for a name in ``FORMATS``."""
-    return _FORMATS[name]
-
-
-def _as_line(record: Record) -> bytes:
-    return record.payload + b"\n"
-
-
-def _verbose(record: Record) -> bytes:
-    shown = b"%s\t%d\t%s" % (str(record.dlsn).encode(), record.txid, record.payload)
-    attributes = attributes_document(record)
-    if attributes:
-        shown += b"\t" + json.dumps(attributes, ensure_ascii=False).encode()
-    return shown + b"\n"
-
-
-def _as_json(record: Record) -> bytes:
-    return json.dumps(as_document(record)).encode() + b"\n"
-
-
-def _as_prefixed(record: Record) -> bytes:
-    return _LENGTH.pack(len(record.payload)) + record.payload
-
-
-_FORMATS: dict[str, Callable[[Record], bytes]] = {
-    "lines": _as_line,
-    "verbose": _verbose,
-    "json": _as_json,
-    "length-prefixed": _as_prefixed,
-}
-FORMATS = tuple(_FORMATS)

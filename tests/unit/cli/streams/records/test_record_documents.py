@@ -12,7 +12,8 @@ from rhumbline.cli.streams.records.record_documents import (
     parse_documents,
     parse_event_time,
 )
-from rhumbline.cli.streams.records.record_files import record_format
+from rhumbline.cli.streams.records.record_formats import record_format
+from rhumbline.cli.streams.records.record_parts import RecordPart
 from rhumbline.core.log.read.record_batch import Record, RecordBatch
 from rhumbline.core.protocol.attributes.attribute_columns import attribute_builder
 from rhumbline.core.protocol.attributes.attribute_values import (
@@ -33,20 +34,24 @@ def a_record(payload: bytes, *attributes: object) -> Record:
     return found
 
 
+def printed(form: str, record: Record) -> bytes:
+    return record_format(form)(RecordPart(record._batch, 1))
+
+
 def test_a_record_without_attributes_is_printed_as_before() -> None:
     assert as_document(a_record(b"x")) == {"dlsn": "1:2:0", "txid": 5, "payload": "x"}
-    assert record_format("verbose")(a_record(b"x")) == b"1:2:0\t5\tx\n"
+    assert printed("verbose", a_record(b"x")) == b"1:2:0\t5\tx\n"
 
 
 def test_what_is_printed_can_be_appended_again() -> None:
     headers = {"text": b"v", "bytes": b"\xff"}
     for key in (b"k", b"\xfe", b""):
-        line = record_format("json")(a_record(b"\xfd", key, headers, 1_700_000_000_123))
+        line = printed("json", a_record(b"\xfd", key, headers, 1_700_000_000_123))
         document = json.loads(line)
         assert document["event_at"] == "2023-11-14T22:13:20.123Z"
         assert (document["headers"], document["headers_hex"]) == ({"text": "v"}, {"bytes": "ff"})
         assert parse_documents([line]) == [InputRecord(b"\xfd", key, headers, 1_700_000_000_123)]
-    verbose = record_format("verbose")(a_record(b"x", b"k", None, None))
+    verbose = printed("verbose", a_record(b"x", b"k", None, None))
     assert verbose == b'1:2:0\t5\tx\t{"key": "k"}\n'
 
 
