@@ -178,10 +178,19 @@ class Pipeline:
         if self.can_send:
             self._owner.on_can_send()
 
+    @property
+    def is_tail_needed(self) -> bool:
+        """True if the next batch is conditional and the tail is not known."""
+        return bool(self.queue) and self.queue[0].expected is not None and not self._tail.is_known
+
     def refuse_unknown_tail(self, error: RhumblineError) -> None:
-        """Fail the conditional batch that waits for the tail, which could not be read."""
-        if self.queue and self.queue[0].expected is not None and not self._tail.is_known:
-            self._settle(self.queue.popleft(), error)
+        """Fail the conditional batches that wait for the tail, which could not be read."""
+        refused: list[Batch] = []
+        while self.is_tail_needed:
+            refused.append(self.queue.popleft())
+        for batch in refused:
+            self._settle(batch, error)
+        if refused:
             self.pump()
             self.wake()
             if self.can_send:

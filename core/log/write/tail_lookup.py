@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import DeadlineExceededError, RhumblineError
+from ...runtime.primitives.single_flight import SingleFlight
 from ...runtime.tasks import Tasks
 from .pipeline import Pipeline
 
@@ -23,17 +24,22 @@ class TailLookup:
         self._pipeline = pipeline
         self._timeout_ms = timeout_ms
         self._tasks = Tasks(on_failure=on_bug)
+        self._lookup = SingleFlight(self._tasks, self._look_up, "find tail")
 
     def request(self) -> None:
-        """Begin the lookup, unless it is in progress. The pipeline gets the result."""
-        if not self._tasks and not self._tasks.is_closed:
-            self._tasks.spawn(self._run(), "find tail")
+        """Begin the lookup. The pipeline gets the result.
+
+        If a lookup that is in progress fails, another one follows it.
+        """
+        self._lookup.request()
 
     async def aclose(self) -> None:
         """Stop. Safe to repeat."""
         await self._tasks.aclose()
 
-    async def _run(self) -> None:
+    async def _look_up(self) -> None:
+        if not self._pipeline.is_tail_needed:
+            return
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 tail = await self._find_tail()

@@ -1,12 +1,13 @@
 """Conditional appends: the stream ends where they expect it, or they add nothing (rule STR-41)."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.write.batch import Batch
+from rhumbline.core.log.write.batch import AppendMany, Batch
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
@@ -43,6 +44,33 @@ def a_set(*payloads: bytes, producer: Producer = NO_NUMBERS) -> bytes:
     return encode_record_set(
         payloads, first_txid=TXID_FIRST, last_txid=TXID_FIRST, producer=producer
     )
+
+
+class Lookups:
+    """Lookups of the end of the stream: they take 0.1 s, and the first ones raise ``errors``."""
+
+    def __init__(self, writer: StreamWriter, errors: Sequence[Exception]) -> None:
+        self.count = 0
+        self._find_tail = writer._tail_lookup._find_tail
+        self._errors = errors
+        writer._tail_lookup._find_tail = self._find
+
+    async def _find(self) -> Dlsn:
+        self.count += 1
+        await asyncio.sleep(0.1)
+        if self.count <= len(self._errors):
+            raise self._errors[self.count - 1]
+        return await self._find_tail()
+
+
+async def writer_behind_a_record(
+    world: LogWorld, *errors: Exception
+) -> tuple[StreamWriter, Lookups]:
+    """Return a writer that has to look up the end of the stream, which is 1:0:1."""
+    async with await world.writer("s") as before:
+        await before.append(b"a")
+    writer = await world.writer("s")
+    return writer, Lookups(writer, errors)
 
 
 async def check_mismatch(writer: StreamWriter, expected: Dlsn, end: Dlsn) -> None:
@@ -251,6 +279,44 @@ async def test_an_end_that_cannot_be_read_appends_nothing(
     with pytest.raises(UnavailableError, match="was not found within 500 ms"):
         await writer.append(b"never", expected=Dlsn(2, 1, 1))
     await writer.abort()
+
+
+async def test_every_append_that_waits_for_an_unknown_end_is_refused(world: LogWorld) -> None:
+    """The writer refused only the first append, and then the second one waited forever."""
+    writer, lookups = await writer_behind_a_record(world, UnavailableError("no bookie responds"))
+    refused = [writer.append_many([b"never"], expected=Dlsn(1, 0, 1)) for _ in range(3)]
+    later: list[AppendMany] = []
+    refused[0].on_done(lambda: later.append(writer.append_many([b"b"], expected=Dlsn(1, 0, 1))))
+    async with asyncio.timeout(10):
+        for one in refused:
+            with pytest.raises(UnavailableError, match="no bookie responds"):
+                await one
+        assert (await later[0]).first == Dlsn(2, 0, 0)
+        await writer.close()
+    assert lookups.count == 2
+
+
+async def test_the_end_is_read_once_for_all_appends_that_wait_for_it(world: LogWorld) -> None:
+    writer, lookups = await writer_behind_a_record(world)
+    first, *others = (writer.append(b"b", expected=Dlsn(1, 0, 1)) for _ in range(3))
+    assert (await first).dlsn == Dlsn(2, 0, 0)
+    for other in others:
+        with pytest.raises(EndMismatchError):
+            await other
+    await asyncio.sleep(1)
+    assert lookups.count == 1
+    await writer.close()
+
+
+async def test_an_append_is_repeated_at_once_after_the_end_was_not_found(world: LogWorld) -> None:
+    """The repeated append waited forever, because the failed lookup still counted as running."""
+    writer, lookups = await writer_behind_a_record(world, UnavailableError("no bookie responds"))
+    async with asyncio.timeout(10):
+        with pytest.raises(UnavailableError, match="no bookie responds"):
+            await writer.append(b"never", expected=Dlsn(1, 0, 1))
+        assert (await writer.append(b"b", expected=Dlsn(1, 0, 1))).dlsn == Dlsn(2, 0, 0)
+        await writer.close()
+    assert lookups.count == 2
 
 
 async def test_a_refusal_does_not_stop_the_buffer(world: LogWorld) -> None:
