@@ -41,7 +41,7 @@ class SchemaStore(StreamSchemas):
             record, record_version = await self._streams.record(stream)
             self._streams.check_changeable(stream, record)
             found, version = await self._read(stream)
-            if found == after:
+            if found == after or _has_added(found, before, after):
                 return True
             if found.schemas != before.schemas or (version and found != before):
                 return False
@@ -50,7 +50,7 @@ class SchemaStore(StreamSchemas):
             try:
                 await self._store.txn([check, change])
             except (BadVersionError, NodeExistsError, NoNodeError, IndeterminateError):
-                continue  # if the request was carried out, the next attempt finds ``after``
+                continue  # if the change was made, the next attempt finds it
             return True
         raise MetadataUnavailableError(
             f"stream {stream}: its schemas were not changed in {CONTENTION_MAX} attempts, because "
@@ -63,6 +63,12 @@ class SchemaStore(StreamSchemas):
         except NoNodeError:
             return SchemaHistory(), None
         return decode_schema_history(stream, value.data), value.version
+
+
+def _has_added(found: SchemaHistory, before: SchemaHistory, after: SchemaHistory) -> bool:
+    """True if ``found`` begins with the schemas of ``after``, which adds some to ``before``."""
+    count = len(after.schemas)
+    return count > len(before.schemas) and found.schemas[:count] == after.schemas
 
 
 def _encode(history: SchemaHistory) -> bytes:

@@ -92,7 +92,8 @@ class StreamSchemas(ABC):
     async def replace(self, stream: str, before: SchemaHistory, after: SchemaHistory) -> bool:
         """Replace the history ``before``, and return whether the stream has ``after`` now.
 
-        False if it has another one: read and check again. Before the first schema, any
+        Schemas that ``after`` adds are there even if other programs have added more behind them.
+        False if the stream has another history: read and check again. Before the first schema, any
         compatibility may be replaced. Safe to repeat. Raises NoSuchStreamError,
         MetadataUnavailableError.
         """

@@ -53,6 +53,19 @@ async def test_a_lost_response_does_not_add_a_schema_twice(world: LogWorld) -> N
     assert await schemas.read("orders") == SchemaHistory(schemas=(FIRST,))
 
 
+async def test_a_schema_counts_as_added_if_others_follow_it(world: LogWorld) -> None:
+    """The last response may be lost, and another program may change the history before a retry."""
+    schemas = await stored(world)
+    first = await schemas.add("orders", FIRST, SchemaHistory())
+    assert first is not None
+    await schemas.add("orders", SECOND, first)
+    assert await schemas.add("orders", FIRST, SchemaHistory()) == first
+    await schemas.set_compatibility("orders", Compatibility.NONE)
+    assert await schemas.add("orders", FIRST, SchemaHistory()) == first
+    assert await schemas.add("orders", SECOND, SchemaHistory()) is None
+    assert (await schemas.read("orders")).schemas == (FIRST, SECOND)
+
+
 async def test_the_compatibility_can_be_changed(world: LogWorld) -> None:
     schemas = await stored(world)
     await schemas.add("orders", FIRST, SchemaHistory())
