@@ -173,8 +173,9 @@ async def send_late_adds(
 
 
 async def send_adds_behind_fences(address: tuple[str, int], ledgers: list[LedgerMetadata]) -> None:
-    """Add an entry behind the end of each ledger, which the bookie has fenced.
+    """Add an entry to each ledger, all of which the bookie has fenced.
 
+    It follows the end of a closed ledger. In a ledger that was not closed it is the first entry.
     The answers are recorded on the wire (invariant L9). Call it in a simulated process.
     """
     loop = asyncio.get_running_loop()

@@ -28,7 +28,7 @@ from ....core.runtime.tasks import Tasks
 from ...checker.history import RecordDelivery, SubscriptionUse
 from ...checker.run_record import RunRecord
 from ..cluster import NAMESPACE, STREAM, SimClient
-from ..seed_run import RunPlan, SeedRun
+from ..seed_run import RESUME_S_MAX, RunPlan, SeedRun
 from ..workload.workload import Applications
 from ..world.sim_world import SimHost, SimWorld
 from .swarm import swarm
@@ -37,6 +37,9 @@ SUBSCRIPTION = "workers"
 DEAD_STREAM = "dead"
 DELIVERIES_MAX = 6
 _POISONED_ONE_IN = 11
+_ANSWER_S = 1.0
+"""Time that is allowed for each record after the faults. An application that holds one record at a
+time may leave it unanswered until its delivery times out."""
 
 
 def acknowledgements(seed: int) -> RunPlan:
@@ -174,7 +177,11 @@ class AcknowledgementsRun(SeedRun):
 
     async def _finish_workload(self, successor: SimHost) -> None:
         await self._run_within_bound(
-            "V7", successor, "acknowledging everything", self._acknowledge_everything
+            "V7",
+            successor,
+            "acknowledging everything",
+            self._acknowledge_everything,
+            bound_s=RESUME_S_MAX + _ANSWER_S * self.plan.appends_max,
         )
 
     async def _acknowledge_everything(self, host: SimHost) -> None:

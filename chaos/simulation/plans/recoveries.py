@@ -153,10 +153,10 @@ class RecoveriesRun(SeedRun):
     async def _add_behind_fences(self, host: SimHost) -> None:
         await until(lambda: len(self.cluster.bookies) == len(self.cluster.bookie_hosts))
         await asyncio.sleep(1.0)  # they register
-        closed = {metadata.ledger_id: metadata for metadata in self._closed_ledgers()}
+        stored = {metadata.ledger_id: metadata for metadata in self.cluster.ledgers_now()}
         deleted = self._deleted_ledgers()  # with their fences
         fences = [key for key in self.answer_recorder.observed.fences if key[1] not in deleted]
         for bookie in self.cluster.bookie_hosts:
             bookie_id = self.cluster.bookie_ids[bookie.name]
-            fenced = [closed[ledger] for name, ledger in fences if name == bookie_id]
+            fenced = [stored[ledger] for name, ledger in fences if name == bookie_id]
             await send_adds_behind_fences((bookie.name, PORT), fenced)
