@@ -18,7 +18,7 @@ from ...regions.ownerless.ownerless_ledgers import Takeover
 from .applications.archive_use import ArchiveUse
 from .applications.schema_use import SchemaUse
 from .applications.topic_use import TopicUse
-from .history import GrantUse, History, LateAdd, SubscriptionUse
+from .history import GrantUse, History, LateAdd, RecordedRead, SubscriptionUse
 from .upgrades.upgrade_use import UpgradeUse
 
 EXAMPLES_MAX = 3
@@ -275,6 +275,12 @@ class RunRecord:
         is_deleted = deleting_ms is not None and deleting_ms <= at_ms
         starts = self.stored.starts_in(at_ms if since_ms is None else since_ms, at_ms)
         return is_deleted or dlsn < max(starts)
+
+    def starts_at_opening(self, read: RecordedRead) -> list[Dlsn]:
+        """Return the first active positions that a reader may have seen when it was opened."""
+        assert read.ready_ms is not None
+        is_old = self.may_be_old(read.called_ms, read.ready_ms)
+        return self.stored.starts_in(0.0 if is_old else read.called_ms, read.ready_ms)
 
     def may_be_old(self, from_ms: float, to_ms: float) -> bool:
         """True if some reader used old metadata in a period."""

@@ -187,7 +187,7 @@ def _are_in_a_row(positions: list[Dlsn]) -> bool:
 @invariant("G15")
 def txids_rise_and_seeks_find_them(record: RunRecord) -> Iterator[str]:
     """Transaction ids never fall along the stream. A reader that is opened at one begins with the
-    first record that has at least this id and is not truncated."""
+    first record that has at least this id and is not truncated, as far as its metadata tells."""
     known: dict[Dlsn, int] = {}
     for read in record.history.reads:
         records = [delivered for delivered in read.records if delivered.txid]
@@ -199,7 +199,7 @@ def txids_rise_and_seeks_find_them(record: RunRecord) -> Iterator[str]:
     for read in record.history.reads:
         if read.seeks_txid is not None and read.records and read.ready_ms is not None:
             first, wanted = read.records[0], read.seeks_txid
-            start = max(record.stored.starts_in(read.called_ms, read.ready_ms))
+            start = max(record.starts_at_opening(read))
             before_it = positions[
                 bisect_left(positions, start) : bisect_left(positions, first.dlsn)
             ]

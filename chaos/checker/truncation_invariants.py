@@ -100,19 +100,12 @@ def _position(read: RecordedRead) -> Dlsn:
 def _read_below_the_start(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     if not read.records:
         return
-    start = min(_starts_at_opening(record, read))
+    start = min(record.starts_at_opening(read))
     if read.records[0].dlsn < start:
         yield (
             f"{read.reader} was opened at {read.called_ms:.1f} ms and got {read.records[0].dlsn}; "
             f"what is below {start} had been truncated"
         )
-
-
-def _starts_at_opening(record: RunRecord, read: RecordedRead) -> list[Dlsn]:
-    """Return the first active positions that the reader may have seen when it was opened."""
-    assert read.ready_ms is not None
-    is_old = record.may_be_old(read.called_ms, read.ready_ms)
-    return record.stored.starts_in(0.0 if is_old else read.called_ms, read.ready_ms)
 
 
 def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterator[str]:
@@ -121,7 +114,7 @@ def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterat
     first = read.records[0].dlsn
     if read.seeks_txid is None:
         assert read.ready_ms is not None
-        first = min(first, read.start or max(_starts_at_opening(record, read)))
+        first = min(first, read.start or max(record.starts_at_opening(read)))
     got = {delivered.dlsn for delivered in read.records}
     last = read.records[-1].dlsn
     for dlsn in acked[bisect_left(acked, first) :]:

@@ -829,6 +829,18 @@ def test_purge_after_a_truncation_that_was_once_taken_back_violates_nothing() ->
     assert violated_ids(record) == set()
 
 
+def test_a_seek_with_old_metadata_may_begin_at_a_truncation_that_was_taken_back() -> None:
+    record = a_record()
+    first = read_of(record).records[3].dlsn
+    truncate(record, 900.0, first)
+    truncate(record, 950.0, Dlsn(1, 0, 0))
+    record.history.untruncations.append(Untruncation(949.0, Dlsn(1, 0, 0), 951.0, Dlsn(1, 0, 0)))
+    seek(record, 30, 3)
+    assert "G15" in violated_ids(record)
+    record.stale_reads_ms = [960.5]
+    assert "G15" not in violated_ids(record)
+
+
 def test_legal_behaviour_violates_nothing() -> None:
     record = a_record()
     truncate(record, 1_000.0, Dlsn(1, 1, 0))
@@ -887,6 +899,16 @@ def test_a_bookie_may_deny_an_entry_of_a_ledger_that_is_closed_without_it() -> N
     assert violated_ids(record) == set()
 
 
+def test_a_bookie_may_deny_an_entry_beyond_the_end_of_a_closed_ledger() -> None:
+    record = a_record()
+    record.observed.stored[A, 5, ENTRIES] = (290.0, 290.0)  # its acknowledgement was not counted
+    record.observed.denials[A, 5, ENTRIES] = 400.0
+    assert violated_ids(record) == set()
+    record.observed.denials[A, 5, ENTRIES] = 299.0
+    assert record.ledgers[5][-1].at_ms > 299.0
+    assert violated_ids(record) == {"L10"}
+
+
 def test_a_copy_that_a_successor_lists_is_a_confirmation() -> None:
     record = a_record()
     response_of_an_unnamed_bookie_counts(record)
@@ -899,16 +921,6 @@ def test_bookies_count_for_an_entry_that_a_rebuild_kept_for_them() -> None:
     record = a_record()
     for bookie in (B, C):
         del record.copies[5][1, bookie]
-def test_a_bookie_may_deny_an_entry_beyond_the_end_of_a_closed_ledger() -> None:
-    record = a_record()
-    record.observed.stored[A, 5, ENTRIES] = (290.0, 290.0)  # its acknowledgement was not counted
-    record.observed.denials[A, 5, ENTRIES] = 400.0
-    assert violated_ids(record) == set()
-    record.observed.denials[A, 5, ENTRIES] = 299.0
-    assert record.ledgers[5][-1].at_ms > 299.0
-    assert violated_ids(record) == {"L10"}
-
-
         del record.observed.stored[bookie, 5, 1]
     before = violated_ids(record)
     assert before >= {"L3", "L21"}
