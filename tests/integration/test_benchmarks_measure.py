@@ -47,7 +47,7 @@ def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
 @pytest.mark.parametrize(
     ("command", "sources"),
     [
-        ("archived", ["parquet-scan", "records", "arrow"]),
+        ("archived", ["parquet-scan", "records", "arrow", "stream-read"]),
         ("read --cold", ["files", "rhumbline-records", "rhumbline-arrow"]),
     ],
 )
@@ -205,7 +205,7 @@ def test_foreground_is_measured_beside_readers_compaction_and_faults(tmp_path: P
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", "beside", "--work", "W3-1000", "--readers", "2", "--mib", "32",
-        "--seconds", "0.5", "--repetitions", "1", "--json", str(figures),
+        "--seconds", "1.5", "--repetitions", "1", "--json", str(figures),
         "--directory", str(tmp_path), timeout_s=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
