@@ -33,6 +33,11 @@ Stream = grpc.aio.StreamStreamCall[Any, Any]
 ATTEMPT_MS_MAX = 1_000
 """Timeout of one attempt to connect to a server or to read from it, before the next is tried."""
 
+_CANCELLED_CALLS_MS = 10
+"""Pause after channels were closed. gRPC reports the end of each cancelled call to the event loop a
+moment later, and nothing waits for this. What it cannot report to a loop that has ended appears as
+an error in the next loop of the process."""
+
 _PAUSE_MS_MIN = 25
 _PAUSE_MS_MAX = 500
 _REFUSED_PAUSE_MS = 500
@@ -167,6 +172,8 @@ class EtcdClient:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
+        if channels:
+            await asyncio.sleep(_CANCELLED_CALLS_MS / 1000)
 
     async def _call(
         self, method: str, request: Message, answer: type[Answer], timeout_s: float

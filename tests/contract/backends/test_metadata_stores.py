@@ -58,6 +58,23 @@ def test_etcd(check: ConformanceCheck) -> None:
     run(check, StoreUnderTest(lambda: open_store(uri), uri, ttl_ms=1000))
 
 
+@pytest.mark.needs_server("etcd")
+def test_a_closed_etcd_store_leaves_nothing_to_the_next_event_loop() -> None:
+    """gRPC reported cancelled watches to loops that had ended, which raised errors in later ones."""
+    uri = f"etcd://{metadata_servers.etcd().address}/contract"
+    errors: list[str] = []
+
+    async def open_and_close() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: errors.append(str(context.get("exception")))
+        )
+        await (await open_store(uri)).close()
+
+    for _ in range(30):
+        asyncio.run(open_and_close())
+    assert not errors
+
+
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
 def test_fdb_on_a_model_of_its_transactions(check: ConformanceCheck) -> None:
     cluster = ModelCluster()
