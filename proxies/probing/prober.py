@@ -427,6 +427,8 @@ class Prober:
 
     async def _observe(self, address: str) -> pb.ProxyHealth:
         """Probe an address once for another proxy, and wait longer if this process is late."""
+        if self._tasks.is_closed:  # nothing would close the connection
+            return pb.PROXY_HEALTH_UNKNOWN
         wait_s = self._silence_s / 3
         timeout_s = min(wait_s + LATENESS_FACTOR * self._expected_delay_s, _OBSERVATION_S / 2)
         try:

@@ -261,3 +261,20 @@ async def test_stopped_proxy_passes_no_report_on(log: LogWorld) -> None:
         await asked.prober.aclose()
         assert await asking == pb.PROXY_HEALTH_UNKNOWN
         assert len(passed_on) == 1
+
+
+async def test_stopped_proxy_probes_no_other(log: LogWorld) -> None:
+    """It opened a connection that nothing closed (plan impatient-clients, seed 31000004)."""
+    async with a_region(log, "a:1", "b:1") as region:
+        await region.processes["a:1"].prober.aclose()
+        probed: list[str] = []
+
+        async def note(_: pb.ProbeProxyRequest) -> Message:
+            probed.append("b:1")
+            return pb.ProbeProxyResponse(health=pb.PROXY_HEALTH_ALIVE)
+
+        for name, method in list(region.served):
+            if name == "b:1":
+                region.served[name, method] = note
+        assert await region.ask("a:1", "b:1", is_indirect=True) == pb.PROXY_HEALTH_UNKNOWN
+        assert not probed
