@@ -60,7 +60,7 @@ def test_etcd(check: ConformanceCheck) -> None:
 
 @pytest.mark.needs_server("etcd")
 def test_a_closed_etcd_store_leaves_nothing_to_the_next_event_loop() -> None:
-    """gRPC reported cancelled watches to loops that had ended, which raised errors in later ones."""
+    """gRPC reported cancelled watches to loops that had ended: errors in later ones."""
     uri = f"etcd://{metadata_servers.etcd().address}/contract"
     errors: list[str] = []
 
