@@ -13,6 +13,7 @@ from ..core.log.policy import StreamPolicy
 from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.quorum import Quorum
 from ..core.runtime.primitives.slices import slices
+from ..core.runtime.tasks import for_each
 from .harness.bookie_processes import BookieProcesses
 from .harness.load import ensure_namespace
 from .harness.metadata_calls import metadata_calls, open_distant_client
@@ -125,6 +126,5 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> l
         await work(item)
         found.append(time.perf_counter() - began_s)
 
-    async for batch in slices(items, _CONCURRENCY):
-        await asyncio.gather(*map(timed, batch))
+    await for_each(items, timed, _CONCURRENCY)
     return found

@@ -5,7 +5,9 @@ policy of its namespace. A change takes effect at the next segment, because the 
 is created with one policy (rule STR-8).
 """
 
+import json
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..protocol.bookie_id import check_region
@@ -21,6 +23,8 @@ FLUSH_BYTES_MAX = RECORD_BYTES_MAX
 _HOUR_MS = 3_600_000
 _STORED_ALWAYS = ("quorum", "flush", "codec")  # later fields have defaults in older records
 _MS_MAX = 100 * 366 * 24 * _HOUR_MS
+_DECODED_MAX = 256
+"""Number of decoded policies that are kept. Most streams have one of a few policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,19 +191,34 @@ class StreamPolicy:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "StreamPolicy":
-        """Create a policy from the values of ``to_fields``. Raises CorruptionError."""
+        """Create a policy from the values of ``to_fields``. Raises CorruptionError.
+
+        Equal fields give the same object.
+        """
         try:
-            declared = settings_of(cls)
-            missing = [name for name in _STORED_ALWAYS if name not in fields]
-            if missing:
-                raise InvalidArgumentError(f"{', '.join(missing)} is missing")
-            return cls(**{name: from_plain_value(declared[name], fields[name]) for name in fields})
-        except (InvalidArgumentError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptionError(f"bad stream policy: {error}: {str(fields)[:200]}") from error
+            stored = json.dumps(fields)
+        except RecursionError as error:
+            raise CorruptionError("bad stream policy: its fields are nested too deeply") from error
+        return _decoded(stored)
 
     def with_flush(self, flush: FlushPolicy) -> "StreamPolicy":
         """Return a copy with another flush policy."""
         return replace(self, flush=flush)
+
+
+@lru_cache(maxsize=_DECODED_MAX)
+def _decoded(stored: str) -> StreamPolicy:
+    fields: dict[str, Any] = json.loads(stored)
+    try:
+        declared = settings_of(StreamPolicy)
+        missing = [name for name in _STORED_ALWAYS if name not in fields]
+        if missing:
+            raise InvalidArgumentError(f"{', '.join(missing)} is missing")
+        return StreamPolicy(
+            **{name: from_plain_value(declared[name], fields[name]) for name in fields}
+        )
+    except (InvalidArgumentError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptionError(f"bad stream policy: {error}: {str(fields)[:200]}") from error
 
 
 def _stored_value(value: object) -> Any:  # noqa: ANN401 - the values of JSON

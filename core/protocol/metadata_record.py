@@ -6,6 +6,7 @@ interpreted by guessing.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _VERSION_KEY = "v"
 _READER_KEY = "min"
+_BEGINNING = re.compile(rb'\{"v":(0|[1-9][0-9]{0,8})[,}]')
+"""How ``encode_metadata_record`` begins a record."""
 
 
 def encode_metadata_record(
@@ -46,7 +49,13 @@ def fields_to_store(value: "DataclassInstance", always: Collection[str] = ()) ->
 
 
 def metadata_record_version(data: bytes) -> int | None:
-    """Return the version of a record; None if it is not a versioned record."""
+    """Return the version of a record; None if it is not a versioned record.
+
+    What follows the version is not checked if the record begins like ours.
+    """
+    begin = _BEGINNING.match(data)
+    if begin is not None:
+        return int(begin[1])
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -234,18 +234,21 @@ class MetadataStore(MetadataReads, Protocol):
         ...
 
 
+_WRONG_NAMES = ("//", "/./", "/../")
+
+
 def check_path(path: str) -> str:
     """Return ``path`` if it is well-formed. Raises InvalidArgumentError otherwise."""
     if path == "/":
         return path
-    parts = path.split("/")
+    names = path + "/"
     if (
         not path.startswith("/")
         or not path.isprintable()
-        or max(path) >= "\ufff0"
+        or not (path.isascii() or max(path) < "\ufff0")
         or len(path.encode()) > PATH_BYTES_MAX
-        or parts[1].startswith(".rhumbline")
-        or any(part in ("", ".", "..") for part in parts[1:])
+        or path.startswith("/.rhumbline")
+        or any(wrong in names for wrong in _WRONG_NAMES)
     ):
         raise InvalidArgumentError(f"bad metadata path {path[:80]!r}")
     return path

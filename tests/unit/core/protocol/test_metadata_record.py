@@ -3,7 +3,11 @@
 import pytest
 
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
-from rhumbline.core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from rhumbline.core.protocol.metadata_record import (
+    decode_metadata_record,
+    encode_metadata_record,
+    metadata_record_version,
+)
 
 FIELDS: dict[str, type | tuple[type, ...]] = {"a": int, "b": (str, type(None))}
 
@@ -63,3 +67,24 @@ def test_a_newer_record_is_read_if_it_names_an_old_enough_reader() -> None:
 def test_the_oldest_reader_is_a_version_up_to_that_of_the_record(reader: bytes) -> None:
     with pytest.raises(CorruptionError, match="is not the version of its oldest reader"):
         decode(b'{"v":4,"min":' + reader + b',"a":1,"b":"x"}')
+
+
+@pytest.mark.parametrize(
+    ("data", "version"),
+    [
+        (encode_metadata_record(3, {"a": 1}), 3),
+        (encode_metadata_record(0, {}), 0),
+        (b'{ "v": 12, "a": 1 }', 12),
+        (b'{"a":1,"v":4}', 4),
+        (b'{"v":123456789012}', 123_456_789_012),
+        (b'{"v":03,"a":1}', None),
+        (b'{"v":-1}', -1),
+        (b'{"v":1.0}', None),
+        (b'{"v":true}', None),
+        (b'{"v":"3"}', None),
+        (b"[3]", None),
+        (b"", None),
+    ],
+)
+def test_the_version_is_found_wherever_it_is(data: bytes, version: int | None) -> None:
+    assert metadata_record_version(data) == version
