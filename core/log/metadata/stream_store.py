@@ -9,6 +9,7 @@ version that it replaces, and versions never repeat, not even for another stream
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from ...metadata import idempotent_writes
 from ...protocol.errors import (
@@ -68,6 +69,20 @@ class WriterClaim:
     def stored(self) -> StreamHead:
         """The head in the metadata store, as far as this writer knows."""
         return self.head if self.replaces is None else self.replaces
+
+
+class Completion(NamedTuple):
+    """The end of a segment, which is to be recorded (rule STR-7)."""
+
+    stored: StoredSegment
+    """The segment in progress as it is stored."""
+    done: Segment
+    """The same segment, completed."""
+
+    def put_at(self, path: str) -> Put:
+        """Return the change of the segment's node."""
+        assert self.done.is_completed
+        return Put(path, encode_segment(self.done), expect=self.stored.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,13 +313,14 @@ class StreamStore(StreamReads):
         )
 
     async def publish(
-        self, claim: WriterClaim, segment: Segment
+        self, claim: WriterClaim, segment: Segment, completion: Completion | None = None
     ) -> tuple[WriterClaim, StoredSegment]:
         """Publish the next segment, and store the claim if that is still to be done.
 
+        ``completion`` is that of the segment before it, which is then recorded at the same time.
         Raises StreamLostError, MetadataUnavailableError.
 
-        After MetadataUnavailableError, repeat the call with the *same* segment, because a number
+        After MetadataUnavailableError, repeat the call with the *same* segments, because a number
         must never be bound to two ledgers (rule STR-6).
         """
         head = claim.head.extended()
@@ -316,6 +332,9 @@ class StreamStore(StreamReads):
             Put(paths.head, head.encode(), expect=claim.version),
             Create(paths.segment(segment.lssn), encode_segment(segment)),
         ]
+        if completion is not None:
+            assert completion.done.lssn == claim.head.last_lssn
+            operations.append(completion.put_at(paths.segment(completion.done.lssn)))
         for _ in range(CONTENTION_MAX):
             try:
                 versions = await self._store.txn(operations)
@@ -337,21 +356,19 @@ class StreamStore(StreamReads):
                 raise self._lost_error(claim, current)
         raise MetadataUnavailableError(f"stream {claim.stream}: publication was not confirmed")
 
-    async def complete(
-        self, claim: WriterClaim, stored: StoredSegment, done: Segment
-    ) -> StoredSegment:
+    async def complete(self, claim: WriterClaim, completion: Completion) -> StoredSegment:
         """Record the end of a segment (rule STR-7). Safe to repeat with the same values.
 
         Raises StreamLostError, MetadataUnavailableError.
         """
-        assert done.is_completed
         assert claim.replaces is None
+        stored, done = completion
         path = self.paths(claim.stream).segment(done.lssn)
         head_path = self.paths(claim.stream).head
         for _ in range(CONTENTION_MAX):
             operations: list[Operation] = [
                 Check(head_path, claim.version),
-                Put(path, encode_segment(done), expect=stored.version),
+                completion.put_at(path),
             ]
             try:
                 versions = await self._store.txn(operations)
@@ -366,7 +383,7 @@ class StreamStore(StreamReads):
             current, version = await self._head_of_claim(claim)
             if current != claim.head or found is None or found.segment != stored.segment:
                 raise self._lost_error(claim, current)
-            claim, stored = replace(claim, version=version), found
+            claim, completion = replace(claim, version=version), Completion(found, done)
         raise MetadataUnavailableError(f"stream {claim.stream}: completion was not confirmed")
 
     async def replace_segment(self, stream: str, stored: StoredSegment, new: Segment) -> bool:

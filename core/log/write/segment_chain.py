@@ -10,7 +10,8 @@ Safety depends on the order of a takeover (rule STR-3):
 3. Publish the next segment. Its ledger is created in parallel with step 2, but belongs to no
    segment until it is published.
 
-Without segments there is no step 2, and steps 1 and 3 are one transaction (rule STR-2).
+The last end of step 2 is recorded by the transaction of step 3. Without segments there is no
+step 2, and steps 1 and 3 are one transaction (rule STR-2).
 """
 
 import asyncio
@@ -44,7 +45,13 @@ from ...runtime.tasks import Tasks, run_both
 from ..ledger_interface import ConfirmEnd, LedgerProvider, WritableLedger
 from ..metadata.stream_metadata import StreamHead
 from ..metadata.stream_reads import StoredSegment
-from ..metadata.stream_store import ClaimPurpose, CurrentStream, StreamStore, WriterClaim
+from ..metadata.stream_store import (
+    ClaimPurpose,
+    Completion,
+    CurrentStream,
+    StreamStore,
+    WriterClaim,
+)
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
 from ..read.tail_search import find_tail
@@ -159,11 +166,11 @@ class SegmentChain:
         tasks = Tasks(on_failure=lambda _: None)  # awaited below
         creating = tasks.spawn(self._create_ledger(policy, number), f"create segment {number}")
         try:
-            await self._take_over(policy)
+            last = await self._take_over(policy, leaves_last=True)
             if self.last_completed is not None and self.last_completed.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} was ended by its application")
             await creating
-            return await self._begin(policy.roll_ms)
+            return await self._begin(policy.roll_ms, last)
         finally:
             await tasks.aclose()
             await self.abandon()
@@ -187,7 +194,7 @@ class SegmentChain:
 
         Raises StreamLostError. Safe to repeat after other errors.
         """
-        await self._complete(segment.stored, end)
+        await self._complete(self._completion_of(segment.stored, end))
 
     async def take_over(
         self,
@@ -297,17 +304,24 @@ class SegmentChain:
         # Once published, the segment takes records even while the metadata store is unavailable.
         await self._unpublished.introduce()
 
-    async def _begin(self, roll_ms: int) -> tuple[OpenSegment, DeduplicationTable]:
-        """Publish the segment of the new ledger, and read the deduplication table meanwhile."""
+    async def _begin(
+        self, roll_ms: int, last: Completion | None
+    ) -> tuple[OpenSegment, DeduplicationTable]:
+        """Publish the segment of the new ledger, and read the deduplication table meanwhile.
+
+        ``last`` is recorded with the publication.
+        """
         ledger = self._unpublished
         assert ledger is not None
+        newest = self.last_completed if last is None else last.done
+        publishing, reading = self._publish(roll_ms, last), self._read_dedup_table(newest)
         try:
-            return await run_both(self._publish(roll_ms), self._read_dedup_table(), "open stream")
+            return await run_both(publishing, reading, "open stream")
         except BaseException:
             ledger.abandon()  # nobody will write to it, whether it is published or not
             raise
 
-    async def _publish(self, roll_ms: int) -> OpenSegment:
+    async def _publish(self, roll_ms: int, last: Completion | None = None) -> OpenSegment:
         assert self._claim is not None
         assert self._unpublished is not None
         ledger = self._unpublished
@@ -320,7 +334,9 @@ class SegmentChain:
                 created_ms=self._runtime.clock.wall_ms(),
             )
         claim = self._claim
-        self._claim, stored = await self._streams.publish(claim, self._publishing)
+        self._claim, stored = await self._streams.publish(claim, self._publishing, last)
+        if last is not None:
+            self._note_completed(last.done)
         if claim.replaces is not None:
             _LOG.info("stream claimed", **self.ids(), epoch=claim.head.epoch)
         self._publishing = None
@@ -329,11 +345,16 @@ class SegmentChain:
         return OpenSegment(stored, ledger, rolls_at, self._claim.head.stream_id)
 
     async def _take_over(
-        self, policy: StreamPolicy | None, confirm: ConfirmEnd | None = None
-    ) -> None:
+        self,
+        policy: StreamPolicy | None,
+        confirm: ConfirmEnd | None = None,
+        *,
+        leaves_last: bool = False,
+    ) -> Completion | None:
         """Complete the segments that the previous writer left in progress, oldest first.
 
-        ``policy`` is that of the stream, read for this call; None: it is read if it is needed.
+        ``policy`` is that of the stream, read for this call; None: it is read if it is needed. With
+        ``leaves_last`` the last completion is not recorded but returned, unless the stream ends.
         """
         waiting: list[StoredSegment] = []
         assert self._claim is not None
@@ -349,13 +370,20 @@ class SegmentChain:
             lssn -= 1
         for stored in reversed(waiting):
             policy = policy or await self._read_policy()
-            await self._complete(stored, await self._recover_end(stored.segment, policy, confirm))
+            end = await self._recover_end(stored.segment, policy, confirm)
+            completion = self._completion_of(stored, end)
+            if leaves_last and stored is waiting[0] and not completion.done.ends_stream:
+                return completion
+            await self._complete(completion)
+        return None
 
-    async def _read_dedup_table(self) -> DeduplicationTable:
-        """Read the deduplication table from the completed segments (rule STR-17)."""
+    async def _read_dedup_table(self, newest: Segment | None) -> DeduplicationTable:
+        """Read the deduplication table from the segments up to ``newest`` (rule STR-17).
+
+        ``newest`` is None if there is no segment.
+        """
         assert self._claim is not None
         builder = DeduplicationTableBuilder(self._claim.head.stream_id)
-        newest = self.last_completed
         if newest is None or newest.producers_lssn == NO_SEGMENT:
             return builder.table()
         segment = newest
@@ -384,17 +412,26 @@ class SegmentChain:
             )
         return stored.segment
 
-    async def _complete(self, stored: StoredSegment, end: SegmentEnd) -> None:
-        assert self._claim is not None
-        previous = self.last_completed
-        if previous is not None and previous.lssn == stored.segment.lssn:
-            return  # already completed by an earlier call
-        # Created once: a repeat must offer the same value to recognise its own write (rule STR-5).
+    def _completion_of(self, stored: StoredSegment, end: SegmentEnd) -> Completion:
+        """Return the completion of a segment with this end.
+
+        Its values are chosen once, because a repeat must offer the same ones to recognise its own
+        write (rule STR-5).
+        """
         if self._completing is None or self._completing.lssn != stored.segment.lssn:
             self._completing = stored.segment.completed(
-                end, previous=previous, completed_ms=self._runtime.clock.wall_ms()
+                end, previous=self.last_completed, completed_ms=self._runtime.clock.wall_ms()
             )
-        done = await self._streams.complete(self._claim, stored, self._completing)
-        self.last_completed = done.segment
-        last = done.segment.last_entry_id
-        _LOG.info("segment completed", **self.ids(), segment=done.segment.lssn, last_entry=last)
+        return Completion(stored, self._completing)
+
+    async def _complete(self, completion: Completion) -> None:
+        assert self._claim is not None
+        done = completion.done
+        if self.last_completed is None or self.last_completed.lssn != done.lssn:
+            await self._streams.complete(self._claim, completion)
+            self._note_completed(done)
+
+    def _note_completed(self, done: Segment) -> None:
+        self.last_completed = done
+        last = done.last_entry_id
+        _LOG.info("segment completed", **self.ids(), segment=done.lssn, last_entry=last)

@@ -12,7 +12,12 @@ import pytest
 from rhumbline.core.log.metadata.paths import namespace_path
 from rhumbline.core.log.metadata.stream_metadata import StreamRecord
 from rhumbline.core.log.metadata.stream_reads import StoredSegment
-from rhumbline.core.log.metadata.stream_store import ClaimPurpose, StreamStore, WriterClaim
+from rhumbline.core.log.metadata.stream_store import (
+    ClaimPurpose,
+    Completion,
+    StreamStore,
+    WriterClaim,
+)
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
@@ -65,6 +70,10 @@ async def test_stream_is_created_once(world: LogWorld, outcomes: list[str]) -> N
         await streams.create("s", StreamRecord("other", 1))
 
 
+def a_first_segment(claim: WriterClaim) -> tuple[WriterClaim, Segment]:
+    return claim, segment(1, claim)
+
+
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
 async def test_claim_raises_the_epoch_once(world: LogWorld, outcomes: list[str]) -> None:
     streams = await create_stream(world)
@@ -85,10 +94,10 @@ async def test_segment_is_published_and_completed_once(
     assert (await streams.segment("s", 1, "me")) == stored
     done = stored.segment.completed(END, previous=None, completed_ms=2)
     world.store.outcomes = list(outcomes)
-    completed = await streams.complete(claim, stored, done)
+    completed = await streams.complete(claim, Completion(stored, done))
     assert (await streams.segment("s", 1, "me")) == completed
     assert completed.segment == done
-    assert await streams.complete(claim, stored, done) == completed
+    assert await streams.complete(claim, Completion(stored, done)) == completed
 
 
 @pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
@@ -108,6 +117,39 @@ async def test_first_segment_is_published_once_with_its_claim(
     world.store.outcomes = list(outcomes)
     claim, _ = await streams.publish(claim, segment(2, claim, 8))
     assert (claim.head.epoch, claim.head.last_lssn) == (1, 2)
+
+
+@pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
+async def test_segment_is_completed_once_with_the_publication_of_the_next(
+    world: LogWorld, outcomes: list[str]
+) -> None:
+    streams = await create_stream(world)
+    await streams.publish(*a_first_segment(await streams.claim("s", "old")))
+    claim = await streams.claim("s", "new")
+    stored = await streams.segment("s", 1, "me")
+    assert stored is not None
+    done = stored.segment.completed(END, previous=None, completed_ms=2)
+    world.store.outcomes = list(outcomes)
+    claim, next_one = await streams.publish(claim, segment(2, claim, 8), Completion(stored, done))
+    assert await streams.head("s") == (claim.head, claim.version)
+    assert await streams.segment("s", 2, "me") == next_one
+    completed = await streams.segment("s", 1, "me")
+    assert completed is not None
+    assert completed.segment == done
+
+
+@pytest.mark.parametrize("outcome", [OK, LOST_REQUEST])
+async def test_a_lost_claim_neither_completes_nor_publishes(world: LogWorld, outcome: str) -> None:
+    streams = await create_stream(world)
+    old, stored = await streams.publish(*a_first_segment(await streams.claim("s", "old")))
+    new = await streams.claim("s", "new")
+    done = stored.segment.completed(END, previous=None, completed_ms=2)
+    world.store.outcomes = [outcome]
+    with pytest.raises(StreamLostError):
+        await streams.publish(old, segment(2, old, 8), Completion(stored, done))
+    assert (await streams.head("s"))[0] == new.head
+    assert await streams.segment("s", 1, "me") == stored
+    assert await streams.segment("s", 2, "me") is None
 
 
 @pytest.mark.parametrize("outcome", [OK, LOST_REQUEST])
@@ -148,7 +190,7 @@ async def test_writer_that_lost_its_claim_changes_nothing(world: LogWorld) -> No
         await streams.publish(old, segment(2, old, 8))
     done = stored.segment.completed(END, previous=None, completed_ms=2)
     with pytest.raises(StreamLostError):
-        await streams.complete(old, stored, done)
+        await streams.complete(old, Completion(stored, done))
     assert (await streams.head("s"))[0] == new.head
     assert (await streams.segment("s", 2, "me")) is None
     assert await streams.segment("s", 1, "me") == stored
