@@ -69,8 +69,8 @@ async def read_to_the_end(
 
     Raises what the reader raises.
     """
-    reader = await client.namespace.open_reader(stream, EARLIEST)
     read = history.begin_read(f"final {stream}", None)
+    reader = await client.namespace.open_reader(stream, EARLIEST)
     read.ready_ms = history.now_ms()
     try:
         while await take(reader, history, read, until=end):

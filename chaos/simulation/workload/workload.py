@@ -319,8 +319,8 @@ class Applications:
     async def read_everything(self, host: SimHost, until: Dlsn) -> None:
         """Read the stream from its start to ``until`` as a complete read."""
         async with self.cluster.client(host) as client:
-            reader = await client.namespace.open_reader(STREAM, EARLIEST)
             read = self.history.begin_read(f"final {host.name}", None)
+            reader = await client.namespace.open_reader(STREAM, EARLIEST)
             try:
                 while await self._take_batch(reader, read, until=until):
                     pass
