@@ -21,11 +21,14 @@ from ...core.protocol.placement import BookieInfo, SpreadRule
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.runtime.event_log import EventLog
 from ...core.runtime.metadata_store import Version
+from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
+from ...core.runtime.tasks import for_each, run_all
+from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move
 from ...placement.spread.spread_improvement import move_to_spread
 from ..durability.monitor import DurabilityMonitor
-from ..ledger_scan import all_ledgers
+from ..ledger_scan import AT_ONCE, all_ledgers
 from ..steered_directory import SteeredDirectory
 from ..usage.stored_bytes import StoredBytes
 from .config import RepairConfig
@@ -38,6 +41,9 @@ _LOG = EventLog(__name__)
 
 _VERIFIED_MAX = 2_000_000
 """Maximum number of ledgers remembered as complete; the others are compared in each audit."""
+
+_PAGE = 16 * AT_ONCE
+"""Number of ledgers of which ``AT_ONCE`` at a time are examined, before the next ones are read."""
 
 _Verified = tuple[Version, tuple[BookieId, ...]]
 
@@ -88,6 +94,7 @@ class Auditor:
         self._policies = policies
         self._config = config
         self._loop = asyncio.get_running_loop()
+        self._comparisons = RateLimiter(config.compared_per_second)
         self._verified: dict[int, _Verified] = {}
         self._ensembles: dict[tuple[BookieId, ...], tuple[BookieId, ...]] = {}
         """One object for each ensemble in ``_verified``."""
@@ -119,10 +126,18 @@ class Auditor:
             counts.unreadable += 1
             counts.last_unreadable = str(error)
 
+        async def examine(ledger: tuple[LedgerMetadata, Version]) -> None:
+            await self._audit_ledger(*ledger, liveness, counts)
+
+        page: list[tuple[LedgerMetadata, Version]] = []
         async for metadata, version in all_ledgers(self._ledgers, on_unreadable):
             monitor.note_members(metadata.bookies(), liveness)
             stored.note(metadata)
-            await self._audit_ledger(metadata, version, liveness, counts)
+            page.append((metadata, version))
+            if len(page) == _PAGE:
+                await for_each(page, examine, AT_ONCE)
+                page.clear()
+        await for_each(page, examine, AT_ONCE)
         self.counts = counts
         self.stored_bytes = stored.largest()
         self._durability.end_scan(counts.unreadable)
@@ -282,13 +297,12 @@ class Auditor:
         members = dict.fromkeys(
             bookie for entry_range in entry_ranges for bookie in entry_range.fragment.bookies
         )
-        for bookie in members:
-            if bookie not in liveness.present:
-                return None  # audited again when the bookie is back, or lost
-            try:
-                listed = await self._client.copies.list_entries(bookie, ledger_id)
-            except RhumblineError:
-                return None  # audited again until it is found complete
+        await self._comparisons.acquire(1)
+        present = [bookie for bookie in members if bookie in liveness.present]
+        found = await run_all([self._list(bookie, ledger_id) for bookie in present], "list entries")
+        for bookie, listed in zip(present, found, strict=True):
+            if listed is None:
+                continue
             counts.lists_compared += 1
             for entry_range in entry_ranges:
                 for index, member in enumerate(entry_range.fragment.bookies):
@@ -299,10 +313,19 @@ class Auditor:
                     )
                     if run is not None:
                         return f"{bookie} lacks entries from {run[0]} on"
+        if None in found:
+            return None  # audited again until every bookie that is present has listed its entries
         if len(self._verified) < _VERIFIED_MAX or ledger_id in self._verified:
-            ensemble = tuple(members)
+            ensemble = tuple(members)  # with the absent ones: it is audited again when one is back
             self._verified[ledger_id] = version, self._ensembles.setdefault(ensemble, ensemble)
         return None
+
+    async def _list(self, bookie: BookieId, ledger_id: int) -> Availability | None:
+        """Return the entries that a bookie has; None if it did not say."""
+        try:
+            return await self._client.copies.list_entries(bookie, ledger_id)
+        except RhumblineError:
+            return None
 
 
 def _as_region(region: str | None) -> Region | None:

@@ -33,6 +33,12 @@ class RepairConfig:
         "of their bookies again.",
         low=1,
     )
+    compared_per_second: int = setting(
+        1_000,
+        "Maximum number of ledgers per second that an audit compares with the entry lists of their "
+        "bookies.",
+        low=1,
+    )
     recovery_grace_ms: int = setting(
         30_000,
         "Time after which repair recovers a ledger that stays in recovery. Its writer is already "

@@ -1,6 +1,7 @@
 """Each rare transition of the repair service has its log line."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.availability import Availability, decode, encode, runs_of
 from rhumbline.core.wire.registration import Registration
 from rhumbline.placement.region_aware import RegionAwarePlacement
+from rhumbline.regions.ledger_scan import AT_ONCE
 from rhumbline.regions.rebalance.order_store import OrderStore, RebalanceOrder, RebalanceStatus
 from rhumbline.regions.repair import auditor
 from rhumbline.regions.repair.config import RepairConfig
@@ -245,3 +247,100 @@ async def test_ledgers_beyond_the_limit_are_compared_again_in_each_audit(
     assert found["audits"] > 5
     assert found["ledgers"] == 3
     assert found["lists_compared"] == 3 + found["audits"] - 1
+
+
+class FarCopies(CompleteCopies):
+    """The entry lists of bookies that are ``round_trip_s`` away; some lack an entry of a ledger."""
+
+    def __init__(self, round_trip_s: float) -> None:
+        self.round_trip_s = round_trip_s
+        self.lacks: dict[tuple[BookieId, int], None] = {}
+        self.asked = Counter[int]()
+        self.at_once = self.at_once_max = 0
+
+    async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability:
+        self.asked[ledger_id] += 1
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        await asyncio.sleep(self.round_trip_s)
+        self.at_once -= 1
+        if (bookie, ledger_id) in self.lacks:
+            return decode(encode(runs_of([0])))
+        return await super().list_entries(bookie, ledger_id)
+
+
+BOOKIES = tuple(BookieId(f"b{number}@00000001") for number in range(3))
+
+
+async def a_far_world(round_trip_s: float, ledgers: int) -> tuple[World, FarCopies]:
+    """Return ledgers with two entries, which three bookies have."""
+    world, copies = World(), FarCopies(round_trip_s)
+    world.client.copies = copies
+    for bookie in BOOKIES:
+        await register(world, bookie)
+    for ledger_id in range(1, ledgers + 1):
+        ledger = LedgerMetadata(ledger_id, 3, 3, 2, (Fragment(0, BOOKIES),), creation_token=1)
+        await create(world.store, ledger.closed(1, 20))
+    return world, copies
+
+
+async def register(world: World, bookie: BookieId) -> MemorySession:
+    session = await world.store.session(1_000_000)
+    await world.directory.register(session, Registration(bookie, "host", 1, {"region": "a"}))
+    return session
+
+
+async def until_audited(service: RepairService) -> int:
+    """Wait for the first audit; return how many seconds it took, 2 s less than it did."""
+    for seconds in range(100):
+        if service.statistics()["audits"]:
+            return seconds
+        await asyncio.sleep(1)
+    raise AssertionError("no audit ended")
+
+
+async def test_ledgers_of_distant_bookies_are_compared_at_the_same_time() -> None:
+    """An audit waited for one bookie after the other: ten minutes for 2,000 ledgers."""
+    world, copies = await a_far_world(0.1, ledgers=2_000)
+    async with world.repaired() as service:
+        seconds = await until_audited(service)
+        assert service.statistics()["lists_compared"] == 6_000
+    print(f"first audit of 2,000 ledgers in {seconds} s")
+    assert seconds < 10
+    assert copies.at_once_max == 3 * AT_ONCE
+    assert set(copies.asked.values()) == {3}
+
+
+async def test_ledgers_of_near_bookies_are_compared_within_the_rate() -> None:
+    world, _ = await a_far_world(0.0, ledgers=1_000)
+    async with world.repaired(replace(CONFIG, compared_per_second=100)) as service:
+        assert 1_000 / 100 - 3 <= await until_audited(service) <= 1_000 / 100
+
+
+async def test_an_absent_bookie_hides_no_missing_copy_and_is_compared_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bookies after an absent one were not asked, and the others in each audit again."""
+
+    async def fail(_service: RepairService, ledger_id: int) -> None:
+        raise RepairStuckError(f"ledger {ledger_id} stays as it is")
+
+    monkeypatch.setattr(RepairService, "_repair_ledger", fail)
+    world, copies = World(), FarCopies(0.0)
+    world.client.copies = copies
+    sessions = [await register(world, bookie) for bookie in BOOKIES]
+    for ledger_id in (1, 2):
+        ledger = LedgerMetadata(ledger_id, 3, 3, 2, (Fragment(0, BOOKIES),), creation_token=1)
+        await create(world.store, ledger.closed(1, 20))
+    copies.lacks[BOOKIES[2], 2] = None
+    world.store.expire_session(sessions[0])
+    with recorded_log("rhumbline.regions.repair.auditor") as log:
+        async with world.repaired() as service:
+            await asyncio.sleep(10)
+            assert service.statistics()["audits"] > 5
+            (line,) = log.fields("repair needed")
+            assert (line["ledger"], line["reason"]) == (2, f"{BOOKIES[2]} lacks entries from 1 on")
+            assert copies.asked[1] == 2, "once from each bookie that is present"
+            await register(world, BOOKIES[0])
+            await asyncio.sleep(10)
+            assert copies.asked[1] == 2 + 3
