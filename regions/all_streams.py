@@ -8,6 +8,10 @@ from collections.abc import AsyncGenerator, Callable
 from ..core.log.namespace import LIST_LIMIT, Namespace, list_namespaces
 from ..core.runtime.metadata_store import MetadataStore
 
+STREAMS_AT_ONCE = 16
+"""Number of streams on which a pass over all streams works at the same time. Each needs several
+calls, one after the other, to a metadata store that may be in another region."""
+
 
 async def all_namespaces(
     store: MetadataStore, open_namespace: Callable[[str], Namespace]
@@ -20,10 +24,9 @@ async def all_namespaces(
         after = page[-1]
 
 
-async def all_streams(namespace: Namespace) -> AsyncGenerator[str]:
-    """Yield the name of every stream. Raises MetadataError."""
+async def pages_of_streams(namespace: Namespace) -> AsyncGenerator[list[str]]:
+    """Yield the names of all streams in pages. Raises MetadataError."""
     after: str | None = None
     while page := await namespace.streams(after=after, limit=LIST_LIMIT):
-        for name in page:
-            yield name
+        yield page
         after = page[-1]

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from ...core.log.namespace import Namespace
@@ -20,7 +21,8 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
-from ..all_streams import all_namespaces, all_streams
+from ...core.runtime.tasks import for_each
+from ..all_streams import STREAMS_AT_ONCE, all_namespaces, pages_of_streams
 from .config import RepairConfig
 
 _LOG = EventLog(__name__)
@@ -85,16 +87,23 @@ class RetentionRunner:
         """
         begun = self._loop.time()
         expires_archives = begun >= self._expiry_due
-        stream_count, overdue_ms = 0, 0
+        stream_count, overdue_ms, is_over = 0, 0, False
+
+        async def maintain(namespace: Namespace, stream: str) -> None:
+            nonlocal stream_count, overdue_ms, is_over
+            is_over = is_over or not is_elected()
+            if not is_over:
+                stream_count += 1
+                age_ms = await self._maintain(namespace, stream, expires_archives)
+                overdue_ms = max(overdue_ms, age_ms)
+
         async with aclosing(all_namespaces(self._store, self._open_namespace)) as namespaces:
             async for namespace in namespaces:
-                async with aclosing(all_streams(namespace)) as streams:
-                    async for stream in streams:
-                        if not is_elected():
+                async with aclosing(pages_of_streams(namespace)) as pages:
+                    async for page in pages:
+                        await for_each(page, partial(maintain, namespace), STREAMS_AT_ONCE)
+                        if is_over:
                             return
-                        stream_count += 1
-                        age_ms = await self._maintain(namespace, stream, expires_archives)
-                        overdue_ms = max(overdue_ms, age_ms)
         if expires_archives:
             self._expiry_due = begun + self._config.archive_expiry_interval_ms / 1000
         counts = self.counts

@@ -1,7 +1,7 @@
 """Measures the lag of all subscriptions, in the elected process."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ from ...core.protocol.errors import RhumblineError
 from ...core.runtime.clock import Clock
 from ...core.runtime.event_log import EventLog, LogLimit
 from ...core.runtime.metadata_store import MetadataStore
-from ..all_streams import all_namespaces, all_streams
+from ...core.runtime.tasks import run_all
+from ..all_streams import STREAMS_AT_ONCE, all_namespaces, pages_of_streams
 from .lag_bytes import measure_bytes
 from .stream_lag import UNKNOWN_LAG, Lag, count_records, lag_of, read_positions
 
@@ -21,6 +22,9 @@ _LOG = EventLog(__name__)
 
 SUBSCRIPTIONS_MAX = 100_000
 """Maximum number of subscriptions that one pass examines."""
+
+_NamedLag = tuple[str, Lag, int | None]
+"""A subscription, and its lag also in bytes."""
 
 
 class SeriesRule(NamedTuple):
@@ -114,14 +118,14 @@ class SubscriptionLags:
                     _LOG.warning("lag measurement failed", error=error, dropped=dropped or None)
 
     async def run_once(self) -> None:
-        """Measure all subscriptions once, one after the other. Raises MetadataError."""
+        """Measure all subscriptions once. Raises MetadataError."""
         found, by_key = LagSummary(), dict[tuple[str, str, str], LagSummary]()
         by_group: dict[tuple[str, str, str], LagSummary] = {}
         async for namespace in all_namespaces(self._store, self._open_namespace):
             topics = await self._topics_of(namespace)
-            async with aclosing(all_streams(namespace)) as streams:
-                async for stream in streams:
-                    for name, lag, size in await self._lags_of(namespace, stream):
+            async with aclosing(self._lags_by_stream(namespace)) as streams:
+                async for stream, lags in streams:
+                    for name, lag, size in lags:
                         now_ms = self._clock.wall_ms()
                         found.add(lag, size, now_ms)
                         if self._series.by != BY_NOTHING:
@@ -151,9 +155,19 @@ class SubscriptionLags:
             after = page[-1]
         return found
 
-    async def _lags_of(
-        self, namespace: Namespace, stream: str
-    ) -> list[tuple[str, Lag, int | None]]:
+    async def _lags_by_stream(
+        self, namespace: Namespace
+    ) -> AsyncGenerator[tuple[str, list[_NamedLag]]]:
+        """Yield the lags of each stream, in the order of their names."""
+        async with aclosing(pages_of_streams(namespace)) as pages:
+            async for page in pages:
+                for first in range(0, len(page), STREAMS_AT_ONCE):
+                    some = page[first : first + STREAMS_AT_ONCE]
+                    measuring = [self._lags_of(namespace, stream) for stream in some]
+                    for stream, lags in zip(some, await run_all(measuring, "lags"), strict=True):
+                        yield stream, lags
+
+    async def _lags_of(self, namespace: Namespace, stream: str) -> list[_NamedLag]:
         """Return the lag of each subscription of a stream, in records and in bytes."""
         positions = await read_positions(namespace, stream)
         if not positions:

@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+
+from rhumbline.core.log.metadata.retention import MaintenanceResult
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import MetadataUnavailableError, UnavailableError
+from rhumbline.regions.all_streams import STREAMS_AT_ONCE
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.retention_runner import RetentionRunner
 from rhumbline.tests.support.fakes.log_world import LogWorld
@@ -142,3 +146,31 @@ async def test_data_that_should_be_gone_is_reported_with_its_age(world: LogWorld
     assert overdue is not None
     assert (overdue.lssn, overdue.overdue_ms) == (1, HOUR_MS)
     assert "not archived" in overdue.reason
+
+
+async def test_streams_wait_for_a_distant_metadata_store_at_the_same_time(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass took a round trip after the other: with 100,000 streams, hours."""
+    at_once = at_once_max = 0
+    maintain = Namespace.maintain
+
+    async def far(
+        self: Namespace, name: str, *, expires_archives: bool = True
+    ) -> MaintenanceResult:
+        nonlocal at_once, at_once_max
+        at_once += 1
+        at_once_max = max(at_once_max, at_once)
+        await asyncio.sleep(0.1)
+        at_once -= 1
+        return await maintain(self, name, expires_archives=expires_archives)
+
+    monkeypatch.setattr(Namespace, "maintain", far)
+    for number in range(160):
+        await world.namespace.create_stream(f"s{number}", StreamPolicy())
+    retention = runner(world, {})
+    began_s = asyncio.get_running_loop().time()
+    await retention.run_once()
+    assert retention.counts.streams == 160
+    assert asyncio.get_running_loop().time() - began_s < 160 / STREAMS_AT_ONCE * 0.1 + 0.05
+    assert at_once_max == STREAMS_AT_ONCE

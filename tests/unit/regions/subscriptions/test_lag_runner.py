@@ -4,13 +4,17 @@ import asyncio
 
 import pytest
 
+from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.stream_series import BY_NAMESPACE, BY_STREAM
 from rhumbline.core.log.topics.topic_writer import open_topic_writer
 from rhumbline.core.log.topics.topics import create_topic
-from rhumbline.core.protocol.dlsn import FIRST_DLSN
+from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.runtime.metrics import samples
+from rhumbline.regions.all_streams import STREAMS_AT_ONCE
+from rhumbline.regions.subscriptions import lag_runner
 from rhumbline.regions.subscriptions.lag_runner import SeriesRule, SubscriptionLags
+from rhumbline.regions.subscriptions.stream_lag import read_positions
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.recorded_log import recorded_log
 
@@ -141,3 +145,25 @@ async def test_lag_of_a_group_is_the_sum_over_the_partitions_of_its_topic(world:
     lags = lags_of(world, SeriesRule(BY_NAMESPACE, 5))
     await lags.run_once()
     assert lags.statistics()["by_group"] == {}
+
+
+async def test_streams_are_measured_at_the_same_time_and_exported_in_order(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass measured one stream after the other, each with several round trips."""
+    for number in range(2 * STREAMS_AT_ONCE):
+        await world.namespace.create_stream(f"s{number:02}")
+        await world.namespace.subscriptions.create(f"s{number:02}", "group", FIRST_DLSN)
+
+    async def far(namespace: Namespace, stream: str) -> list[tuple[str, Dlsn]]:
+        await asyncio.sleep(0.1 if stream == "s00" else 0.05)
+        return await read_positions(namespace, stream)
+
+    monkeypatch.setattr(lag_runner, "read_positions", far)
+    lags = lags_of(world, SeriesRule(BY_STREAM, 3))
+    began_s = asyncio.get_running_loop().time()
+    await lags.run_once()
+    assert asyncio.get_running_loop().time() - began_s < 0.2
+    found = lags.statistics()
+    assert found["examined"] == 2 * STREAMS_AT_ONCE
+    assert sorted(found["by_name"]["test"]) == ["s00", "s01", "s02"]
