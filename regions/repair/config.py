@@ -34,7 +34,7 @@ class RepairConfig:
         low=1,
     )
     compared_per_second: int = setting(
-        1_000,
+        2_000,
         "Maximum number of ledgers per second that an audit compares with the entry lists of their "
         "bookies.",
         low=1,
