@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _VERSION_KEY = "v"
 _READER_KEY = "min"
 _BEGINNING = re.compile(rb'\{"v":(0|[1-9][0-9]{0,8})[,}]')
-"""How ``encode_metadata_record`` begins a record."""
+"""The beginning of what ``encode_metadata_record`` returns."""
 
 
 def encode_metadata_record(
