@@ -43,7 +43,7 @@ _VERIFIED_MAX = 2_000_000
 """Maximum number of ledgers remembered as complete; the others are compared in each audit."""
 
 _PAGE = 16 * AT_ONCE
-"""Number of ledgers of which ``AT_ONCE`` at a time are examined, before the next ones are read."""
+"""Number of ledgers that are read before they are examined, ``AT_ONCE`` of them at a time."""
 
 _Verified = tuple[Version, tuple[BookieId, ...]]
 
@@ -321,7 +321,7 @@ class Auditor:
         return None
 
     async def _list(self, bookie: BookieId, ledger_id: int) -> Availability | None:
-        """Return the entries that a bookie has; None if it did not say."""
+        """Return the entries that a bookie has; None if it could not list them."""
         try:
             return await self._client.copies.list_entries(bookie, ledger_id)
         except RhumblineError:

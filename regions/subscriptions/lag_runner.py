@@ -24,7 +24,7 @@ SUBSCRIPTIONS_MAX = 100_000
 """Maximum number of subscriptions that one pass examines."""
 
 _NamedLag = tuple[str, Lag, int | None]
-"""A subscription, and its lag also in bytes."""
+"""The name of a subscription, its lag, and the lag in bytes if it is known."""
 
 
 class SeriesRule(NamedTuple):

@@ -10,7 +10,7 @@ Safety depends on the order of a takeover (rule STR-3):
 3. Publish the next segment. Its ledger is created in parallel with step 2, but belongs to no
    segment until it is published.
 
-The last end of step 2 is recorded by the transaction of step 3. Without segments there is no
+The end of the newest segment is recorded by the transaction of step 3. Without segments there is no
 step 2, and steps 1 and 3 are one transaction (rule STR-2).
 """
 

@@ -98,7 +98,7 @@ async def test_with_tls_a_stranger_reads_fences_and_deletes_nothing(tmp_path: Pa
                 await calls.call_unary(target.proxy, methods.DELETE_STREAM, request, 5.0)
             await calls.aclose()
         await append_some(writer, 20)  # fails if the writer was fenced
-        # Only these connections: clients of other tests may still call ports of their old servers.
+        # Only these connections are counted, as clients of other tests may still call old ports.
         refused = Counter((answer.sender, "tls-required") for answer in answers)
         assert {found: sink.errors_of_peers[found] for found in refused} == refused
         assert not any(result == AuditResult.DONE for _, result, _ in sink.counts)
