@@ -64,7 +64,7 @@ class RebuiltTree:
     sequences: dict[str, int]
     findings: list[RebuildFinding] = field(default_factory=list)
     ledgers: int = 0
-    decided: int = 0
+    decided_ledgers: list[int] = field(default_factory=list)
     """Ledgers whose end was decided now."""
     unknown_ledgers: list[int] = field(default_factory=list)
     """Ledgers on bookies for which nobody has metadata: kept, and not readable."""
@@ -203,7 +203,8 @@ class _Rebuild:
             if newest is not None:
                 found = find_ledger(newest, having, self._regions, self._lost)
                 self._found[ledger_id] = found
-                self._tree.decided += found.was_decided
+                if found.was_decided:
+                    self._tree.decided_ledgers.append(ledger_id)
             elif any(holder.held.ranges for holder in having):
                 self._tree.unknown_ledgers.append(ledger_id)
         named = {

@@ -224,6 +224,8 @@ class RunRecord:
     With the bookie ids that held the entry then, or may have held it (rule BAK-3). They count for
     its quorum until repair has run, whether or not the metadata names them (rule BAK-4).
     """
+    rebuilt_at_ms: float = float("inf")
+    """Time at which the metadata store was rebuilt; infinity if it was not."""
     evidence: Sequence[Evidence] = ()
     observed: BookieObservations = field(default_factory=BookieObservations)
     stored: StreamVersions = field(default_factory=StreamVersions)

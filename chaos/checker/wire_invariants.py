@@ -177,7 +177,8 @@ def closed_entries_were_confirmed(record: RunRecord) -> Iterator[str]:
             since_ms = confirmations.get((ledger_id, entry_id), {})
             named = rules.write_set(entry_id)
             confirmed = {b for b in named if since_ms.get(b, _NEVER) <= closing.at_ms}
-            confirmed |= record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
+            if closing.at_ms >= record.rebuilt_at_ms:
+                confirmed |= record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
             if not satisfies_p(rules.quorum(entry_id), confirmed, record.regions):
                 yield (
                     f"ledger {ledger_id} was closed at {closing.metadata.last_entry_id} with "

@@ -7,6 +7,7 @@ come back, since bookies keep its copies for a while and do not know that it was
 
 import asyncio
 from dataclasses import replace
+from math import inf
 from random import Random
 
 from ...backends.memory import MemoryStore
@@ -14,7 +15,6 @@ from ...core.bookie.config import BookieConfig
 from ...core.bookie.identity import read_identity
 from ...core.bookie.storage import Storage
 from ...core.protocol.bookie_id import BookieId
-from ...core.protocol.ledger_metadata import LedgerState
 from ...rebuild.backup import Backup
 from ...rebuild.collect_backup import collect_backup
 from ...rebuild.fill_store import fill_store
@@ -56,7 +56,11 @@ class RebuildRun(SeedRun):
 
     def record(self) -> RunRecord:
         """Return the record of the run, with the entries that the rebuild kept."""
-        return replace(super().record(), kept_by_rebuild=self._kept_entries())
+        return replace(
+            super().record(),
+            kept_by_rebuild=self._kept_entries(),
+            rebuilt_at_ms=inf if self.rebuilt is None else self._filled_ms,
+        )
 
     def _kept_entries(self) -> dict[tuple[int, int], frozenset[str]]:
         holders: dict[int, dict[BookieId, HeldLedger]] = {}
@@ -64,9 +68,8 @@ class RebuildRun(SeedRun):
             for held in inventory.ledgers:
                 holders.setdefault(held.ledger_id, {})[inventory.bookie_id] = held
         kept: dict[tuple[int, int], frozenset[str]] = {}
-        for ledger_id, by_bookie in holders.items():
-            if self._was_closed(ledger_id):
-                continue
+        for ledger_id in () if self.rebuilt is None else self.rebuilt.decided_ledgers:
+            by_bookie = holders[ledger_id]
             lac = max(held.lac for held in by_bookie.values())
             last = max(held.last_entry_id for held in by_bookie.values())
             for entry_id in range(lac + 1, last + 1):
@@ -76,14 +79,6 @@ class RebuildRun(SeedRun):
                     if held.is_in_limbo or held.holds(entry_id)
                 }
         return kept
-
-    def _was_closed(self, ledger_id: int) -> bool:
-        """Return whether the ledger was closed before the metadata store was lost."""
-        return any(
-            version.metadata is not None and version.metadata.state is LedgerState.CLOSED
-            for version in super()._ledger_versions().get(ledger_id, ())
-            if version.at_ms < self._filled_ms
-        )
 
     async def _verify_end_state(self) -> None:
         self.apps.appends_max += 400

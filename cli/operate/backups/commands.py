@@ -267,7 +267,7 @@ def _report(
         "store": target,
         "nodes": nodes,
         "ledgers": tree.ledgers,
-        "decided_ends": tree.decided,
+        "decided_ends": len(tree.decided_ledgers),
         "streams": None if is_as_it_is else tree.streams,
         "records": None if is_as_it_is else tree.records,
         "unknown_ledgers": tree.unknown_ledgers,

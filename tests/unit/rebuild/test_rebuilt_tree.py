@@ -76,7 +76,7 @@ def test_segments_are_completed_with_their_last_entries() -> None:
     assert [one.record_count for one in state.segments.values()] == [10, 4]
     assert state.segments[2].start_sequence_id == 10
     assert (state.head.last_lssn, state.head.epoch, state.head.stream_id) == (2, 3, "0123456789ab")
-    assert (tree.records, tree.streams, tree.decided, tree.findings) == (14, 1, 2, [])
+    assert (tree.records, tree.streams, len(tree.decided_ledgers), tree.findings) == (14, 1, 2, [])
     assert tree.sequences[Paths().ids] == 2 + 1 + ID_MARGIN
 
 
