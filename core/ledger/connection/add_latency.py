@@ -56,6 +56,11 @@ class AddLatency:
         lowest_ms, self.lowest_ms = self.lowest_ms, _NEVER
         return lowest_ms
 
+    @property
+    def answered_at(self) -> float | None:
+        """Loop time at which the last timed add was answered; None if none was."""
+        return self._samples[-1][0] if self._samples else None
+
     def recent_ms(self, now: float) -> float | None:
         """Returns the median of the last 10 s; None if too few adds were timed.
 

@@ -38,6 +38,8 @@ class BookiePool:
         self._fast: dict[BookieId, BookieLink] = {}
         self._message: dict[BookieId, BookieLink] = {}
         self._failed_at: dict[BookieId, float] = {}
+        self._silent_at: dict[BookieId, float] = {}
+        self._doubted_from: dict[BookieId, float] = {}
         self._proved_at: dict[BookieId, float] = {}
         self._slow_at: dict[BookieId, float] = {}
         self._departures = RateLimiter(_DEPARTURES_PER_SECOND, burst=_DEPARTURES_PER_SECOND)
@@ -73,16 +75,35 @@ class BookiePool:
 
     def on_failure(self, bookie: BookieId) -> None:
         """Records that the bookie failed a request, for new ensembles and the read order."""
-        self._failed_at.pop(bookie, None)
-        self._failed_at[bookie] = asyncio.get_running_loop().time()
+        self._fail(bookie, self._failed_at)
 
-    def failed_lately(self) -> list[BookieId]:
-        """Returns the bookies that failed within ``failure_memory_ms``, oldest first."""
-        return _since(self._failed_at, self._config.failure_memory_ms)
+    def on_silence(self, bookie: BookieId) -> None:
+        """Records that the bookie did not respond to a probe: it has failed until it does."""
+        self._fail(bookie, self._silent_at)
+
+    def _fail(self, bookie: BookieId, times: dict[BookieId, float]) -> None:
+        now = asyncio.get_running_loop().time()
+        times.pop(bookie, None)
+        times[bookie] = now
+        self._doubted_from[bookie] = now + self._config.failure_memory_ms / 1000
 
     def on_response(self, bookie: BookieId) -> None:
         """Records that the bookie responded to a probe."""
+        self._silent_at.pop(bookie, None)
         self._proved_at[bookie] = asyncio.get_running_loop().time()
+
+    def failed_lately(self) -> list[BookieId]:
+        """Returns the bookies that failed within ``failure_memory_ms``, oldest first."""
+        return list(self._failures())
+
+    def _failures(self) -> dict[BookieId, float]:
+        memory_ms = self._config.failure_memory_ms
+        failed = _since(self._failed_at, memory_ms)
+        silent = _since(self._silent_at, memory_ms)
+        if not silent:
+            return failed
+        last = {b: max(failed.get(b, 0.0), silent.get(b, 0.0)) for b in (*failed, *silent)}
+        return dict(sorted(last.items(), key=lambda item: item[1]))
 
     def known_paths(self) -> KnownPaths:
         """Returns what is known about the paths to bookies, for the placement of new copies.
@@ -92,15 +113,20 @@ class BookiePool:
         """
         if not self._config.failure_memory_ms:
             return KnownPaths()
-        failed = dict.fromkeys(self.failed_lately())
+        failed = self._failures()
         lost: dict[BookieId, float] = {}
         proved = dict(self._proved_at)
         for bookie, link in self._fast.items():
             if link.failed_since is not None:
                 lost[bookie] = link.failed_since
-            if link.connected_at is not None:
-                proved[bookie] = max(link.connected_at, proved.get(bookie, 0.0))
-        return KnownPaths({bookie: self._failed_at[bookie] for bookie in failed}, lost, proved)
+            for at in (link.connected_at, link.traffic.latency.answered_at):
+                if at is not None:
+                    proved[bookie] = max(at, proved.get(bookie, 0.0))
+        for bookie, at in list(self._doubted_from.items()):
+            if proved.get(bookie, 0.0) >= at:
+                del self._doubted_from[bookie]
+        lapsed = frozenset(bookie for bookie in self._doubted_from if bookie not in failed)
+        return KnownPaths(failed, lost, proved, lapsed)
 
     def may_leave(self, now: float) -> bool:
         """Returns whether another writer may leave a slow bookie now, and counts it if so."""
@@ -117,7 +143,7 @@ class BookiePool:
 
     def slow_lately(self) -> list[BookieId]:
         """Returns the bookies that were left within ``slow_memory_ms``, oldest first."""
-        return _since(self._slow_at, self._config.slow_memory_ms)
+        return list(_since(self._slow_at, self._config.slow_memory_ms))
 
     def loads(self, bookies: Sequence[BookieInfo], now: float) -> dict[BookieId, MeasuredLoad]:
         """Returns the load of those of the bookies to which this process has links (PLC-27)."""
@@ -161,9 +187,9 @@ class BookiePool:
                 link.close(ClosedError("the ledger client was closed"))
 
 
-def _since(times: dict[BookieId, float], memory_ms: int) -> list[BookieId]:
-    """Forgets times longer ago than ``memory_ms``, and returns the other bookies."""
+def _since(times: dict[BookieId, float], memory_ms: int) -> dict[BookieId, float]:
+    """Forgets times longer ago than ``memory_ms``, and returns a copy of the other ones."""
     oldest = asyncio.get_running_loop().time() - memory_ms / 1000
     for bookie in [bookie for bookie, at in times.items() if at < oldest]:
         del times[bookie]
-    return list(times)
+    return dict(times)

@@ -20,6 +20,6 @@ async def _probe(pool: BookiePool, bookie: BookieId, timeout_ms: int) -> None:
         async with asyncio.timeout(timeout_ms / 1000):
             await measure_round_trip_ms(pool, bookie)
     except (TimeoutError, RhumblineError):
-        pool.on_failure(bookie)
+        pool.on_silence(bookie)
     else:
         pool.on_response(bookie)

@@ -5,7 +5,7 @@ process may look healthy there, and a process has failures only of the bookies t
 failure makes the whole region suspect, until a bookie of that region has responded after it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...protocol.bookie_id import BookieId
@@ -25,6 +25,8 @@ class KnownPaths:
     """The loss of the connection, of bookies that were not connected to since."""
     proved_at: Mapping[BookieId, float] = field(default_factory=dict)
     """The last moment at which a bookie is known to have responded."""
+    lapsed: Collection[BookieId] = ()
+    """Bookies that failed once, but not lately, and have not responded since that time was over."""
 
     def is_suspect(self, region: str | None, known: Iterable[BookieInfo]) -> bool:
         """Return whether a bookie of the region failed, and none has responded since.
@@ -76,13 +78,15 @@ def suspect_regions(candidates: Sequence[BookieInfo], paths: KnownPaths) -> list
 def bookies_to_probe(candidates: Sequence[BookieInfo], paths: KnownPaths) -> list[BookieId]:
     """Return the bookies whose response would change ``reachable_first``, a few of each region.
 
-    These are bookies whose connection was lost, and those of suspect regions.
+    These are bookies whose connection was lost, those of suspect regions, and those that were
+    avoided until now: a process learns nothing about a path that it does not use.
     """
     suspect = suspect_regions(candidates, paths)
     counts: dict[str | None, int] = {}
     found = []
     for info in candidates:
-        if info.bookie in paths.lost_at or info.region in suspect:
+        doubtful = info.bookie in paths.lost_at or info.bookie in paths.lapsed
+        if doubtful or info.region in suspect:
             counts[info.region] = counts.get(info.region, 0) + 1
             if counts[info.region] <= PROBES_PER_REGION:
                 found.append(info.bookie)

@@ -27,11 +27,36 @@ async def test_probes_run_at_once_and_record_who_responds() -> None:
     assert set(known.proved_at) == {ids[0], ids[2]}
     assert list(known.lost_at) == [ids[1]]
     world.bookies[1].is_down = False
-    await asyncio.sleep(30)
+    await asyncio.sleep(5)
     await probe_paths(pool, ids[1:2], 500)
     known = pool.known_paths()
-    assert (list(known.failed_at), list(known.lost_at)) == ([], [])
-    assert known.proved_at[ids[1]] > 30
+    assert (list(known.failed_at), list(known.lost_at)) == ([], []), "it is used again at once"
+    assert known.proved_at[ids[1]] > 5
+    await pool.aclose()
+
+
+async def test_a_failed_bookie_is_asked_before_it_is_used_again() -> None:
+    world = World("ab")
+    pool = BookiePool(world.runtime, world.directory, config=LedgerConfig(), region=Region("a"))
+    a, b = (bookie.bookie for bookie in world.bookies)
+    pool.on_failure(b)
+    await probe_paths(pool, [a, b], 500)
+    known = pool.known_paths()
+    assert (list(known.failed_at), known.lapsed) == ([b], set()), "a probe does no I/O"
+    await asyncio.sleep(31)
+    known = pool.known_paths()
+    assert (known.failed_at, known.lapsed) == ({}, {b})
+    world.bookies[1].is_down = True
+    await asyncio.sleep(1)
+    await probe_paths(pool, [b], 500)
+    known = pool.known_paths()
+    assert (list(known.failed_at), known.lapsed) == ([b], set())
+    world.bookies[1].is_down = False
+    await asyncio.sleep(31)
+    assert pool.known_paths().lapsed == {b}
+    await probe_paths(pool, [b], 500)
+    known = pool.known_paths()
+    assert (known.failed_at, known.lapsed) == ({}, set())
     await pool.aclose()
 
 

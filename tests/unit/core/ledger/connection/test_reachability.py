@@ -60,6 +60,12 @@ def test_a_lost_connection_is_asked_for_though_its_region_responds() -> None:
     assert bookies_to_probe(CANDIDATES, known) == ["a1"]
 
 
+def test_a_bookie_that_was_avoided_until_now_is_asked_for_and_may_be_used() -> None:
+    known = KnownPaths(proved_at={BookieId("a1"): 8.0}, lapsed={BookieId("a1")})
+    assert bookies_to_probe(CANDIDATES, known) == ["a1"]
+    assert tiers(known) == ["a1 a2 b1 b2 c1 c2"]
+
+
 def test_a_failed_bookie_outside_the_candidates_does_not_count() -> None:
     assert tiers(paths(failed={"x9": 7.0})) == ["a1 a2 b1 b2 c1 c2"]
 
