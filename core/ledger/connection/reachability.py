@@ -7,6 +7,7 @@ failure makes the whole region suspect, until a bookie of that region has respon
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.placement import BookieInfo
@@ -46,22 +47,36 @@ class KnownPaths:
         proofs = [at for at in map(self.proved_at.get, members) if at is not None]
         return bool(failures) and max(failures) >= max(proofs, default=-1.0)
 
+    def has_returned(self, bookie: BookieId) -> bool:
+        """Return whether the bookie failed, is connected, and has responded since."""
+        failed_at = self.failed_at.get(bookie, inf)
+        return bookie not in self.lost_at and self.proved_at.get(bookie, -1.0) > failed_at
+
 
 def reachable_first(
     candidates: Sequence[BookieInfo], paths: KnownPaths
 ) -> list[Sequence[BookieInfo]]:
     """Return the candidates for one choice: each element is tried if the one before has no result.
 
-    First those that neither failed nor lie in a suspect region, then those that did not fail
-    themselves, then all.
+    First those that neither failed nor lie in a suspect region, then also those that failed and
+    have responded since, then all that did not fail themselves, then all.
     """
-    unbroken = [
-        info
-        for info in candidates
-        if info.bookie not in paths.failed_at and info.bookie not in paths.lost_at
-    ]
     suspect = suspect_regions(candidates, paths)
-    tiers = [[info for info in unbroken if info.region not in suspect], unbroken, list(candidates)]
+
+    def is_unbroken(info: BookieInfo) -> bool:
+        return info.bookie not in paths.failed_at and info.bookie not in paths.lost_at
+
+    def is_reached(info: BookieInfo) -> bool:
+        if info.region in suspect:
+            return False
+        return is_unbroken(info) or paths.has_returned(info.bookie)
+
+    tiers: list[Sequence[BookieInfo]] = [
+        [info for info in candidates if is_reached(info) and is_unbroken(info)],
+        [info for info in candidates if is_reached(info)],
+        [info for info in candidates if is_reached(info) or is_unbroken(info)],
+        candidates,
+    ]
     return [
         tier
         for at, tier in enumerate(tiers)

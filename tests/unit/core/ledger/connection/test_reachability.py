@@ -55,6 +55,15 @@ def test_a_response_after_the_failure_clears_the_region_and_not_the_failed_booki
     assert suspect_regions(CANDIDATES, before) == ["a"]
 
 
+def test_bookies_that_have_returned_are_used_before_those_of_a_suspect_region() -> None:
+    known = paths(failed={"a1": 7.0, "b1": 3.0, "b2": 5.0}, proved={"b1": 4.0})
+    assert suspect_regions(CANDIDATES, known) == ["a", "b"], "the last failure of b is unexplained"
+    known = paths(failed={"a1": 7.0, "b1": 3.0, "b2": 5.0}, proved={"b1": 6.0})
+    assert tiers(known) == ["c1 c2", "b1 c1 c2", "a2 b1 c1 c2", "a1 a2 b1 b2 c1 c2"]
+    lost = paths(failed={"a1": 7.0, "b1": 3.0}, lost={"b1": 7.0}, proved={"b1": 6.0, "b2": 8.0})
+    assert tiers(lost) == ["b2 c1 c2", "a2 b2 c1 c2", "a1 a2 b1 b2 c1 c2"]
+
+
 def test_a_lost_connection_is_asked_for_though_its_region_responds() -> None:
     known = paths(lost={"a1": 7.0}, proved={"a2": 8.0})
     assert bookies_to_probe(CANDIDATES, known) == ["a1"]
