@@ -2,7 +2,7 @@
 
 Each ledger has copies on three of four bookies. An audit reads the metadata of all ledgers and
 compares the entry lists of their bookies; then one bookie is drained, so that the fourth one must
-get what it holds.
+get what it holds. The repair process may be in another region than the bookies.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ from .one_add import add
 from .repair_process import remaining_copies, repair_process, repair_status
 
 BOOKIES = 4
+VIEWER = "far"
+"""The region of a repair process that is not where the bookies are."""
 _QUORUM = Quorum(3, 3, 2)
 _WRITTEN_AT_ONCE = 64
 _POLL_S = 0.5
@@ -37,6 +39,7 @@ async def measure_drain(
     size: int,
     *,
     workers: int,
+    repair_region: str = REGION,
     seconds_max: float,
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield one row for each step: the ledgers are written and audited, and a bookie is drained.
@@ -54,7 +57,7 @@ async def measure_drain(
         yield _row("write", ledger_count, time.perf_counter() - started)
         options = ["--workers", str(workers), "--audit-interval", "10s"]
         options += ["--bytes-per-second", _NO_LIMIT]
-        with repair_process(root, servers.metadata, REGION, *options) as repair:
+        with repair_process(root, servers.metadata, repair_region, *options) as repair:
             step = _Step(servers, repair, seconds_max)
 
             async def has_audited() -> bool:

@@ -13,6 +13,7 @@ from ...client.units import parse_bytes, parse_ms, show_bytes
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
 from ..bookies.drained_bookie import BOOKIES as DRAIN_BOOKIES
+from ..bookies.drained_bookie import VIEWER as DRAIN_VIEWER
 from ..bookies.drained_bookie import measure_drain
 from ..bookies.lost_bookie import REGIONS as LOSS_REGIONS
 from ..bookies.lost_bookie import LossWorkload, measure_loss
@@ -20,7 +21,7 @@ from ..bookies.slow_bookie import EACH as SLOW_EACH
 from ..bookies.slow_bookie import REGIONS as SLOW_REGIONS
 from ..bookies.slow_bookie import SlowWorkload, measure_slow_bookie
 from ..bookies.slow_bookie_plot import plot
-from ..harness.bookie_processes import BookieProcesses
+from ..harness.bookie_processes import REGION
 from ..harness.region_processes import RegionProcesses
 from ..readers.far_reading import BATCH, FarWorkload, measure_far_reading
 from ..readers.far_reading import REGION as FAR_REGION
@@ -289,11 +290,12 @@ def _shown_of_loss(row: dict[str, Any]) -> dict[str, Any]:
 @whole_number("--ledgers", 1, 10_000_000, 1_000, "Number of ledgers.")
 @whole_number("--entries", 1, 1_000_000, 1, "Entries of each ledger.")
 @whole_number("--size", 1, 1 << 20, 1024, "Bytes of each entry.")
-@whole_number("--workers", 1, 1_000, 2, "Number of ledgers that are repaired concurrently.")
+@whole_number("--workers", 1, 1_000, 32, "Number of ledgers that are repaired at the same time.")
+@number("--round-trip", 0, 1000, 0, "Milliseconds between the repair process and the bookies.")
 @number("--seconds-max", 1, 86_400, 3_600, "Fail if a step is not done by then.")
 @output_options
 def drain(
-    ledgers: int, entries: int, size: int, workers: int, seconds_max: float,
+    ledgers: int, entries: int, size: int, workers: int, round_trip: float, seconds_max: float,
     directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Drain a bookie with many small ledgers: time and resources of the audit and of the repair.
@@ -303,10 +305,14 @@ def drain(
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
         root = Path(folder)
         print_raw(root)
-        with BookieProcesses(root, count=DRAIN_BOOKIES) as servers:
+        with RegionProcesses(
+            root, [REGION], each=DRAIN_BOOKIES, viewers=[DRAIN_VIEWER], has_links=round_trip > 0
+        ) as servers:
+            servers.set_round_trip(round_trip)
             rows = measure_drain(
-                servers, root, ledgers, entries, size, workers=workers, seconds_max=seconds_max
-            )
+                servers, root, ledgers, entries, size, workers=workers,
+                repair_region=DRAIN_VIEWER if round_trip else REGION, seconds_max=seconds_max,
+            )  # fmt: skip
             found = run(collect(rows, json_file))
     say()
     say(format_table([_shown_of_drain(row) for row in found]))

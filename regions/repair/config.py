@@ -53,7 +53,10 @@ class RepairConfig:
         low=1,
     )
     worker_count: int = setting(
-        2, "Number of ledgers that this process repairs concurrently.", low=1
+        32,
+        "Maximum number of ledgers that this process repairs at the same time. Most of the time of "
+        "a small ledger are round trips to bookies and to the metadata store.",
+        low=1,
     )
     bytes_per_second: int = setting(
         50 * MIB, "Rate limit of copying, over all workers of the process.", low=1

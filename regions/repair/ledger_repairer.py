@@ -16,8 +16,9 @@ Nothing here fences an open ledger, and its open last fragment is not touched (R
 is shortened (RPR-13).
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 from ...core.ledger.client import LedgerClient
@@ -40,6 +41,7 @@ from ...core.protocol.quorum import QuorumView
 from ...core.runtime.metadata_store import MetadataStore, Version
 from ...core.runtime.primitives.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
+from ...core.runtime.tasks import run_all
 from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move
 from ...placement.spread.bookie_weights import bookie_weights
@@ -51,6 +53,12 @@ from .errors import NoCopyError, RepairStuckError
 from .liveness import Liveness, Standing, by_region
 
 _CAS_ATTEMPTS = 8
+
+_BATCHES_AT_ONCE = 8
+"""Maximum number of batches of large ledgers that all repairs of a process hold in memory."""
+
+_SMALL_BYTES = 256 << 10
+"""Maximum length of a closed ledger that counts as small."""
 
 
 @dataclass(slots=True)
@@ -84,6 +92,7 @@ class LedgerRepairer:
         self._directory = directory
         self._placement = placement
         self._rate_limiter = RateLimiter(config.bytes_per_second)
+        self._free_batches = asyncio.Semaphore(_BATCHES_AT_ONCE)
         self._lost_after_ms = config.lost_after_ms
 
     async def repair(self, metadata: LedgerMetadata, version: Version, liveness: Liveness) -> None:
@@ -168,19 +177,20 @@ class LedgerRepairer:
         before = entry_range.fragment.bookies
         ensemble = [await self._info(bookie, liveness) for bookie in before]
         after, r, stuck = await self._successors(work.metadata, entry_range, ensemble, liveness)
-        for index, bookie in enumerate(after):
-            if bookie != before[index]:
-                await self._fill(work, (index, bookie))
         if after != before:
+            new = [(at, bookie) for at, bookie in enumerate(after) if bookie != before[at]]
+            await self._fill_all(work, new)
             await self._record(work, after, r)
             self.counts.fragments_moved += 1
             return True
+        present = []
         for index, bookie in enumerate(before):
             standing = liveness.standing(bookie, ensemble[index].region)
             if standing is Standing.ABSENT:
                 stuck = stuck or self._absence_error(bookie)
             elif standing is not Standing.LOST and bookie not in work.complete:
-                await self._fill(work, (index, bookie))
+                present.append((index, bookie))
+        await self._fill_all(work, present)
         if stuck is not None:
             raise stuck
         view = QuorumView(entry_range.quorum, [info.region for info in ensemble])
@@ -274,6 +284,22 @@ class LedgerRepairer:
 
     # --- copies ---------------------------------------------------------------------------------
 
+    async def _fill_all(self, work: "_RangeRepair", places: Sequence[tuple[int, BookieId]]) -> None:
+        """Fill several members at the same time; one that fails does not stop the others."""
+
+        async def fill(place: tuple[int, BookieId]) -> RepairStuckError | None:
+            try:
+                await self._fill(work, place)
+            except RepairStuckError as error:
+                return error
+            return None
+
+        found = await run_all([fill(place) for place in places], "fill members")
+        errors = [error for error in found if error is not None]
+        errors.sort(key=lambda error: not isinstance(error, NoCopyError))
+        if errors:
+            raise errors[0]
+
     async def _fill(
         self,
         work: "_RangeRepair",
@@ -288,7 +314,10 @@ class LedgerRepairer:
             was_missing = True
             next_id = first
             while next_id <= last:
-                next_id += await self._copy_some(metadata, bookie, (next_id, last), reader)
+                is_closed = metadata.state is LedgerState.CLOSED
+                is_small = is_closed and metadata.length <= _SMALL_BYTES
+                async with nullcontext() if is_small else self._free_batches:
+                    next_id += await self._copy_some(metadata, bookie, (next_id, last), reader)
         if was_missing:
             listed = await self._list(bookie, metadata.ledger_id)
             left = next(missing_runs(entry_range, index, listed), None)

@@ -5,7 +5,7 @@ process ends, the others take over its role and its tasks.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,7 +39,6 @@ from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
 from .retention_runner import RetentionRunner
-from .task_feed import TaskFeed
 from .task_store import TaskStore
 
 _LOG = EventLog(__name__)
@@ -144,7 +143,7 @@ class RepairService:
         self._retention = RetentionRunner(store, open_namespace, self.config)
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
-        self._work_wakeups = [Wakeup() for _ in range(self.config.worker_count)]
+        self._work_wakeup = Wakeup()
         self._busy: dict[int, None] = {}
         self._retries: dict[int, _Retry] = {}
 
@@ -211,9 +210,7 @@ class RepairService:
                 session_tasks.spawn(self._retention.run(lambda: self.is_auditor), "retention")
                 if self._lags is not None:
                     session_tasks.spawn(self._lags.run(lambda: self.is_auditor), "lags")
-                feed = TaskFeed(self.tasks)
-                for wakeup in self._work_wakeups:
-                    session_tasks.spawn(self._work(session, owner, feed, wakeup), "repair worker")
+                session_tasks.spawn(self._work(session, owner), "repair ledgers")
                 self.is_working = True
                 while not session.is_lost:
                     await lost.wait(self.config.session_ttl_ms / 1000)
@@ -284,25 +281,39 @@ class RepairService:
         self._audit_wakeup.wake()
         for retry in self._retries.values():
             retry.due = 0.0
-        for wakeup in self._work_wakeups:
-            wakeup.wake()
+        self._work_wakeup.wake()
 
     # --- repairing ------------------------------------------------------------------------------
 
-    async def _work(self, session: Session, owner: str, feed: TaskFeed, wakeup: Wakeup) -> None:
-        watch = self.tasks.watch(wakeup.wake)
+    async def _work(self, session: Session, owner: str) -> None:
+        """Repair ledgers, at most ``worker_count`` at a time. A long repair delays no other one."""
+        free = asyncio.Semaphore(self.config.worker_count)
+        repairs = Tasks(on_failure=self._on_bug)
+        watch = self.tasks.watch(self._work_wakeup.wake)
+
+        async def repair(ledger_id: int) -> None:
+            try:
+                await self._repair_if_free(session, ledger_id, owner)
+            finally:
+                del self._busy[ledger_id]
+                free.release()
+
+        async def begin(ledger_id: int) -> None:
+            await free.acquire()
+            self._busy[ledger_id] = None
+            repairs.spawn(repair(ledger_id), f"repair ledger {ledger_id}")
+
         try:
             while not session.is_lost:
                 try:
-                    await self._work_through(session, owner, feed)
-                except SessionLostError:
-                    return
+                    await self._for_each_due(begin)
                 except RhumblineError as error:
                     await self._pause(error)
                     continue
-                await wakeup.wait(self._next_retry_s())
+                await self._work_wakeup.wait(self._next_retry_s())
         finally:
             watch.close()
+            await repairs.aclose()
 
     def _next_retry_s(self) -> float:
         now = self._loop.time()
@@ -310,22 +321,31 @@ class RepairService:
         due = min((retry.due for retry in self._retries.values()), default=now + pause_s)
         return min(max(due - now, self.config.retry_ms_min / 1000), pause_s)
 
-    async def _work_through(self, session: Session, owner: str, feed: TaskFeed) -> None:
-        """Process every task that is due once, together with the other workers."""
-        feed.begin(self._retries)
-        while (ledger_id := await feed.next()) is not None:
-            retry = self._retries.get(ledger_id)
-            is_postponed = retry is not None and self._loop.time() < retry.due
-            if ledger_id in self._busy or is_postponed:
-                continue
-            self._busy[ledger_id] = None
-            try:
-                if await self._try_lock(session, ledger_id, owner):
-                    await self._repair(session, ledger_id)
-            finally:
-                del self._busy[ledger_id]
-        for ledger_id in feed.take_missing():
+    async def _for_each_due(self, begin: Callable[[int], Awaitable[None]]) -> None:
+        """Begin with each ledger that has a task, unless it is in work or to be tried later."""
+        missing = dict.fromkeys(self._retries)
+        after: int | None = None
+        while page := await self.tasks.ids(after):
+            after = page[-1]
+            for ledger_id in page:
+                missing.pop(ledger_id, None)
+                retry = self._retries.get(ledger_id)
+                is_postponed = retry is not None and self._loop.time() < retry.due
+                if ledger_id not in self._busy and not is_postponed:
+                    await begin(ledger_id)
+        for ledger_id in missing:
             self._retries.pop(ledger_id, None)  # another process has repaired it
+
+    async def _repair_if_free(self, session: Session, ledger_id: int, owner: str) -> None:
+        """Repair a ledger, unless another process does or has done so since the listing."""
+        try:
+            if await self._try_lock(session, ledger_id, owner):
+                await self._repair(session, ledger_id)
+        except SessionLostError:
+            return  # ``_run`` begins again with a new session
+        except RhumblineError as error:
+            await self._pause(error)
+            self._work_wakeup.wake()
 
     async def _try_lock(self, session: Session, ledger_id: int, owner: str) -> bool:
         """Lock a ledger; False if another process repairs it, or has done so since the listing."""

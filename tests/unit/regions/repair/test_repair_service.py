@@ -16,6 +16,7 @@ from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.runtime.metadata_store import Session
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.availability import Availability, decode, encode, runs_of
 from rhumbline.core.wire.registration import Registration
@@ -26,6 +27,7 @@ from rhumbline.regions.repair import auditor
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.errors import RepairStuckError
 from rhumbline.regions.repair.repair_service import RepairService
+from rhumbline.regions.repair.task_store import TaskStore
 from rhumbline.regions.states import PlacementState
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -117,8 +119,9 @@ async def test_a_lost_session_ends_the_role_and_the_next_one_begins_it_again() -
     assert owners[0] != owners[1]
 
 
-async def test_workers_of_a_process_share_the_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker used to go through all tasks of its own listing, also those of the others."""
+async def test_a_limited_number_of_ledgers_is_repaired_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, random = World(), Random(1)
     repaired: list[int] = []
     working = peak = 0
@@ -139,6 +142,54 @@ async def test_workers_of_a_process_share_the_ledgers(monkeypatch: pytest.Monkey
         assert await service.tasks.ids() == []
     assert sorted(repaired) == list(range(300))
     assert peak == 8
+
+
+async def test_a_long_repair_delays_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    repaired: list[int] = []
+
+    async def repair(_service: RepairService, ledger_id: int) -> None:
+        await asyncio.sleep(1_000 if ledger_id == 1 else 0.1)
+        repaired.append(ledger_id)
+
+    monkeypatch.setattr(RepairService, "_repair_ledger", repair)
+    async with world.repaired(replace(CONFIG, worker_count=2)) as service:
+        for ledger_id in (1, 2, 3):
+            await service.tasks.add(ledger_id, "b1@00000001 is lost", 0)
+        await asyncio.sleep(10)
+        assert repaired == [2, 3]
+        await service.tasks.add(4, "b1@00000001 is lost", 0)
+        await asyncio.sleep(10)
+        assert repaired == [2, 3, 4], "the next listing does not wait for it either"
+        await asyncio.sleep(1_000)
+    assert repaired == [2, 3, 4, 1], "and does not begin with it again"
+
+
+async def test_a_ledger_that_could_not_be_locked_is_tried_again_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    repaired: list[int] = []
+    attempts = 0
+    try_lock = TaskStore.try_lock
+
+    async def refuse_once(tasks: TaskStore, session: Session, ledger_id: int, owner: str) -> bool:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise MetadataUnavailableError("no answer")
+        return await try_lock(tasks, session, ledger_id, owner)
+
+    async def repair(_service: RepairService, ledger_id: int) -> None:
+        repaired.append(ledger_id)
+
+    monkeypatch.setattr(TaskStore, "try_lock", refuse_once)
+    monkeypatch.setattr(RepairService, "_repair_ledger", repair)
+    async with world.repaired(replace(CONFIG, audit_interval_ms=1_000_000)) as service:
+        await service.tasks.add(7, "b1@00000001 is lost", 0)
+        await asyncio.sleep(5)
+        assert await service.tasks.ids() == []
+    assert repaired == [7]
 
 
 async def test_ledger_that_another_process_repaired_since_the_listing_is_left_alone(
