@@ -46,6 +46,10 @@ _LOG = EventLog(__name__)
 _SETTLE_S = 1.0
 """Delay of an audit after a bookie registered or disappeared, because others may follow."""
 
+_STAGGER_S = 1.0
+"""Maximum delay of a listing of tasks after they changed. Each process draws another one, so that
+they do not all try to lock the same new task, and several new tasks are listed together."""
+
 
 @dataclass(slots=True)
 class _Retry:
@@ -144,7 +148,9 @@ class RepairService:
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
         self._work_wakeup = Wakeup()
+        self._hurry = Wakeup()
         self._busy: dict[int, None] = {}
+        self._own_locks: dict[int, None] = {}  # also those that may not exist
         self._retries: dict[int, _Retry] = {}
 
     def start(self) -> None:
@@ -263,6 +269,8 @@ class RepairService:
                             await publish(self._store, self._auditor.stored_bytes)
                         await self._ownerless.withdraw_done()
                         self.last_error = self._auditor.counts.last_unreadable or self.last_error
+                    else:  # its repairs must know since when each bookie is absent
+                        await self._liveness_monitor.snapshot()
                 except SessionLostError:
                     return
                 except RhumblineError as error:
@@ -281,6 +289,7 @@ class RepairService:
         self._audit_wakeup.wake()
         for retry in self._retries.values():
             retry.due = 0.0
+        self._hurry.wake()
         self._work_wakeup.wake()
 
     # --- repairing ------------------------------------------------------------------------------
@@ -310,7 +319,8 @@ class RepairService:
                 except RhumblineError as error:
                     await self._pause(error)
                     continue
-                await self._work_wakeup.wait(self._next_retry_s())
+                if await self._work_wakeup.wait(self._next_retry_s()):
+                    await self._hurry.wait(self._runtime.random.uniform(0.0, _STAGGER_S))
         finally:
             watch.close()
             await repairs.aclose()
@@ -322,19 +332,32 @@ class RepairService:
         return min(max(due - now, self.config.retry_ms_min / 1000), pause_s)
 
     async def _for_each_due(self, begin: Callable[[int], Awaitable[None]]) -> None:
-        """Begin with each ledger that has a task, unless it is in work or to be tried later."""
+        """Begin with each ledger that has a task, unless it is in work or to be tried later.
+
+        Other processes go through the same tasks. So a few ledgers are chosen at random, and then
+        the tasks are listed again.
+        """
         missing = dict.fromkeys(self._retries)
         after: int | None = None
         while page := await self.tasks.ids(after):
-            after = page[-1]
             for ledger_id in page:
                 missing.pop(ledger_id, None)
-                retry = self._retries.get(ledger_id)
-                is_postponed = retry is not None and self._loop.time() < retry.due
-                if ledger_id not in self._busy and not is_postponed:
-                    await begin(ledger_id)
+            locked = dict.fromkeys(await self.tasks.locked_ids(after))
+            for ledger_id in self._own_locks:
+                locked.pop(ledger_id, None)
+            due = [id_ for id_ in page if id_ not in locked and self._is_due(id_)]
+            if not due:
+                after = page[-1]
+            count = min(len(due), self.config.worker_count)
+            for ledger_id in self._runtime.random.sample(due, count):
+                await begin(ledger_id)
         for ledger_id in missing:
             self._retries.pop(ledger_id, None)  # another process has repaired it
+
+    def _is_due(self, ledger_id: int) -> bool:
+        retry = self._retries.get(ledger_id)
+        is_postponed = retry is not None and self._loop.time() < retry.due
+        return ledger_id not in self._busy and not is_postponed
 
     async def _repair_if_free(self, session: Session, ledger_id: int, owner: str) -> None:
         """Repair a ledger, unless another process does or has done so since the listing."""
@@ -349,9 +372,20 @@ class RepairService:
 
     async def _try_lock(self, session: Session, ledger_id: int, owner: str) -> bool:
         """Lock a ledger; False if another process repairs it, or has done so since the listing."""
-        if await self.tasks.get(ledger_id) is None:
+        self._own_locks[ledger_id] = None
+        if not await self.tasks.try_lock(session, ledger_id, owner):
+            del self._own_locks[ledger_id]
             return False
-        return await self.tasks.try_lock(session, ledger_id, owner)
+        if await self.tasks.get(ledger_id) is not None:
+            return True
+        await self._unlock(ledger_id)
+        return False
+
+    async def _unlock(self, ledger_id: int) -> None:
+        """Release a lock. If that is not possible now, the next attempt of this process may."""
+        with suppress(RhumblineError):
+            await self.tasks.unlock(ledger_id)
+            del self._own_locks[ledger_id]
 
     async def _repair(self, session: Session, ledger_id: int) -> None:
         """Repair a ledger, which this session has locked."""
@@ -364,8 +398,7 @@ class RepairService:
                 is_locked = False
         finally:
             if is_locked and not session.is_lost and not self._own.is_closed:
-                with suppress(RhumblineError):
-                    await self.tasks.unlock(ledger_id)
+                await self._unlock(ledger_id)
 
     async def _try_repair(self, ledger_id: int) -> bool:
         """Return whether nothing is left to repair. If the ledger is stuck, the others continue."""
@@ -384,6 +417,7 @@ class RepairService:
         """End the ledger if it must end, and repair what is settled in any case."""
         liveness = await self._liveness_monitor.recent()
         metadata, version = await self._ledgers.read(ledger_id)
+        self._liveness_monitor.note_members(metadata.bookies(), liveness)
         waiting: RepairStuckError | None = None
         if metadata.state is LedgerState.OPEN:
             try:
@@ -402,6 +436,7 @@ class RepairService:
             await self.tasks.remove(ledger_id)  # the lock may be another's by now
         else:
             await self.tasks.finish(ledger_id)
+        del self._own_locks[ledger_id]
         _LOG.info("repair done", ledger=ledger_id)
 
     async def _postpone(self, ledger_id: int, error: RhumblineError) -> None:

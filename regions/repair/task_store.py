@@ -88,9 +88,16 @@ class TaskStore:
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
         """Return a page of ledgers that have tasks, in ascending order."""
+        return await self._children("todo", after, limit)
+
+    async def locked_ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
+        """Return a page of ledgers that are locked, in ascending order."""
+        return await self._children("locks", after, limit)
+
+    async def _children(self, folder: str, after: int | None, limit: int) -> list[int]:
         start = None if after is None else _name(after)
         try:
-            names = await self._store.children(f"{self._root}/todo", after=start, limit=limit)
+            names = await self._store.children(f"{self._root}/{folder}", after=start, limit=limit)
         except NoNodeError:
             return []
         return [int(name) for name in names]

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -13,12 +13,14 @@ import pytest
 
 from rhumbline.backends.memory import MemorySession, MemoryStore
 from rhumbline.core.ledger.client import LedgerClient
+from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
-from rhumbline.core.runtime.metadata_store import Session
+from rhumbline.core.runtime.metadata_store import Session, Version
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.availability import Availability, decode, encode, runs_of
+from rhumbline.core.wire.cookie import Cookie
 from rhumbline.core.wire.registration import Registration
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.regions.ledger_scan import AT_ONCE
@@ -26,8 +28,10 @@ from rhumbline.regions.rebalance.order_store import OrderStore, RebalanceOrder, 
 from rhumbline.regions.repair import auditor
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.errors import RepairStuckError
+from rhumbline.regions.repair.ledger_repairer import LedgerRepairer
+from rhumbline.regions.repair.liveness import Liveness
 from rhumbline.regions.repair.repair_service import RepairService
-from rhumbline.regions.repair.task_store import TaskStore
+from rhumbline.regions.repair.task_store import RepairTask, TaskStore
 from rhumbline.regions.states import PlacementState
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -73,17 +77,21 @@ class World:
         self.store = RefusingStore()
         self.directory = SteeredDirectory(self.store)
 
-    @asynccontextmanager
-    async def repaired(self, config: RepairConfig = CONFIG) -> AsyncIterator[RepairService]:
-        """Run a repair service, and wait until it audits."""
-        service = RepairService(
-            Runtime(ManualClock(), Random(1)),
+    def service(self, config: RepairConfig, seed: int = 1) -> RepairService:
+        """Return a repair service that does not run yet."""
+        return RepairService(
+            Runtime(ManualClock(), Random(seed)),
             self.store,
             cast(LedgerClient, self.client),
             self.directory,
             RegionAwarePlacement(),
             config,
         )
+
+    @asynccontextmanager
+    async def repaired(self, config: RepairConfig = CONFIG) -> AsyncIterator[RepairService]:
+        """Run a repair service, and wait until it audits."""
+        service = self.service(config)
         service.start()
         await asyncio.sleep(2)
         assert service.is_auditor
@@ -144,6 +152,77 @@ async def test_a_limited_number_of_ledgers_is_repaired_at_a_time(
     assert peak == 8
 
 
+async def test_processes_that_repair_together_rarely_try_the_same_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each process used to ask for each task, also those that others had done."""
+    world, random = World(), Random(1)
+    repaired: list[int] = []
+    asked = 0
+    get = TaskStore.get
+
+    async def count(tasks: TaskStore, ledger_id: int) -> RepairTask | None:
+        nonlocal asked
+        asked += 1
+        return await get(tasks, ledger_id)
+
+    async def repair(_service: RepairService, ledger_id: int) -> None:
+        repaired.append(ledger_id)
+        await asyncio.sleep(0.5 + random.random())
+
+    monkeypatch.setattr(TaskStore, "get", count)
+    monkeypatch.setattr(RepairService, "_repair_ledger", repair)
+    config = replace(CONFIG, worker_count=4)
+    async with AsyncExitStack() as stack:
+        services = [await stack.enter_async_context(world.repaired(config))]
+        for seed in range(2, 11):
+            services.append(world.service(config, seed))
+            services[-1].start()
+            stack.push_async_callback(services[-1].aclose)
+        for ledger_id in range(2_000):
+            await services[0].tasks.add(ledger_id, "b1@00000001 is lost", 0)
+        await asyncio.sleep(100)
+        assert await services[0].tasks.ids() == []
+    assert sorted(repaired) == list(range(2_000))
+    print(f"{asked} attempts by ten processes for 2,000 ledgers")
+    assert asked < 2 * 2_000
+
+
+async def test_every_process_knows_since_when_a_bookie_is_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the auditor knew it. The others found a lost bookie absent, and waited for it again."""
+    world, _ = await a_far_world(0.0, ledgers=200)
+    (lost, *others), other = BOOKIES, BookieId("b9@00000001")
+    await register(world, other)
+    for bookie in (*BOOKIES, other):
+        await world.directory.write_cookie(Cookie(bookie, "journal", ("ledgers",), "instance"))
+    ledgers = LedgerStore(world.store)
+
+    async def replace_lost(
+        _repairer: LedgerRepairer, metadata: LedgerMetadata, version: Version, liveness: Liveness
+    ) -> None:
+        if lost not in liveness.lost:
+            raise RepairStuckError(f"waiting for {lost}, which is not registered")
+        await asyncio.sleep(1)
+        await ledgers.write(metadata.with_bookies_of(0, (*others, other)), version)
+
+    monkeypatch.setattr(LedgerRepairer, "repair", replace_lost)
+    config = replace(CONFIG, worker_count=4)
+    async with world.repaired(config) as auditing:
+        helping = world.service(config, seed=2)
+        helping.start()
+        await asyncio.sleep(5)
+        assert not helping.is_auditor
+        world.store.sessions[0].expire()  # that of the lost bookie
+        await asyncio.sleep(100)
+        assert await auditing.tasks.ids() == []
+        done = [service.statistics()["repaired"]["ledgers"] for service in (auditing, helping)]
+        await helping.aclose()
+    print(f"repaired by the auditing process and by the other one: {done}")
+    assert min(done) > 50
+
+
 async def test_a_long_repair_delays_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     repaired: list[int] = []
@@ -190,6 +269,31 @@ async def test_a_ledger_that_could_not_be_locked_is_tried_again_soon(
         await asyncio.sleep(5)
         assert await service.tasks.ids() == []
     assert repaired == [7]
+
+
+async def test_a_lock_that_could_not_be_released_does_not_keep_its_process_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    attempts = 0
+
+    async def fail_once(_service: RepairService, _ledger_id: int) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise RepairStuckError("no bookie accepts copies")
+
+    async def refuse(_tasks: TaskStore, _ledger_id: int) -> None:
+        raise MetadataUnavailableError("no answer")
+
+    monkeypatch.setattr(RepairService, "_repair_ledger", fail_once)
+    monkeypatch.setattr(TaskStore, "unlock", refuse)
+    async with world.repaired() as service:
+        await service.tasks.add(7, "b1@00000001 is lost", 0)
+        await asyncio.sleep(10)
+        assert await service.tasks.ids() == []
+        assert await service.tasks.locked_ids() == []
+    assert attempts == 2
 
 
 async def test_ledger_that_another_process_repaired_since_the_listing_is_left_alone(
