@@ -54,8 +54,8 @@ class RepairConfig:
     )
     worker_count: int = setting(
         32,
-        "Maximum number of ledgers that this process repairs at the same time. Most of the time of "
-        "a small ledger are round trips to bookies and to the metadata store.",
+        "Maximum number of ledgers that this process repairs at the same time. The repair of a "
+        "small ledger mostly waits for round trips to bookies and to the metadata store.",
         low=1,
     )
     bytes_per_second: int = setting(

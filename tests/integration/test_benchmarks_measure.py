@@ -229,6 +229,7 @@ def test_a_drain_moves_all_ledgers_and_a_collection_deletes_the_garbage(tmp_path
     figures = tmp_path / "figures.jsonl"
     for command in (
         "drain --ledgers 40",
+        "drain --ledgers 40 --round-trip 5",
         "bookie --only garbage --ledgers 2000",
         "bookie --only roll --ledgers 2000",
     ):
