@@ -309,14 +309,14 @@ class LedgerRepairer:
         metadata, entry_range, reader = work.metadata, work.entry_range, work.reader
         index, bookie = place
         listed = await self._list(bookie, metadata.ledger_id)
+        is_small = metadata.state is LedgerState.CLOSED and metadata.length <= _SMALL_BYTES
+        room = nullcontext() if is_small else self._free_batches
         was_missing = False
         for first, last in missing_runs(entry_range, index, listed):
             was_missing = True
             next_id = first
             while next_id <= last:
-                is_closed = metadata.state is LedgerState.CLOSED
-                is_small = is_closed and metadata.length <= _SMALL_BYTES
-                async with nullcontext() if is_small else self._free_batches:
+                async with room:
                     next_id += await self._copy_some(metadata, bookie, (next_id, last), reader)
         if was_missing:
             listed = await self._list(bookie, metadata.ledger_id)

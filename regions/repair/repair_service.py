@@ -1,4 +1,4 @@
-"""Repair in one process: a candidate for the auditor's role, and workers (rule RPR-14).
+"""Repair in one process: a candidate for the auditor's role, and repairs (rule RPR-14).
 
 Any number of processes may run it: one of them audits and runs retention, all of them repair. If a
 process ends, the others take over its role and its tasks.
@@ -148,9 +148,9 @@ class RepairService:
         self._own = Tasks()
         self._audit_wakeup = Wakeup()
         self._work_wakeup = Wakeup()
-        self._hurry = Wakeup()
+        self._hurry = Wakeup()  # ends the delay of at most ``_STAGGER_S``
         self._busy: dict[int, None] = {}
-        self._own_locks: dict[int, None] = {}  # also those that may not exist
+        self._own_locks: dict[int, None] = {}  # ledgers whose lock this process may hold
         self._retries: dict[int, _Retry] = {}
 
     def start(self) -> None:

@@ -188,7 +188,7 @@ class BookiePool:
 
 
 def _since(times: dict[BookieId, float], memory_ms: int) -> dict[BookieId, float]:
-    """Forgets times longer ago than ``memory_ms``, and returns a copy of the other ones."""
+    """Forgets times that are older than ``memory_ms``, and returns a copy of the other ones."""
     oldest = asyncio.get_running_loop().time() - memory_ms / 1000
     for bookie in [bookie for bookie, at in times.items() if at < oldest]:
         del times[bookie]
