@@ -43,7 +43,7 @@ class RebuildRun(SeedRun):
         self.rebuilt: RebuiltTree | None = None
         self.ledgers_before: frozenset[int] = frozenset()
         """Ids of all ledgers that existed before the loss."""
-        self._filled_ms = 0.0
+        self._filled_ms = inf
 
     def _ledger_versions(self) -> dict[int, list[LedgerVersion]]:
         """Return the versions; if a ledger came back with the rebuilt store, only those since."""
@@ -59,7 +59,7 @@ class RebuildRun(SeedRun):
         return replace(
             super().record(),
             kept_by_rebuild=self._kept_entries(),
-            rebuilt_at_ms=inf if self.rebuilt is None else self._filled_ms,
+            rebuilt_at_ms=self._filled_ms,
         )
 
     def _kept_entries(self) -> dict[tuple[int, int], frozenset[str]]:
