@@ -1,4 +1,4 @@
-"""Each rare transition of the repair service has its log line."""
+"""A repair service logs rare transitions, shares ledgers with other processes, and audits."""
 
 import asyncio
 from collections import Counter
@@ -155,7 +155,7 @@ async def test_a_limited_number_of_ledgers_is_repaired_at_a_time(
 async def test_processes_that_repair_together_rarely_try_the_same_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each process used to ask for each task, also those that others had done."""
+    """Each process used to ask for each task, including those that others had done."""
     world, random = World(), Random(1)
     repaired: list[int] = []
     asked = 0
@@ -191,7 +191,7 @@ async def test_processes_that_repair_together_rarely_try_the_same_ledger(
 async def test_every_process_knows_since_when_a_bookie_is_absent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the auditor knew it. The others found a lost bookie absent, and waited for it again."""
+    """The others took a lost bookie for one that had just disappeared, and waited for it."""
     world, _ = await a_far_world(0.0, ledgers=200)
     (lost, *others), other = BOOKIES, BookieId("b9@00000001")
     await register(world, other)
