@@ -51,9 +51,11 @@ async def running_telemetry(
         yield Telemetry(export.tracer, export.instruments.observe)
     finally:
         exporting.cancel()
-        await asyncio.wait((exporting,))
-        export.instruments.take_snapshot()
-        await asyncio.to_thread(export.close)
+        try:
+            await asyncio.wait((exporting,))
+        finally:
+            export.instruments.take_snapshot()
+            await asyncio.to_thread(export.close)
 
 
 async def _export(export: "TelemetryExport", period_ms: int) -> None:

@@ -70,6 +70,24 @@ async def closing_the_store_closes_its_sessions(world: "World") -> None:
     assert not await exists(world.store, path)
 
 
+async def a_session_ends_although_its_closing_is_cancelled(world: "World") -> None:
+    """Wherever ``close`` is cancelled, the nodes are removed, after the TTL at the latest."""
+    for turns in (1, 2, 4, 8):
+        session = await world.session()
+        path, _ = await world.store.create(world.path("e"), ephemeral=session)
+        closing = asyncio.get_running_loop().create_task(session.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        assert session.is_lost
+
+        async def is_removed(path: str = path) -> bool:
+            return not await exists(world.store, path)
+
+        await eventually(is_removed, "the node of a session whose closing was cancelled is removed")
+
+
 async def sessions_of_one_handle_are_independent(world: "World") -> None:
     """Closing one session leaves the nodes of another session of the same handle."""
     first, second = await world.session(), await world.session()

@@ -380,11 +380,13 @@ class ZooKeeperConnection:
         if self._is_closed:
             return
         self._is_closed = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(reconnect_ms_max / 1000):
-                await self._connected.wait()
-        self._connected.set()
-        await _in_thread(self._stop)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(reconnect_ms_max / 1000):
+                    await self._connected.wait()
+        finally:  # also if it is cancelled: otherwise kazoo reconnects and keeps the session
+            self._connected.set()
+            await _in_thread(self._stop)
 
     async def read(
         self, *requests: Request, deadline: float, missing_ok: bool = False

@@ -122,7 +122,11 @@ class Session(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the session and remove its ephemeral nodes. Safe to repeat."""
+        """End the session and remove its ephemeral nodes. Safe to repeat.
+
+        If the store cannot be reached or the call is cancelled, the session is no longer renewed,
+        so that it expires.
+        """
         ...
 
 

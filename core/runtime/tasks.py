@@ -55,7 +55,10 @@ class Tasks:
         )
 
     async def aclose(self) -> None:
-        """Cancel all tasks, newest first, and wait until each has ended. Safe to repeat."""
+        """Cancel all tasks, newest first, and wait until each has ended. Safe to repeat.
+
+        If the caller is cancelled meanwhile, the others are cancelled without waiting for them.
+        """
         self.is_closed = True
         while self._tasks:
             task = next(reversed(self._tasks))
@@ -63,7 +66,12 @@ class Tasks:
                 self._tasks.pop(task)
                 continue
             task.cancel()
-            await wait_until_done(task)
+            try:
+                await wait_until_done(task)
+            except asyncio.CancelledError:
+                for other in reversed(self._tasks):
+                    other.cancel()
+                raise
             self._tasks.pop(task, None)
 
 

@@ -320,8 +320,10 @@ class ProxyService:
         finally:
             del self._calls[credit.wake]
             self.quotas.end_call()
-            await tasks.aclose()
-            await reads.close(opened)
+            try:
+                await tasks.aclose()
+            finally:  # a client that goes ends its requests first, and cancels the call then
+                await reads.close(opened)
 
     async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, OpenedRead]:
         if self.reads is None or self._stopping.is_set():

@@ -7,6 +7,7 @@ store, and limits the client to the nodes of the group that it named.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 
 from google.protobuf.message import Message
 
@@ -66,16 +67,21 @@ class GroupCall:
         await open_topic(store, namespace, first.topic)
         paths = TopicPaths(first.namespace, first.topic)
         self._base, self._topic = paths.group(first.group), paths.topic
-        if ttl_ms:
-            self._session = await store.session(ttl_ms)
-            self._session.on_lost(self._wakeup.wake)
-        watches = [
-            store.watch(self._base, self._on_changed, prefix=True),
-            store.watch(self._topic, self._on_changed),
-        ]
-        tasks = Tasks(on_failure=lambda _: self._wakeup.wake())
-        self._last_received_at = asyncio.get_running_loop().time()
-        try:
+        # Everything is closed even if the call is cancelled during that: a session that is left
+        # open is renewed until the proxy stops, and the group waits for its partitions so long.
+        async with AsyncExitStack() as closing:
+            if ttl_ms:
+                self._session = await store.session(ttl_ms)
+                closing.push_async_callback(self._session.close)
+                self._session.on_lost(self._wakeup.wake)
+            tasks = Tasks(on_failure=lambda _: self._wakeup.wake())
+            closing.push_async_callback(tasks.aclose)
+            for watch in (
+                store.watch(self._base, self._on_changed, prefix=True),
+                store.watch(self._topic, self._on_changed),
+            ):
+                closing.callback(watch.close)
+            self._last_received_at = asyncio.get_running_loop().time()
             works = (
                 tasks.spawn(self._read(requests), "requests of a member"),
                 tasks.spawn(self._work(), "operations of a member"),
@@ -88,12 +94,6 @@ class GroupCall:
             for work in works:
                 if work.done():
                     work.result()
-        finally:
-            for watch in watches:
-                watch.close()
-            await tasks.aclose()
-            if self._session is not None:
-                await self._session.close()
 
     async def _wait(self, silence_s_max: float) -> None:
         """Wait until something is to be done. Raises SessionLostError."""

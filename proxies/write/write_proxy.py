@@ -316,10 +316,12 @@ class WriteProxy:
         except TimeoutError as error:  # the next owner finds the end by recovery
             raise UnavailableError(f"stream {stream.name} did not close in time") from error
         finally:
-            await served.abort()
-            self._forget(stream, OwnershipEvent.END)
-            _LOG.info("ownership released", **self._ids(stream))
-            await self._release_claim(stream)
+            try:
+                await served.abort()
+            finally:  # the client that ends a stream may cancel its call now
+                self._forget(stream, OwnershipEvent.END)
+                _LOG.info("ownership released", **self._ids(stream))
+                await self._release_claim(stream)
 
     def _on_over(self, stream: OwnedStream) -> None:
         """Release a stream whose writer failed or was fenced; the next append takes it over."""

@@ -225,9 +225,11 @@ class RepairService:
                     _LOG.warning("repair session lost", owner=owner)
                 self._set_auditor(False, owner)
                 self.is_working = False
-                await session_tasks.aclose()
-                with suppress(RhumblineError):
-                    await session.close()
+                try:
+                    await session_tasks.aclose()
+                finally:
+                    with suppress(RhumblineError):
+                        await session.close()
 
     def _on_bug(self, error: BaseException) -> None:
         self._loop.call_exception_handler({"message": "repair failed", "exception": error})

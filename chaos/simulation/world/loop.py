@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequ
 from contextvars import Context, copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
+from types import CoroutineType
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from .process import PROCESS, ProcessState, SimProcess
@@ -29,7 +30,13 @@ Ts = TypeVarTuple("Ts")
 HANDLES_AT_ONE_INSTANT_MAX = 200_000
 """Calls within one instant of virtual time after which the run is considered to loop forever."""
 
-_CLOSE_ATTEMPTS_MAX = 20
+_CLOSE_ATTEMPTS_MAX = 200
+
+
+class _Closable(Protocol):
+    """A coroutine, or what a task runs instead of one."""
+
+    def close(self) -> None: ...
 
 
 class SimulationFailedError(Exception):
@@ -345,15 +352,30 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def end_quietly(task: "asyncio.Task[Any]") -> None:
-    """Close a task's coroutine, even if its ``finally`` blocks await something."""
+    """Close a task's coroutine, even if its ``finally`` blocks await something.
+
+    What a coroutine awaits is closed before it. Otherwise Python closes that when nothing refers to
+    it any more, in one attempt, and warns if it awaits something again.
+    """
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     work = task.get_coro()
     for _ in range(_CLOSE_ATTEMPTS_MAX):
+        awaiting = _innermost(work)
         try:
-            work.close()
+            awaiting.close()
         except BaseException:  # exceptions of a dead process have no recipient
             continue
-        return
+        if awaiting is work:
+            return
+
+
+def _innermost(work: "_Closable") -> "_Closable":
+    """Return the coroutine that waits for something other than a coroutine, on behalf of work."""
+    while isinstance(awaited := getattr(work, "cr_await", None), CoroutineType):
+        if awaited.cr_frame is None:  # it has ended
+            return work
+        work = awaited
+    return work
 
 
 def _close_dropped(generator: AsyncGenerator[Any, Any]) -> None:

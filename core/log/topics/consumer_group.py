@@ -149,8 +149,10 @@ class GroupMember(GroupMembership[Delivery]):
 
     async def aclose(self) -> None:
         """Leave the group and release all partitions immediately. Safe to repeat."""
-        await super().aclose()
-        await self._reader_tasks.aclose()
+        try:
+            await super().aclose()
+        finally:
+            await self._reader_tasks.aclose()
 
     async def __aenter__(self) -> "GroupMember":
         """Join the group. Partitions are assigned soon afterwards."""

@@ -23,6 +23,7 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -48,7 +49,7 @@ from ...runtime.runtime import Runtime
 from ...runtime.settings import check_settings, setting
 from ...runtime.tasks import Tasks, run_all
 from ..api.log_namespace import LogNamespace
-from ..close_at_exit import ClosesAtExit
+from ..close_at_exit import CANCELLED_CLOSE_S_MAX, ClosesAtExit
 from ..metadata.paths import TopicPaths, check_name
 from .partitions import assign_partitions
 from .topics import Topic, open_topic
@@ -292,22 +293,29 @@ class GroupMembership(ClosesAtExit, Generic[Item]):
         for watch in self._watches:
             watch.close()
         self._on_next()
-        await self._run_tasks.aclose()
-        self._item_ready.wake()
         failures: list[Exception] = []
-        for source in list(self._sources.values()):
-            source.is_ended = True
-            try:
-                await source.stop()
-                await source.aclose()
-            except Exception as error:
-                failures.append(error)
-        self._sources.clear()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        try:
+            await self._run_tasks.aclose()
+            self._item_ready.wake()
+            for source in list(self._sources.values()):
+                source.is_ended = True
+                try:
+                    await source.stop()
+                    await source.aclose()
+                except Exception as error:
+                    failures.append(error)
+            self._sources.clear()
+        finally:  # also if it is cancelled: otherwise the group waits for this member's partitions
+            await self._end_session()
         if failures:
             raise failures[0]
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(RhumblineError, TimeoutError):  # it expires
+                async with asyncio.timeout(CANCELLED_CLOSE_S_MAX):
+                    await session.close()
 
     async def __aenter__(self) -> "GroupMembership[Item]":
         """Join the group. Partitions are assigned soon afterwards."""
@@ -330,7 +338,7 @@ class GroupMembership(ClosesAtExit, Generic[Item]):
                 await self._step()
             except SessionLostError:
                 self._on_session_lost()
-                self._session = None
+                await self._end_session()
                 await self._backoff.pause()
             except RhumblineError as error:
                 if not (error.retryable or isinstance(error, UnknownOutcomeError)):
@@ -431,6 +439,7 @@ class GroupMembership(ClosesAtExit, Generic[Item]):
         if self._session is None or self._session.is_lost:
             self._on_session_lost()
             await self._release(list(self._sources.values()), is_lost=True)
+            await self._end_session()
             session = await self._store.session(self._config.session_ttl_ms)
             self._session = session
             session.on_lost(lambda: self._on_session_lost() if self._session is session else None)

@@ -172,8 +172,10 @@ class SegmentChain:
             await creating
             return await self._begin(policy.roll_ms, last)
         finally:
-            await tasks.aclose()
-            await self.abandon()
+            try:
+                await tasks.aclose()
+            finally:
+                await self.abandon()
 
     async def next(self, policy: StreamPolicy) -> OpenSegment:
         """Create and publish the next segment.

@@ -143,11 +143,13 @@ class GroupConnection:
 
     async def close(self) -> None:
         """End the session with its nodes, then the call. Safe to repeat."""
-        if self.failure is None:
-            # The answer is the end of the call. Without one, the session expires.
-            with suppress(UnavailableError):
-                await self.request(pb.GroupRequest(leave=True), LEAVE_SECONDS_MAX)
-        await self.aclose()
+        try:
+            if self.failure is None:
+                # The answer is the end of the call. Without one, the session expires.
+                with suppress(UnavailableError):
+                    await self.request(pb.GroupRequest(leave=True), LEAVE_SECONDS_MAX)
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """End the call; the proxy then ends the session. Safe to repeat."""

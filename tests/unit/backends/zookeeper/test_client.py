@@ -13,7 +13,13 @@ from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import write_string
 
-from rhumbline.backends.zookeeper.client import _Client, _Events, _Reply
+from rhumbline.backends.zookeeper.client import (
+    ZooKeeperAccess,
+    ZooKeeperConnection,
+    _Client,
+    _Events,
+    _Reply,
+)
 from rhumbline.core.protocol.errors import SessionLostError
 
 _ROOT = Path(__file__).resolve().parents[4]
@@ -92,3 +98,17 @@ async def test_a_call_takes_a_request_and_an_object_for_its_result() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(SessionLostError, match="ConnectionClosedError"):
             await reply.future
+
+
+async def test_connection_whose_closing_is_cancelled_stops_all_the_same() -> None:
+    """It reconnected later, and kept its session and the nodes of that."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # nothing answers there
+        connection = ZooKeeperConnection(ZooKeeperAccess(f"127.0.0.1:{port}"), 3_000)
+        await connection.start()
+        closing = asyncio.create_task(connection.aclose(reconnect_ms_max=60_000))
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert connection._client._stopped.is_set()

@@ -47,6 +47,31 @@ async def test_closing_cancels_newest_first_and_waits() -> None:
         tasks.spawn(forever(log, "late"), "late")
 
 
+async def test_closing_that_is_cancelled_still_cancels_all() -> None:
+    log: list[str] = []
+
+    async def slow(name: str) -> None:
+        try:
+            await forever(log, name)
+        finally:
+            await asyncio.sleep(0.05)
+
+    tasks = Tasks()
+    for name in ("first", "second", "third"):
+        tasks.spawn(slow(name), name)
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(tasks.aclose())
+    await asyncio.sleep(0.01)
+    assert log == ["third"]
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await asyncio.sleep(0)
+    assert log == ["third", "second", "first"]
+    await tasks.aclose()
+    assert len(tasks) == 0
+
+
 async def test_run_all_keeps_order_and_cancels_the_rest_on_failure() -> None:
     async def value(n: int) -> int:
         await asyncio.sleep(0)

@@ -187,6 +187,28 @@ async def test_crashed_member_is_replaced_within_its_session(world: LogWorld) ->
     await writer.close()
 
 
+@pytest.mark.parametrize("turns", range(1, 12))
+async def test_member_whose_leaving_is_cancelled_leaves_all_the_same(
+    world: LogWorld, turns: int
+) -> None:
+    topic, writer = await make_topic(world, 2)
+    member = member_of(world, topic)
+    await member.__aenter__()
+    await asyncio.sleep(1)
+    assert member.partitions == (0, 1)
+    leaving = asyncio.create_task(member.aclose())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    await asyncio.sleep(1)
+    async with member_of(world, topic) as next_member:
+        await asyncio.sleep(1)
+        assert next_member.partitions == (0, 1)
+    await member.aclose()
+    await writer.close()
+
+
 async def test_members_read_the_partitions_of_a_topic_that_grows(world: LogWorld) -> None:
     topic, _ = await make_topic(world, 2)
     async with member_of(world, topic) as first, member_of(world, topic) as second:

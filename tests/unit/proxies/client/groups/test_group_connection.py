@@ -49,3 +49,18 @@ async def test_request_that_cannot_be_sent_ends_in_time() -> None:
     with pytest.raises(UnavailableError, match="proxy:1 does not respond"):
         await connection.request(pb.GroupRequest(list="members"), 2.0)
     await connection.aclose()
+
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_session_whose_closing_is_cancelled_is_not_kept_alive() -> None:
+    """The heartbeats went on, so the proxy kept the session of a member that had left."""
+    call = FullCall()
+    connection = GroupConnection(call, "proxy:1", 3_000, lambda: None)
+    closing = asyncio.create_task(connection.close())
+    await asyncio.sleep(0.5)
+    assert not call.is_over.is_set()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert call.is_over.is_set()
+    assert connection.is_lost
