@@ -126,18 +126,15 @@ class Auditor:
             counts.unreadable += 1
             counts.last_unreadable = str(error)
 
-        async def examine(ledger: tuple[LedgerMetadata, Version]) -> None:
-            await self._audit_ledger(*ledger, liveness, counts)
-
         page: list[tuple[LedgerMetadata, Version]] = []
         async for metadata, version in all_ledgers(self._ledgers, on_unreadable):
             monitor.note_members(metadata.bookies(), liveness)
             stored.note(metadata)
             page.append((metadata, version))
             if len(page) == _PAGE:
-                await for_each(page, examine, AT_ONCE)
+                await self._audit_page(page, liveness, counts)
                 page.clear()
-        await for_each(page, examine, AT_ONCE)
+        await self._audit_page(page, liveness, counts)
         self.counts = counts
         self.stored_bytes = stored.largest()
         self._durability.end_scan(counts.unreadable)
@@ -171,32 +168,51 @@ class Auditor:
         for bookie in back:
             _LOG.info("bookie present", bookie=bookie)
 
-    async def _audit_ledger(
+    async def _audit_page(
+        self,
+        page: Sequence[tuple[LedgerMetadata, Version]],
+        liveness: Liveness,
+        counts: AuditCounts,
+    ) -> None:
+        """Examine ledgers, and add tasks for those that need repair and have none."""
+        reasons: dict[int, str] = {}
+
+        async def examine(ledger: tuple[LedgerMetadata, Version]) -> None:
+            reason = await self._examine(*ledger, liveness, counts)
+            if reason is not None:
+                reasons[ledger[0].ledger_id] = reason
+
+        async def add(ledger_id: int) -> None:
+            reason = reasons[ledger_id]
+            if await self._tasks.add(ledger_id, reason, self._runtime.clock.wall_ms()):
+                counts.tasks_added += 1
+                _LOG.info("repair needed", ledger=ledger_id, reason=reason)
+
+        await for_each(page, examine, AT_ONCE)
+        if reasons:  # most have a task already while a large repair is in progress
+            await for_each(await self._tasks.without_task(sorted(reasons)), add, AT_ONCE)
+
+    async def _examine(
         self,
         metadata: LedgerMetadata,
         version: Version,
         liveness: Liveness,
         counts: AuditCounts,
-    ) -> None:
+    ) -> str | None:
+        """Return why a ledger needs repair, or None."""
         if await self._orphans.remove(metadata):
-            return
+            return None
         self._durability.note(metadata, version)
         views = await self._views_of(metadata)
         counts.ledgers += 1
         counts.region_violations += sum(1 for view in views if not view.is_legal())
         counts.fragile += sum(1 for view in views if view.is_legal() and view.is_fragile())
         ranges = settled_ranges(metadata, await self._policies.r_of(metadata))
-        reason = (
+        return (
             self._find_misplaced(metadata, ranges, views, liveness)
             or self._find_stuck_recovery(metadata)
             or await self._find_incomplete(metadata, ranges, version, liveness, counts)
         )
-        if reason is not None:
-            now_ms = self._runtime.clock.wall_ms()
-            is_new = await self._tasks.add(metadata.ledger_id, reason, now_ms)
-            counts.tasks_added += is_new
-            if is_new:
-                _LOG.info("repair needed", ledger=metadata.ledger_id, reason=reason)
 
     async def _views_of(self, metadata: LedgerMetadata) -> list[QuorumView]:
         """Return the quorum view of each fragment. Raises MetadataUnavailableError."""

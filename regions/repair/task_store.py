@@ -8,7 +8,7 @@
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -89,6 +89,19 @@ class TaskStore:
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
         """Return a page of ledgers that have tasks, in ascending order."""
         return await self._children("todo", after, limit)
+
+    async def without_task(self, ledger_ids: Sequence[int]) -> list[int]:
+        """Return those of some ledgers, in ascending order, that have no task.
+
+        It lists the tasks between the first and the last one.
+        """
+        first, last = ledger_ids[0], ledger_ids[-1]
+        known: dict[int, None] = {}
+        page = await self.ids(first - 1 if first else None)
+        while page:
+            known.update(dict.fromkeys(page))
+            page = await self.ids(page[-1]) if page[-1] < last else []
+        return [ledger_id for ledger_id in ledger_ids if ledger_id not in known]
 
     async def locked_ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
         """Return a page of ledgers that are locked, in ascending order."""

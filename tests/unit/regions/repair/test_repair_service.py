@@ -188,6 +188,32 @@ async def test_processes_that_repair_together_rarely_try_the_same_ledger(
     assert asked < 2 * 2_000
 
 
+async def test_audits_do_not_add_tasks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each audit during a large repair tried to create all of its tasks again."""
+    world, _ = await a_far_world(0.0, ledgers=200)
+    added: Counter[int] = Counter()
+    add = TaskStore.add
+
+    async def count(tasks: TaskStore, ledger_id: int, why: str, now_ms: int) -> bool:
+        added[ledger_id] += 1
+        return await add(tasks, ledger_id, why, now_ms)
+
+    async def never(_service: RepairService, _ledger_id: int) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(TaskStore, "add", count)
+    monkeypatch.setattr(RepairService, "_repair_ledger", never)
+    async with world.repaired(replace(CONFIG, lost_after_ms=1_000)) as service:
+        world.store.sessions[0].expire()  # that of a bookie
+        await asyncio.sleep(20)
+        audits = service.statistics()["audits"]
+        await service.tasks.remove(7)
+        await asyncio.sleep(5)
+        assert len(await service.tasks.ids()) == 200
+    assert audits > 10
+    assert added == {ledger_id: 2 if ledger_id == 7 else 1 for ledger_id in range(1, 201)}
+
+
 async def test_every_process_knows_since_when_a_bookie_is_absent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,6 +34,20 @@ async def test_tasks_are_listed_by_ledger_in_pages() -> None:
     assert [task.ledger_id for task in await tasks.all()] == [0, 5, 17, 2**40]
 
 
+async def test_ledgers_without_a_task_are_found_with_few_calls() -> None:
+    store = LossyStore(MemoryStore())
+    tasks = TaskStore(store)
+    for ledger_id in (0, *range(5, 3_000, 5)):
+        await tasks.add(ledger_id, "x", 0)
+    assert await tasks.without_task([0, 1, 2]) == [1, 2]
+    assert await tasks.without_task([7]) == [7]
+    assert await tasks.without_task([5_000]) == [5_000]
+    called = store.reads
+    found = await tasks.without_task(list(range(1, 3_001)))
+    assert found == [n for n in range(1, 3_001) if n % 5 or n == 3_000]
+    assert store.reads - called == 2
+
+
 @pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
 async def test_lost_requests_and_replies_are_resolved(outcome: str) -> None:
     store = LossyStore(MemoryStore())
