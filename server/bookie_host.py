@@ -1,7 +1,15 @@
 """Formats and runs a bookie in this process, with its status server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,7 +36,7 @@ from ..core.metadata.declared_regions import check_declared, read_declared_regio
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.metadata.measured_store import MeasuredStore
 from ..core.metadata.regional_store import RegionalStore
-from ..core.protocol.bookie_id import BookieId, bookie_name
+from ..core.protocol.bookie_id import BookieId, Region, bookie_name
 from ..core.protocol.errors import (
     ConfigurationError,
     CorruptionError,
@@ -39,6 +47,7 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.metrics import Statistics
+from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
 from ..security.settings import GRANTED
 from ..tls.protection import UNPROTECTED, Protection, certificate_statistics
@@ -48,6 +57,7 @@ from .listening_address import check_advertised, published_host, warn_of_loopbac
 from .posix_disk import DataDisks, PosixDisk
 from .replica_reads import ReplicaReads, ReplicaReadsOfStores
 from .status_server import StatusServer
+from .upgrade.registered_process import admitted_bookie, end_this_process
 
 _STATUS_ROOT = f"{ROOT}/rhumbline/status"
 
@@ -117,6 +127,7 @@ async def running_bookie(
     open_disk: Callable[[Path], PosixDisk] = PosixDisk,
     observe: Callable[[str, Statistics], None] | None = None,
     protection: Protection = UNPROTECTED,
+    stop: Callable[[], None] = end_this_process,
 ) -> AsyncIterator[Bookie]:
     """Run a bookie until the block ends; then it stops in an orderly way.
 
@@ -126,10 +137,11 @@ async def running_bookie(
     Its metrics are served at ``status_port`` (0: a free port; None: not at all) of ``status_host``,
     which is ``host`` if it is empty. ``open_disk`` lets
     callers observe writes. ``observe`` is called with the service name and the function that
-    returns its statistics. Raises ForeignDataError, CorruptionError, WrongClusterError,
-    DiskFullError, DiskFailedError, MetadataError, and ConfigurationError (a port in use, a wildcard
-    address without an advertised one, an address of a network without TLS, or a region that the
-    cluster does not have).
+    returns its statistics. ``stop`` is called if the feature level of the cluster was raised to one
+    that this program does not know. Raises ForeignDataError, CorruptionError, WrongClusterError,
+    FeatureLevelError, DiskFullError, DiskFailedError, MetadataError, and ConfigurationError (a port
+    in use, a wildcard address without an advertised one, an address of a network without TLS, or a
+    region that the cluster does not have).
     """
     check_advertised(
         host, config.advertised_host, "set the address for clients with [bookie] advertised_host"
@@ -168,12 +180,7 @@ async def running_bookie(
         views = [(ledgers, bookies)]
         if regional is not None:
             views.append((regional.ledgers, regional.directory))
-        replicas = {}
-        for view in views:
-            reads = ReplicaReads(runtime, *view, bookie.region)
-            closing.push_async_callback(reads.aclose)
-            replicas[view[0].number] = reads
-        bookie.scrubber.fetch = ReplicaReadsOfStores(replicas).fetch
+        bookie.scrubber.fetch = _replica_reads(runtime, views, bookie.region, closing).fetch
         lost = LostFiles(whole, bookie, config.data_dir_check_ms)
 
         def statistics() -> dict[str, Any]:
@@ -203,6 +210,7 @@ async def running_bookie(
             await _publish_status_address(
                 store, bookie.bookie_id, published_host(at, config.advertised_host), status_port
             )
+        await closing.enter_async_context(admitted_bookie(store, runtime, bookie.bookie_id, stop))
         await bookie.serve(host, port, security=gate)
         _spawn(lost.run(), "lost files", closing)
         warn_of_loopback(bookie.bookie_id, config.advertised_host or host, store.uri)
@@ -214,6 +222,20 @@ def _spawn(work: Coroutine[Any, Any, None], name: str, closing: AsyncExitStack) 
     tasks = Tasks()
     closing.push_async_callback(tasks.aclose)
     tasks.spawn(work, name)
+
+
+def _replica_reads(
+    runtime: Runtime,
+    views: Sequence[tuple[LedgerStore, BookieDirectory]],
+    region: Region,
+    closing: AsyncExitStack,
+) -> ReplicaReadsOfStores:
+    """Return reads of other copies by the metadata of several stores, until ``closing``."""
+    replicas = {}
+    for ledgers, bookies in views:
+        reads = replicas[ledgers.number] = ReplicaReads(runtime, ledgers, bookies, region)
+        closing.push_async_callback(reads.aclose)
+    return ReplicaReadsOfStores(replicas)
 
 
 async def _access_control(

@@ -297,6 +297,8 @@ class SimCluster:
             replicas = ReplicaReads(runtime, ledgers, bookies, bookie.region)
             bookie.scrubber.fetch = replicas.fetch
         lost = LostFiles(whole, bookie, _DIRECTORY_CHECK_MS)
+        if self.upgrades is not None:
+            await self.upgrades.register_bookie(host, bookie)
         await bookie.serve(host.name, PORT)
         if self.settings.data_directories:
             host.spawn(lost.run(), "lost files")

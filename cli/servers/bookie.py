@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from ...backends.open_store import open_store
-from ...client.system_runtime import system_runtime
 from ...core.protocol.errors import ConfigurationError
 from ...server.bookie_host import (
     format_bookie,
@@ -17,8 +16,6 @@ from ...server.bookie_host import (
     status_address,
 )
 from ...server.process_memory import bound_heap, keep_from_collector
-from ...server.upgrade.process_versions import nodes_of_bookie
-from ...server.upgrade.registered_process import registered_process
 from ..options import CommandSession, runs, session_options
 from ..output import TABLE, print_done, print_message
 from ..output_schema import done, prints, text
@@ -133,13 +130,8 @@ async def run_(session: CommandSession, directory: Path | None) -> None:
                     regional_metadata=dict(session.settings.cluster.regional_metadata),
                     observe=telemetry.observe,
                     protection=session.protection,
+                    stop=stop.set,
                 ) as running,
-                registered_process(
-                    store,
-                    system_runtime(),
-                    nodes_of_bookie(running.bookie_id),
-                    stop.set,
-                ),
             ):
                 log.source = str(running.bookie_id)
                 keep_from_collector()

@@ -26,8 +26,6 @@ from ...core.metadata.declared_regions import (
 )
 from ...core.runtime.metadata_store import MetadataStore
 from ...server.bookie_host import format_bookie, is_formatted, running_bookie, status_address
-from ...server.upgrade.process_versions import nodes_of_bookie
-from ...server.upgrade.registered_process import registered_process
 from ...tls.protection import UNPROTECTED, Protection
 from .relay import Relay
 
@@ -175,8 +173,6 @@ class LocalCluster:
                 protection=self.protection,
             )
         )
-        nodes = nodes_of_bookie(local.bookie.bookie_id)
-        await self._closing.enter_async_context(registered_process(store, system_runtime(), nodes))
         if (found := await status_address(store, local.bookie.bookie_id)) is not None:
             local.status_address = f"{found[0]}:{found[1]}"
         for relay in local.relays.values():

@@ -134,4 +134,4 @@ def nodes_of_bookie(bookie: BookieId, known: LevelRange = KNOWN_LEVELS) -> Mappi
 def nodes_of(server: ServerRecord, known: LevelRange = KNOWN_LEVELS) -> Mapping[str, bytes]:
     """Return the ephemeral nodes of a server, by parent."""
     process = this_process(server.kind, name_of_server(server), known)
-    return {SERVERS: server.encode(), PROCESSES: process.encode()}
+    return {PROCESSES: process.encode(), SERVERS: server.encode()}

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from ....core.bookie.bookie import Bookie
 from ....core.metadata.cluster_layout import Paths, instance_id
 from ....core.metadata.feature_level_store import raise_feature_level, require_feature_level
 from ....core.metadata.feature_levels import FeatureRecord, LevelRange
@@ -15,10 +16,9 @@ from ....server.server_directory import ServerRecord, registered_server
 from ....server.upgrade.process_versions import (
     list_process_versions,
     nodes_of,
-    nodes_of_bookie,
     older_than,
 )
-from ....server.upgrade.registered_process import registered_process
+from ....server.upgrade.registered_process import admitted_bookie, registered_process
 from ...checker.upgrades.upgrade_use import Admission, UpgradeUse
 from ..cluster import SimCluster, until
 from ..world.metadata import MetadataSite
@@ -107,6 +107,30 @@ class UpgradeControls:
         if killed_after_ms:
             self._world.later(killed_after_ms / 1000, self._kill_operator)
 
+    async def register_bookie(self, host: SimHost, bookie: Bookie) -> None:
+        """Wait until a bookie that starts may serve, if its program knows levels.
+
+        Raises FeatureLevelError, MetadataUnavailableError.
+        """
+        assert host.process is not None
+        program = self._running_on(host.process).program
+        if not program.knows_levels:
+            return
+        known, stop = program.levels, partial(self._stop, host, host.process)
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def stay_registered() -> None:
+            store, runtime = host.metadata(), host.runtime()
+            try:
+                async with admitted_bookie(store, runtime, bookie.bookie_id, stop, known=known):
+                    admitted.set_result(None)
+                    await asyncio.Event().wait()
+            except RhumblineError as error:
+                admitted.set_exception(error)
+
+        host.spawn(stay_registered(), "register")
+        await admitted
+
     async def finish(self, end: str, bound_s: float) -> None:
         """Bring all processes to the version ``end`` (new, old or mixed) after the faults.
 
@@ -169,7 +193,8 @@ class UpgradeControls:
                 self.use.admissions.append(Admission(running.process, newest, called_ms))
                 if running.program == self._pair.new:
                     tasks.spawn(self._follow_level(store, running), "follow the feature level")
-            tasks.spawn(self._register(host, store, running.program), "register")
+            if host in self._repairers:
+                tasks.spawn(self._register_repair(host, store, running.program), "register")
             await main(host)
         finally:
             await tasks.aclose()
@@ -191,24 +216,16 @@ class UpgradeControls:
             else:
                 running.writes_new_format = True
 
-    async def _register(self, host: SimHost, store: MetadataStore, program: SimProgram) -> None:
-        """Keep the process registered, if it is a server."""
-        runtime, known = host.runtime(), program.levels
-        if host in self._repairers:
-            record = ServerRecord("repair", "", f"{host.name}:1", host.region)
-            nodes = nodes_of(record, known)
-            if not program.knows_levels:
-                async with registered_server(store, runtime, record):
-                    await asyncio.Event().wait()
-        elif host in self._cluster.bookie_hosts and program.knows_levels:
-            starts = self._cluster.starts[host.name]
-            await until(lambda: self._cluster.starts[host.name] > starts)
-            bookie = self._cluster.bookies[host.name].bookie_id
-            nodes = nodes_of_bookie(bookie, known)
-        else:
-            return
-        stop = partial(self._stop, host, host.process)
-        async with registered_process(store, runtime, nodes, stop, known=known):
+    async def _register_repair(
+        self, host: SimHost, store: MetadataStore, program: SimProgram
+    ) -> None:
+        record = ServerRecord("repair", "", f"{host.name}:1", host.region)
+        if not program.knows_levels:
+            async with registered_server(store, host.runtime(), record):
+                await asyncio.Event().wait()
+        known, stop = program.levels, partial(self._stop, host, host.process)
+        nodes = nodes_of(record, known)
+        async with registered_process(store, host.runtime(), nodes, stop, known=known):
             await asyncio.Event().wait()
 
     def _stop(self, host: SimHost, process: SimProcess | None) -> None:
