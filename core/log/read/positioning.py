@@ -204,8 +204,9 @@ async def _find_position(
 ) -> _Found:
     """Search once.
 
-    A segment that is truncated or archived during the search may lose its ledger. The metadata
-    shows this before the ledger is deleted, so the search is repeated on new metadata.
+    A segment that is truncated or archived during the search may lose its ledger, and so does one
+    of a stream that is deleted. The metadata shows this before the ledger is deleted, so the search
+    is repeated on new metadata.
     """
     failures = 0
     while True:
@@ -218,6 +219,8 @@ async def _find_position(
             if failures == _SEARCHES_MAX:
                 raise
         record = await streams.confirmed.check(stream, record.identity)
+        if record.is_deleting:  # its segments may stay for long if the deletion was interrupted
+            raise NoSuchStreamError(f"stream {stream} was deleted while it was read")
 
 
 class _Search:

@@ -19,13 +19,15 @@ from rhumbline.core.protocol.errors import (
     GapError,
     InvalidArgumentError,
     InvalidPositionError,
+    MetadataUnavailableError,
     NoSuchLedgerError,
     NoSuchStreamError,
     TruncatedError,
 )
 from rhumbline.core.protocol.record_set import encode_record_set
-from rhumbline.core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid
+from rhumbline.core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Start
 from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.support.fakes.lossy_store import OK, UNAVAILABLE
 
 
 async def write_records(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
@@ -216,6 +218,22 @@ async def test_search_skips_segments_that_are_truncated_meanwhile(
     async with await namespace.open_reader("s", start, on_truncated=lambda *_: None) as reader:
         record = await asyncio.wait_for(anext(reader), 5)
     assert record.dlsn == next(d for d in dlsns if d.lssn == 4) and not first
+
+
+@pytest.mark.parametrize("start", [LATEST, AtTxid(1)])
+async def test_stream_whose_deletion_was_interrupted_does_not_exist(
+    world: LogWorld, start: Start
+) -> None:
+    """Its ledger is gone and its segment is not, which was reported as a missing ledger."""
+    await (await world.writer("s")).append(b"x", txid=1)
+    world.store.outcomes = [OK, UNAVAILABLE]
+    with pytest.raises(MetadataUnavailableError):
+        await world.namespace.delete_stream("s")
+    assert len(await world.segments("s")) == 1
+    with pytest.raises(NoSuchStreamError, match="stream s was deleted while it was read"):
+        await world.namespace.open_reader("s", start)
+    with pytest.raises(NoSuchStreamError, match="stream s was deleted while it was read"):
+        await world.namespace.end("s")
 
 
 async def test_starts_at_the_latest(world: LogWorld) -> None:
