@@ -54,7 +54,8 @@ def a_closed_end_never_moves(record: RunRecord) -> Iterator[str]:
 def closed_ledgers_have_their_copies(record: RunRecord) -> Iterator[str]:
     """Every entry of a closed ledger has valid copies on bookies that satisfy P. Bookies whose data
     a fault destroyed, or that could not be reached, count as if they had a copy. So do those for
-    which a rebuild of the metadata store kept the entry (rules BAK-3 and BAK-4)."""
+    which a rebuild of the metadata store kept the entry, and lost ones that it replaced (rules
+    BAK-3 and BAK-4)."""
     for ledger_id, copies in record.copies.items():
         metadata = record.last_version(ledger_id)
         if metadata is None or metadata.state is not LedgerState.CLOSED:

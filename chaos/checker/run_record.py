@@ -221,8 +221,9 @@ class RunRecord:
     kept_by_rebuild: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
     """Entries that may have been acknowledged when the metadata store was lost, by (ledger, entry).
 
-    With the bookie ids that held the entry then, or may have held it (rule BAK-3). They count for
-    its quorum until repair has run, whether or not the metadata names them (rule BAK-4).
+    With the bookie ids that held the entry then, or may have held it (rule BAK-3), or that held it
+    and were lost and replaced. They count for its quorum until repair has run, whether or not the
+    metadata names them (rule BAK-4).
     """
     rebuilt_at_ms: float = float("inf")
     """Time at which the metadata store was rebuilt; infinity if it was not."""

@@ -21,7 +21,7 @@ from ...rebuild.fill_store import fill_store
 from ...rebuild.inventory import BookieInventory, HeldLedger
 from ...rebuild.rebuilt_tree import RebuiltTree, rebuild_tree
 from ...rebuild.take_inventory import take_inventory
-from ..checker.run_record import LedgerVersion, RunRecord
+from ..checker.run_record import LedgerVersion, Rules, RunRecord
 from .cluster import STORAGE, until
 from .seed_run import RunPlan, SeedRun
 from .world.metadata import ledger_id_of
@@ -78,7 +78,24 @@ class RebuildRun(SeedRun):
                     for bookie, held in by_bookie.items()
                     if held.is_in_limbo or held.holds(entry_id)
                 }
+        for key, replaced in self._replaced_members().items():
+            kept[key] = kept.get(key, frozenset()) | replaced
         return kept
+
+    def _replaced_members(self) -> dict[tuple[int, int], frozenset[str]]:
+        """Return the lost bookies that held an entry and that the rebuild replaced (BAK-4)."""
+        found: dict[tuple[int, int], frozenset[str]] = {}
+        for ledger_id, versions in super()._ledger_versions().items():
+            before = [v.metadata for v in versions if v.at_ms < self._filled_ms]
+            after = [v.metadata for v in versions if v.at_ms >= self._filled_ms]
+            if not (before and after) or before[-1] is None or after[0] is None:
+                continue
+            old, new = Rules(before[-1]), Rules(after[0])
+            for entry_id in range(after[0].last_entry_id + 1):
+                gone = {*old.write_set(entry_id)} - {*new.write_set(entry_id)}
+                if not gone.isdisjoint(self._lost):
+                    found[ledger_id, entry_id] = frozenset(gone).intersection(self._lost)
+        return found
 
     async def _verify_end_state(self) -> None:
         self.apps.appends_max += 400
