@@ -67,8 +67,8 @@ class GroupCall:
         await open_topic(store, namespace, first.topic)
         paths = TopicPaths(first.namespace, first.topic)
         self._base, self._topic = paths.group(first.group), paths.topic
-        # Everything is closed even if the call is cancelled during that: a session that is left
-        # open is renewed until the proxy stops, and the group waits for its partitions so long.
+        # All is closed even if the call is cancelled meanwhile. A session that stayed open would be
+        # renewed until the proxy stops, and the group would wait for its member's partitions.
         async with AsyncExitStack() as closing:
             if ttl_ms:
                 self._session = await store.session(ttl_ms)

@@ -13,11 +13,7 @@ from ....core.protocol.errors import FeatureLevelError, RefusedError, RhumblineE
 from ....core.runtime.metadata_store import MetadataStore
 from ....core.runtime.tasks import Tasks
 from ....server.server_directory import ServerRecord, registered_server
-from ....server.upgrade.process_versions import (
-    list_process_versions,
-    nodes_of,
-    older_than,
-)
+from ....server.upgrade.process_versions import list_process_versions, nodes_of, older_than
 from ....server.upgrade.registered_process import admitted_bookie, registered_process
 from ...checker.upgrades.upgrade_use import Admission, UpgradeUse
 from ..cluster import SimCluster, until
