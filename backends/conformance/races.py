@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ...core.protocol.errors import (
     BadVersionError,
     IndeterminateError,
+    InvalidArgumentError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -13,7 +14,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import Check, Create, MetadataStore, Put
 from ...core.runtime.tasks import run_all
-from .assertions import exists
+from .assertions import exists, raises
 
 if TYPE_CHECKING:
     from .kit import World
@@ -39,6 +40,33 @@ async def no_increment_is_lost(world: "World") -> None:
     handles = await _handles(world)
     done = await run_all([increment(store, 10) for store in handles * 2], "increments")
     assert int((await world.store.get(path)).data) == sum(done)
+
+
+async def refused_writes_affect_no_concurrent_ones(world: "World") -> None:
+    """Writes that are refused for any reason fail alone, also if others are stored with them."""
+    session = await world.session()
+    store, leaf = world.store, world.path("leaf")
+    await store.create(leaf, ephemeral=session)
+    undone, missing = Create(world.path("undone")), world.path("missing")
+
+    async def write(number: int) -> None:
+        await store.create(world.path(f"done-{number}"))
+
+    works = []
+    for number in range(0, 20, 4):
+        works += [
+            write(number),
+            raises(InvalidArgumentError, store.create(f"{leaf}/child")),
+            write(number + 1),
+            raises(NodeExistsError, store.create(leaf)),
+            write(number + 2),
+            raises(NodeExistsError, store.txn([undone, Check(leaf, None)])),
+            write(number + 3),
+            raises(NoNodeError, store.delete(missing)),
+        ]
+    await run_all(works, "writes")
+    names = await store.children(world.root)
+    assert names == sorted(["leaf", *(f"done-{number}" for number in range(20))])
 
 
 async def exactly_one_of_concurrent_creates_succeeds(world: "World") -> None:

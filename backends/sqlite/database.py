@@ -17,9 +17,9 @@ from ...core.protocol.errors import (
     CorruptionError,
     ForeignDataError,
     IndeterminateError,
-    MetadataError,
     MetadataUnavailableError,
     NoNodeError,
+    RhumblineError,
     SessionLostError,
 )
 from ...core.runtime.metadata_store import Value, Version, parent_of
@@ -89,7 +89,7 @@ class Database:
     def write(self, bodies: Sequence[WriteBody], deadline: float) -> list[object]:
         """Run ``bodies`` in one transaction with one commit; return what each returned or raised.
 
-        A body that raises a MetadataError is rolled back alone and does not affect the others. Any
+        A body that raises a RhumblineError is rolled back alone and does not affect the others. Any
         other failure is raised and applies to all bodies, such as BusyError if the write lock was
         not obtained by ``deadline``.
         """
@@ -111,7 +111,7 @@ class Database:
         self._connection.execute("SAVEPOINT one")
         try:
             outcome = body(writer)
-        except MetadataError as error:
+        except RhumblineError as error:
             self._connection.execute("ROLLBACK TO one")
             writer.forget_fence()
             outcome = error
