@@ -80,10 +80,12 @@ class Change(NamedTuple):
 class TransactionPlan:
     """Operations applied to nodes that were read. A plan that has raised must be discarded."""
 
-    __slots__ = ("_nodes", "changes")
+    __slots__ = ("_before", "_nodes", "changes")
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
+        self._before: dict[str, Node | None] = {}
+        """The nodes that were read. Each is read once, which is a statement in SQLite."""
         self.changes: dict[str, Change] = {}
 
     def apply(self, operation: Operation) -> None:
@@ -100,7 +102,9 @@ class TransactionPlan:
 
     def node_before(self, path: str) -> Node | None:
         """Return the node as it was read, or None."""
-        return self._nodes.node(path)
+        if path not in self._before:
+            self._before[path] = self._nodes.node(path)
+        return self._before[path]
 
     def check(self, path: str, version: Version | None) -> None:
         """Check that the node has this version; with None, that it does not exist but may."""
@@ -137,7 +141,7 @@ class TransactionPlan:
         state = self._expect(path, expect)
         if self._has_children(path):
             raise NotEmptyError(path)
-        if self._nodes.node(path) is None:
+        if self.node_before(path) is None:
             del self.changes[path]
         else:
             self.changes[path] = state._replace(data=None, is_written=True)
@@ -157,14 +161,14 @@ class TransactionPlan:
         return missing[::-1]
 
     def _write(self, path: str, data: bytes, owner: str | None) -> None:
-        is_new = self._nodes.node(path) is None
+        is_new = self.node_before(path) is None
         self.changes[path] = Change(data, owner, 0, is_new, is_written=True)
 
     def _state(self, path: str) -> Change | None:
         """Return the node after the operations so far; None if it does not exist."""
         change = self.changes.get(path)
         if change is None:
-            node = self._nodes.node(path)
+            node = self.node_before(path)
             if node is None:
                 return None
             return Change(node.data, node.owner, node.sequence, is_new=False, is_written=False)
@@ -175,7 +179,7 @@ class TransactionPlan:
         if state is None:
             raise NoNodeError(path)
         if version is not None:
-            node = self._nodes.node(path)
+            node = self.node_before(path)
             if node is None or state.is_written or node.version != version:
                 raise BadVersionError(path)
         return state

@@ -89,9 +89,9 @@ class Database:
     def write(self, bodies: Sequence[WriteBody], deadline: float) -> list[object]:
         """Run ``bodies`` in one transaction with one commit; return what each returned or raised.
 
-        A body that raises a RhumblineError is rolled back alone and does not affect the others. Any
-        other failure is raised and applies to all bodies, such as BusyError if the write lock was
-        not obtained by ``deadline``.
+        A body may raise a RhumblineError before it writes anything, which does not affect the
+        others. Any other failure is raised and applies to all bodies, such as BusyError if the
+        write lock was not obtained by ``deadline``.
         """
         with self._mapped_errors():
             self._wait_at_most(deadline)
@@ -99,6 +99,7 @@ class Database:
             try:
                 writer = SqliteWriter(self._connection)
                 outcomes = [self._write_single(body, writer) for body in bodies]
+                writer.finish()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -108,15 +109,13 @@ class Database:
             return outcomes
 
     def _write_single(self, body: WriteBody, writer: "SqliteWriter") -> object:
-        self._connection.execute("SAVEPOINT one")
+        rows_before = self._connection.total_changes
         try:
-            outcome = body(writer)
+            return body(writer)
         except RhumblineError as error:
-            self._connection.execute("ROLLBACK TO one")
-            writer.forget_fence()
-            outcome = error
-        self._connection.execute("RELEASE one")
-        return outcome
+            if self._connection.total_changes != rows_before:
+                raise AssertionError("it wrote before it raised") from error
+            return error
 
     def changes_after(self, number: int, reader: "SqliteReader") -> tuple[int, list[str] | None]:
         """Return what ``reader.changes_after`` returns, without that call if nothing was committed.
@@ -203,10 +202,6 @@ class SqliteReader:
             facts["is_partial"] = bool(facts.get("is_partial"))
             self._fence = FenceState(**facts)
         return self._fence
-
-    def forget_fence(self) -> None:
-        """Make the next use read the fence again: it was changed, or a change was undone."""
-        self._fence = None
 
     def node(self, path: str) -> Node | None:
         """Return the node at ``path``, or None."""
@@ -295,7 +290,12 @@ class SqliteReader:
 
 
 class SqliteWriter(SqliteReader):
-    """Reads and writes within a transaction."""
+    """Reads and writes within a transaction, which ``finish`` completes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._revision: int | None = None  # of the last write; None: none so far
+        self._changed: list[tuple[str]] = []  # the paths for the change log
 
     def plan(self, allowed_fence: FenceState | None = None) -> TransactionPlan:
         """Return an empty plan for this transaction. Raises StoreFencedError."""
@@ -305,9 +305,7 @@ class SqliteWriter(SqliteReader):
     def commit(self, plan: TransactionPlan) -> Version:
         """Write the changes of a plan; return their version."""
         run = self._connection.execute
-        ((revision,),) = run(
-            "UPDATE fact SET value = value + 1 WHERE name = 'revision' RETURNING value"
-        ).fetchall()
+        revision = self._next_revision()
         for path, change in plan.changes.items():
             key = _key(path)
             if change.data is None:
@@ -340,7 +338,7 @@ class SqliteWriter(SqliteReader):
         )
         self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
         self._log(FENCE_PATH)
-        self.forget_fence()
+        self._fence = None
         return True
 
     def raise_sequence(self, path: str, number: int) -> None:
@@ -383,12 +381,30 @@ class SqliteWriter(SqliteReader):
             )
             self._log(_path(parent, name))
 
+    def finish(self) -> None:
+        """Store what all bodies together have changed, before the commit."""
+        if self._revision is not None:
+            self._connection.execute(
+                "UPDATE fact SET value = ? WHERE name = 'revision'", (self._revision,)
+            )
+        if self._changed:
+            self._connection.executemany("INSERT INTO change (path) VALUES (?)", self._changed)
+            self._connection.execute(
+                "DELETE FROM change WHERE number <= (SELECT max(number) FROM change) - ?",
+                (CHANGES_KEPT,),
+            )
+
+    def _next_revision(self) -> int:
+        if self._revision is None:
+            ((stored,),) = self._connection.execute(
+                "SELECT value FROM fact WHERE name = 'revision'"
+            ).fetchall()
+            self._revision = int(stored)
+        self._revision += 1
+        return self._revision
+
     def _log(self, path: str) -> None:
-        cursor = self._connection.execute("INSERT INTO change (path) VALUES (?)", (path,))
-        assert cursor.lastrowid is not None
-        self._connection.execute(
-            "DELETE FROM change WHERE number <= ?", (cursor.lastrowid - CHANGES_KEPT,)
-        )
+        self._changed.append((path,))
 
 
 def _outcome_of(body: ReadBody, reader: SqliteReader) -> object:
