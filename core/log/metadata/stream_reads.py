@@ -225,12 +225,13 @@ class StreamReads:
             return None
 
     async def check(self, stream: str, identity: str) -> StreamRecord:
-        """Verify that the stream still has ``identity`` and return its record.
+        """Verify that the stream still has ``identity`` and is not being deleted.
 
-        Raises NoSuchStreamError otherwise.
+        Returns its record. Raises NoSuchStreamError otherwise: if a deletion is interrupted, the
+        record and some segments remain, although their ledgers are gone.
         """
         record, _ = await self.record(stream)
-        if record.identity != identity:
+        if record.is_deleting or record.identity != identity:
             raise self._missing_error(stream)
         return record
 

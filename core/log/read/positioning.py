@@ -219,8 +219,6 @@ async def _find_position(
             if failures == _SEARCHES_MAX:
                 raise
         record = await streams.confirmed.check(stream, record.identity)
-        if record.is_deleting:  # its segments may stay for long if the deletion was interrupted
-            raise NoSuchStreamError(f"stream {stream} was deleted while it was read")
 
 
 class _Search:
