@@ -83,7 +83,8 @@ class RebuildRun(SeedRun):
         return kept
 
     def _replaced_members(self) -> dict[tuple[int, int], frozenset[str]]:
-        """Return the lost bookies that held an entry and that the rebuild replaced (BAK-4)."""
+        """Return, by ledger and entry, the lost bookies that the rebuild replaced (BAK-4)."""
+        lost: frozenset[str] = frozenset(self._lost)
         found: dict[tuple[int, int], frozenset[str]] = {}
         for ledger_id, versions in super()._ledger_versions().items():
             before = [v.metadata for v in versions if v.at_ms < self._filled_ms]
@@ -92,9 +93,9 @@ class RebuildRun(SeedRun):
                 continue
             old, new = Rules(before[-1]), Rules(after[0])
             for entry_id in range(after[0].last_entry_id + 1):
-                gone = {*old.write_set(entry_id)} - {*new.write_set(entry_id)}
-                if not gone.isdisjoint(self._lost):
-                    found[ledger_id, entry_id] = frozenset(gone).intersection(self._lost)
+                gone = lost & ({*old.write_set(entry_id)} - {*new.write_set(entry_id)})
+                if gone:
+                    found[ledger_id, entry_id] = gone
         return found
 
     async def _verify_end_state(self) -> None:

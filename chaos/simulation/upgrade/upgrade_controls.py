@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -104,7 +105,7 @@ class UpgradeControls:
             self._world.later(killed_after_ms / 1000, self._kill_operator)
 
     async def register_bookie(self, host: SimHost, bookie: Bookie) -> None:
-        """Wait until a bookie that starts may serve, if its program knows levels.
+        """Register a starting bookie whose program knows feature levels; wait until it may serve.
 
         Raises FeatureLevelError, MetadataUnavailableError.
         """
@@ -216,12 +217,14 @@ class UpgradeControls:
         self, host: SimHost, store: MetadataStore, program: SimProgram
     ) -> None:
         record = ServerRecord("repair", "", f"{host.name}:1", host.region)
-        if not program.knows_levels:
-            async with registered_server(store, host.runtime(), record):
-                await asyncio.Event().wait()
-        known, stop = program.levels, partial(self._stop, host, host.process)
-        nodes = nodes_of(record, known)
-        async with registered_process(store, host.runtime(), nodes, stop, known=known):
+        runtime, known = host.runtime(), program.levels
+        registration: AbstractAsyncContextManager[object]
+        if program.knows_levels:
+            stop, nodes = partial(self._stop, host, host.process), nodes_of(record, known)
+            registration = registered_process(store, runtime, nodes, stop, known=known)
+        else:
+            registration = registered_server(store, runtime, record)
+        async with registration:
             await asyncio.Event().wait()
 
     def _stop(self, host: SimHost, process: SimProcess | None) -> None:
