@@ -226,19 +226,22 @@ async def test_reads_that_wait_together_share_a_snapshot_and_keep_their_own_erro
     database.close()
 
 
+def create_node(writer: SqliteWriter) -> str:
+    plan = writer.plan()
+    plan.create("/n", b"")
+    return writer.commit(plan)
+
+
+def close_fence(writer: SqliteWriter) -> bool:
+    return writer.swap_fence(writer.fence, replace(writer.fence, successor="elsewhere"))
+
+
 def test_writes_of_one_group_see_the_fence_that_one_of_them_closed(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     database = Database(tmp_path / "m.db", adopt=False, deadline=deadline)
-
-    def create(writer: SqliteWriter) -> str:
-        plan = writer.plan()
-        plan.create("/n", b"")
-        return writer.commit(plan)
-
-    def close(writer: SqliteWriter) -> bool:
-        return writer.swap_fence(writer.fence, replace(writer.fence, successor="elsewhere"))
-
-    first, closed, refused = database.write([lambda writer: writer.fence, close, create], deadline)
+    first, closed, refused = database.write(
+        [lambda writer: writer.fence, close_fence, create_node], deadline
+    )
     assert isinstance(first, FenceState) and first.successor is None
     assert closed is True
     assert isinstance(refused, StoreFencedError)
@@ -246,21 +249,16 @@ def test_writes_of_one_group_see_the_fence_that_one_of_them_closed(tmp_path: Pat
 
 
 def test_group_is_undone_if_a_body_raises_after_it_wrote(tmp_path: Path) -> None:
-    """Savepoints would undo that body alone, but cost two statements for each write."""
+    """To undo that body alone takes a savepoint, which costs two statements for each write."""
     deadline = time.monotonic() + 60
     database = Database(tmp_path / "m.db", adopt=False, deadline=deadline)
 
-    def create(writer: SqliteWriter) -> None:
-        plan = writer.plan()
-        plan.create("/n", b"")
-        writer.commit(plan)
-
     def write_and_raise(writer: SqliteWriter) -> None:
-        assert writer.swap_fence(writer.fence, replace(writer.fence, successor="elsewhere"))
+        assert close_fence(writer)
         raise MetadataUnavailableError("injected by the test")
 
     with pytest.raises(AssertionError, match="it wrote before it raised"):
-        database.write([create, write_and_raise], deadline)
+        database.write([create_node, write_and_raise], deadline)
     fence, node = database.read([lambda reader: reader.fence, lambda r: r.node("/n")], deadline)
     assert isinstance(fence, FenceState) and fence.successor is None
     assert node is None
