@@ -43,7 +43,7 @@ async def no_increment_is_lost(world: "World") -> None:
 
 
 async def refused_writes_affect_no_concurrent_ones(world: "World") -> None:
-    """Writes that are refused for any reason fail alone, also if others are stored with them."""
+    """A refused write fails alone, even if others are stored in the same transaction."""
     session = await world.session()
     store, leaf = world.store, world.path("leaf")
     await store.create(leaf, ephemeral=session)

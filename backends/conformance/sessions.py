@@ -71,7 +71,7 @@ async def closing_the_store_closes_its_sessions(world: "World") -> None:
 
 
 async def a_session_ends_although_its_closing_is_cancelled(world: "World") -> None:
-    """Wherever ``close`` is cancelled, the nodes are removed, after the TTL at the latest."""
+    """The nodes are removed after the TTL at the latest, wherever ``close`` is cancelled."""
     for turns in (1, 2, 4, 8):
         session = await world.session()
         path, _ = await world.store.create(world.path("e"), ephemeral=session)

@@ -1,4 +1,4 @@
-"""Checks that clean-up is complete even if its task is cancelled during that.
+"""Checks that clean-up code runs to its end even if its task is cancelled meanwhile.
 
 A task that is cleaning up after an error, or at its end, may be cancelled by its owner. What comes
 after an ``await`` in a ``finally`` is then skipped: a proxy kept sessions of killed clients alive.
@@ -14,6 +14,8 @@ from rhumbline.tests.support.tidy import source_tree
 ONE_RUN = ("bench", "chaos", "cli", "lab", "spark", "testing")
 """Folders with programs that end with their clean-up."""
 
+_WAITS = (ast.Await, ast.AsyncWith, ast.AsyncFor)
+
 
 def faults(tree: ast.Module) -> list[str]:
     """Return the statements that are skipped if the task is cancelled in the one before."""
@@ -24,9 +26,6 @@ def faults(tree: ast.Module) -> list[str]:
                 if any(isinstance(each, _WAITS) for each in ast.walk(statement)):
                     found.append(f"{following.lineno}: {ast.unparse(following).splitlines()[0]}")
     return found
-
-
-_WAITS = (ast.Await, ast.AsyncWith, ast.AsyncFor)
 
 
 @pytest.mark.parametrize(

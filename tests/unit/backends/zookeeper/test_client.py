@@ -101,7 +101,7 @@ async def test_a_call_takes_a_request_and_an_object_for_its_result() -> None:
 
 
 async def test_connection_whose_closing_is_cancelled_stops_all_the_same() -> None:
-    """It reconnected later, and kept its session and the nodes of that."""
+    """It reconnected later, and kept its session with the ephemeral nodes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]  # nothing answers there
         connection = ZooKeeperConnection(ZooKeeperAccess(f"127.0.0.1:{port}"), 3_000)
