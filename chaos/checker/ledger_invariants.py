@@ -1,6 +1,6 @@
 """Invariants of ledgers: fixed ends, copies on the bookies in the metadata, P at every ack."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
@@ -10,7 +10,7 @@ from .history import AppendOutcome, RecordedAppend
 from .run_record import CompareAndSet, Rules, RunRecord, invariant
 
 
-def satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:
+def satisfies_p(quorum: Quorum, bookies: set[str], regions: Mapping[str, str]) -> bool:
     """Return whether these bookies satisfy P: at least AQ of them, in at least R regions."""
     found = {regions[bookie] for bookie in bookies}
     return len(bookies) >= quorum.ack_quorum and len(found) >= quorum.min_regions
@@ -64,9 +64,11 @@ def closed_ledgers_have_their_copies(record: RunRecord) -> Iterator[str]:
         for entry_id in range(metadata.last_entry_id + 1):
             members = set(rules.write_set(entry_id))
             excused = members & (record.lost | record.unreachable)
-            excused |= record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
+            kept = record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
+            excused |= kept
             holders = {bookie for bookie in members if (entry_id, bookie) in copies}
-            if not satisfies_p(rules.quorum(entry_id), holders | excused, record.regions):
+            regions = record.regions_seen_by_rebuild(kept)
+            if not satisfies_p(rules.quorum(entry_id), holders | excused, regions):
                 yield (
                     f"ledger {ledger_id} entry {entry_id}: {sorted(holders)} of {sorted(members)} "
                     f"have it, and {sorted(excused)} are excused"

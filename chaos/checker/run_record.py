@@ -216,6 +216,9 @@ class RunRecord:
     """Bookie ids whose disk confirmed syncs that it did not do. Their confirmations count."""
     copies: dict[int, dict[tuple[int, str], EntryCopy]] = field(default_factory=dict)
     """Ledger to the copies that were found after the run, by (entry id, bookie id)."""
+    copies_read_ms: float = float("inf")
+    """When the reading of the copies began. A bookie may confirm an add later than that, which
+    waited for its disk."""
     unreachable: frozenset[str] = frozenset()
     """Bookie ids that could not be reached after the run."""
     kept_by_rebuild: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
@@ -225,6 +228,8 @@ class RunRecord:
     and were lost and replaced. They count for its quorum until repair has run, whether or not the
     metadata names them (rule BAK-4).
     """
+    lost_before_rebuild: frozenset[str] = frozenset()
+    """Bookie ids without an inventory. The rebuild did not know their regions."""
     rebuilt_at_ms: float = float("inf")
     """Time at which the metadata store was rebuilt; infinity if it was not."""
     evidence: Sequence[Evidence] = ()
@@ -289,6 +294,15 @@ class RunRecord:
         """True if some reader used old metadata in a period."""
         index = bisect_left(self.stale_reads_ms, from_ms)
         return index < len(self.stale_reads_ms) and self.stale_reads_ms[index] <= to_ms
+
+    def regions_seen_by_rebuild(self, bookies: frozenset[str]) -> Mapping[str, str]:
+        """Return the regions with which a rebuild counted these and the other bookies (rule BAK-3).
+
+        It did not know where the lost ones were, so each of them may have been in a region of its
+        own.
+        """
+        lost = bookies & self.lost_before_rebuild
+        return {**self.regions, **{b: f"unknown region of {b}" for b in lost}}
 
     def orphans(self) -> list[int]:
         """Return the ledgers that exist at the end and that no segment of any stream ever named.

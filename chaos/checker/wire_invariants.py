@@ -1,6 +1,6 @@
 """Invariants about the responses of bookies, over all responses of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...core.protocol.ledger_metadata import LedgerState
 from ...core.protocol.recovery import AnswerKind
@@ -102,12 +102,14 @@ def _misread(record: RunRecord) -> Iterator[str]:
 
 @invariant("L18")
 def confirmed_entries_are_kept(record: RunRecord) -> Iterator[str]:
-    """After the run a bookie has every entry that it ever confirmed, if a closed ledger's metadata
-    names it for the entry. Neither garbage collection nor compaction drops it."""
+    """After the run a bookie has every entry that it had confirmed by then, if a closed ledger's
+    metadata names it for the entry. Neither garbage collection nor compaction drops it."""
     rules: dict[int, Rules] = {}
     excused = record.lost | record.unreachable | record.lying_bookies
-    observed = record.observed
-    for bookie, ledger_id, entry_id in dict.fromkeys((*observed.stored, *observed.copied)):
+    stored = ((key, first_ms) for key, (first_ms, _) in record.observed.stored.items())
+    confirmed = (*stored, *record.observed.copied.items())
+    until_ms = record.copies_read_ms
+    for bookie, ledger_id, entry_id in dict.fromkeys(k for k, ms in confirmed if ms < until_ms):
         copies = record.copies.get(ledger_id)
         if copies is None or bookie in excused or (entry_id, bookie) in copies:
             continue
@@ -177,9 +179,12 @@ def closed_entries_were_confirmed(record: RunRecord) -> Iterator[str]:
             since_ms = confirmations.get((ledger_id, entry_id), {})
             named = rules.write_set(entry_id)
             confirmed = {b for b in named if since_ms.get(b, _NEVER) <= closing.at_ms}
+            regions: Mapping[str, str] = record.regions
             if closing.at_ms >= record.rebuilt_at_ms:
-                confirmed |= record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
-            if not satisfies_p(rules.quorum(entry_id), confirmed, record.regions):
+                kept = record.kept_by_rebuild.get((ledger_id, entry_id), frozenset())
+                regions = record.regions_seen_by_rebuild(kept)
+                confirmed |= kept
+            if not satisfies_p(rules.quorum(entry_id), confirmed, regions):
                 yield (
                     f"ledger {ledger_id} was closed at {closing.metadata.last_entry_id} with "
                     f"{rules.quorum(entry_id)}, but of the bookies of entry {entry_id}, "

@@ -59,6 +59,7 @@ class RebuildRun(SeedRun):
         return replace(
             super().record(),
             kept_by_rebuild=self._kept_entries(),
+            lost_before_rebuild=frozenset(self._lost),
             rebuilt_at_ms=self._filled_ms,
         )
 

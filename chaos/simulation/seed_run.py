@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from ...core.log.metadata.stream_metadata import StreamRecord
@@ -190,6 +191,7 @@ class SeedRun:
         self.history = History(lambda: world.loop.now * 1000)
         self.apps = Applications(self.cluster, self.history, plan.habits)
         self.copies: dict[int, dict[tuple[int, str], Any]] = {}
+        self._copies_read_ms = inf
         self.unreachable: set[str] = set()
 
     # --- phases of a run ------------------------------------------------------------------------
@@ -339,6 +341,7 @@ class SeedRun:
 
     async def _probe_bookies(self, host: SimHost, ledgers: list[LedgerMetadata]) -> None:
         self.copies = {metadata.ledger_id: {} for metadata in ledgers}
+        self._copies_read_ms = self.world.loop.now * 1000
         give_up_at = self.world.loop.now + RESUME_S_MAX / 2
         for bookie_host in self.cluster.bookie_hosts:
             name = bookie_host.name
@@ -402,6 +405,7 @@ class SeedRun:
             lost=frozenset(self.cluster.lost),
             lying_bookies=frozenset(self.cluster.lying_bookies),
             copies=self.copies,
+            copies_read_ms=self._copies_read_ms,
             unreachable=frozenset(self.unreachable),
             evidence=self.cluster.evidence,
             takeovers=self.cluster.takeovers,

@@ -44,6 +44,7 @@ from rhumbline.core.log.metadata.subscriptions import Subscription
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.ledger_metadata import (
+    R_KEY,
     SPREAD_KEY,
     Fragment,
     LedgerMetadata,
@@ -931,6 +932,35 @@ def test_bookies_count_for_an_entry_that_a_rebuild_kept_for_them() -> None:
     assert violated_ids(record) == before - {"L3"}, "its writer closed it, not the rebuild"
     record.rebuilt_at_ms = 0.0
     assert violated_ids(record) == before - {"L3", "L21"}
+
+
+def test_a_bookie_without_an_inventory_may_have_been_in_any_region() -> None:
+    record = a_record()
+    for bookie in (B, C):
+        del record.copies[5][1, bookie]
+        del record.observed.stored[bookie, 5, 1]
+    record.ledgers[5] = [
+        version._replace(metadata=replace(version.metadata, custom={R_KEY: b"0:2"}))
+        for version in record.ledgers[5]
+        if version.metadata is not None
+    ]
+    record.rebuilt_at_ms = 0.0
+    record.kept_by_rebuild = {(5, 1): frozenset({D})}
+    record.regions[D] = record.regions[A]
+    before = violated_ids(record)
+    assert before >= {"L3", "L21"}, "the bookies of the entry are in one region"
+    record.lost_before_rebuild = frozenset({D})
+    assert violated_ids(record) == before - {"L3", "L21"}
+
+
+def test_an_entry_confirmed_after_the_copies_were_read_may_not_be_among_them() -> None:
+    record = a_record()
+    copy_is_dropped(record)
+    first_ms, _ = record.observed.stored[C, 5, 1]
+    record.copies_read_ms = first_ms + 1.0
+    assert "L18" in violated_ids(record)
+    record.copies_read_ms = first_ms
+    assert "L18" not in violated_ids(record)
 
 
 def test_a_damaged_bookie_may_not_deny_what_it_confirmed_even_when_the_ledger_is_closed() -> None:
