@@ -58,8 +58,17 @@ class HeldLedger:
 
     def holds(self, entry_id: int) -> bool:
         """Return True if the bookie holds the entry."""
-        at = bisect_right(self.ranges, (entry_id, 1 << 63)) - 1
-        return at >= 0 and self.ranges[at].last >= entry_id
+        return self.holds_all(entry_id, entry_id)
+
+    def holds_all(self, first: int, last: int) -> bool:
+        """Return True if the bookie holds all entries from ``first`` to ``last``."""
+        at = bisect_right(self.ranges, (first, 1 << 63)) - 1
+        return at >= 0 and self.ranges[at].last >= last
+
+    def holds_any(self, first: int, last: int) -> bool:
+        """Return True if the bookie holds an entry from ``first`` to ``last``."""
+        at = bisect_right(self.ranges, (last, 1 << 63)) - 1
+        return at >= 0 and self.ranges[at].last >= first
 
     @property
     def last_entry_id(self) -> int:

@@ -6,7 +6,7 @@ may have held it, satisfy P. An entry of which it is certain that it was never a
 kept, since an earlier recovery may have ended the ledger before it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from ..core.protocol.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
 )
+from ..core.protocol.quorum import Quorum
 from ..core.wire.ledger_metadata import decode
 from .inventory import EndFacts, HeldLedger, HeldRange
 
@@ -53,8 +54,10 @@ def newest_metadata(
 ) -> LedgerMetadata | None:
     """Return the newest known metadata: of the copies on bookies, and of ``base`` in a backup.
 
-    A state never goes back, and an open ledger only gains fragments. Of a closed ledger, the
-    metadata with more returned copies is newer.
+    A state never goes back, and a closed ledger only returns more copies. An open ledger gains
+    fragments, but a change of its ensemble replaces the last one if no entry of it was confirmed.
+    So of two copies whose last fragments begin at the same entry, the one counts that has more
+    members with entries, because the writer sent them to the newest.
     """
     known = [] if base is None else [base]
     for holder in holders:
@@ -63,11 +66,19 @@ def newest_metadata(
                 known.append(decode(ledger_id, holder.held.metadata))
             except CorruptionError:
                 continue
-    return max(
-        known,
-        key=lambda m: (_RANKS[m.state], m.return_count, m.last_fragment.first_entry_id),
-        default=None,
-    )
+    by_bookie = {holder.bookie: holder.held for holder in holders}
+    held_up_to = _held_up_to(holders)
+
+    def age(metadata: LedgerMetadata) -> tuple[int, int, int, int]:
+        last = metadata.last_fragment
+        quorum = metadata.quorum_at(last.first_entry_id)
+        used = sum(
+            _Stored(quorum, index, last, held_up_to).any_on(by_bookie.get(bookie))
+            for index, bookie in enumerate(last.bookies)
+        )
+        return _RANKS[metadata.state], metadata.return_count, last.first_entry_id, used
+
+    return max(known, key=age, default=None)
 
 
 def find_ledger(
@@ -90,7 +101,7 @@ def find_ledger(
     custom = {key: value for key, value in closed.custom.items() if key != MOVING_KEY}
     closed = replace(closed, custom=custom)
     return FoundLedger(
-        _with_present_members(closed, holders, lost),
+        _with_present_members(closed, holders, regions, lost),
         facts,
         missing_ranges(holders, end),
         newest.state is not LedgerState.CLOSED,
@@ -111,7 +122,7 @@ def decided_end(
     newest ensemble may be one that only they knew.
     """
     end = max((holder.held.lac for holder in holders), default=NO_ENTRY)
-    held_up_to = max((part.last for one in holders for part in one.held.ranges), default=NO_ENTRY)
+    held_up_to = _held_up_to(holders)
     silent = {*lost, *(holder.bookie for holder in holders if holder.held.is_in_limbo)}
     while True:
         entry_id = end + 1
@@ -123,6 +134,10 @@ def decided_end(
         if not is_possible or entry_id > held_up_to:
             return end, is_possible
         end = entry_id
+
+
+def _held_up_to(holders: Sequence[Holder]) -> int:
+    return max((holder.held.last_entry_id for holder in holders), default=NO_ENTRY)
 
 
 def missing_ranges(holders: Sequence[Holder], last: int) -> tuple[HeldRange, ...]:
@@ -148,37 +163,58 @@ def _facts_at(entry_id: int, holders: Sequence[Holder]) -> EndFacts | None:
 
 
 def _with_present_members(
-    closed: LedgerMetadata, holders: Sequence[Holder], lost: Collection[BookieId]
+    closed: LedgerMetadata,
+    holders: Sequence[Holder],
+    regions: Mapping[BookieId, Region],
+    lost: Collection[BookieId],
 ) -> LedgerMetadata:
-    """Replace members that hold nothing by bookies that hold the fragment (rule BAK-4).
+    """Replace members that hold nothing by bookies that hold their entries (rule BAK-4).
 
-    Repair may have moved copies since the metadata was copied.
+    Repair may have moved copies since the metadata was copied. Of several such bookies, one in the
+    region with the fewest other members is preferred.
     """
     by_bookie = {holder.bookie: holder.held for holder in holders}
     fragments = []
-    for index, fragment in enumerate(closed.fragments):
-        is_last = index + 1 == len(closed.fragments)
-        last = closed.last_entry_id if is_last else closed.fragments[index + 1].first_entry_id - 1
-        whole = HeldRange(fragment.first_entry_id, last)
+    for fragment, last in _fragments(closed, closed.last_entry_id):
         bookies = list(fragment.bookies)
-        spare = [
-            holder.bookie
-            for holder in holders
-            if holder.bookie not in bookies and _has_all(holder.held, whole)
-        ]
-        for at, bookie in enumerate(bookies):
-            is_absent = bookie in lost or not _has_any(by_bookie.get(bookie), whole)
-            if spare and is_absent and whole.last >= whole.first:
-                bookies[at] = spare.pop(0)
+        for index, bookie in enumerate(fragment.bookies):
+            stored = _Stored(closed.quorum_at(fragment.first_entry_id), index, fragment, last)
+            if stored.is_nothing() or (bookie not in lost and stored.any_on(by_bookie.get(bookie))):
+                continue
+            others = [regions.get(other) for other in bookies if other != bookie]
+            spare = [
+                holder.bookie
+                for holder in holders
+                if holder.bookie not in bookies and stored.all_on(holder.held)
+            ]
+            if spare:
+                bookies[index] = min(spare, key=lambda one: others.count(regions.get(one)))
         fragments.append(Fragment(fragment.first_entry_id, tuple(bookies)))
     return replace(closed, fragments=tuple(fragments))
 
 
-def _has_all(held: HeldLedger, whole: HeldRange) -> bool:
-    return any(part.first <= whole.first and whole.last <= part.last for part in held.ranges)
+def _fragments(metadata: LedgerMetadata, end: int) -> Iterator[tuple[Fragment, int]]:
+    """Yield each fragment with its last entry; ``end`` is that of the ledger."""
+    lasts = [after.first_entry_id - 1 for after in metadata.fragments[1:]]
+    yield from zip(metadata.fragments, (*lasts, end), strict=True)
 
 
-def _has_any(held: HeldLedger | None, whole: HeldRange) -> bool:
-    if held is None:
-        return False
-    return any(part.first <= whole.last and whole.first <= part.last for part in held.ranges)
+class _Stored(NamedTuple):
+    """The entries that one member of a fragment should store."""
+
+    quorum: Quorum
+    member: int
+    fragment: Fragment
+    last: int
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        return self.quorum.entries_of(self.member, self.fragment.first_entry_id, self.last)
+
+    def is_nothing(self) -> bool:
+        return next(self._runs(), None) is None
+
+    def all_on(self, held: HeldLedger) -> bool:
+        return all(held.holds_all(*run) for run in self._runs())
+
+    def any_on(self, held: HeldLedger | None) -> bool:
+        return held is not None and any(held.holds_any(*run) for run in self._runs())

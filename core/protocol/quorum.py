@@ -12,7 +12,7 @@ Members are ensemble *indices*, and sets of members are bit masks (bit i is inde
 hot path is integer arithmetic and a dictionary lookup.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .errors import IllegalQuorumError
@@ -58,6 +58,18 @@ class Quorum:
         assert entry_id >= 0
         e = self.ensemble_size
         return tuple((entry_id + w) % e for w in range(self.write_quorum))
+
+    def entries_of(self, index: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield (first, last) of each run of entries from ``first`` to ``last`` of a member.
+
+        The member at ``index`` stores WQ consecutive entries of every E.
+        """
+        e, wq = self.ensemble_size, self.write_quorum
+        begin = first - (first - (index - wq + 1)) % e
+        for start in range(begin, last + 1, e):
+            run = max(start, first), min(start + wq - 1, last)
+            if run[0] <= run[1]:
+                yield run
 
     def write_mask(self, entry_id: int) -> int:
         """Return the write set of ``entry_id`` as a bit mask."""

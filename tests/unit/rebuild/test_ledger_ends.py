@@ -2,6 +2,7 @@
 
 from rhumbline.core.protocol.bookie_id import BookieId, Region, check_region
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire.ledger_metadata import encode
 from rhumbline.rebuild.inventory import HeldLedger, HeldRange
 from rhumbline.rebuild.ledger_ends import (
@@ -12,12 +13,14 @@ from rhumbline.rebuild.ledger_ends import (
     newest_metadata,
 )
 
-A, B, C, D = (BookieId(f"{name}@0000000{n}") for n, name in enumerate("abcd"))
+A, B, C, D, E = (BookieId(f"{name}@0000000{n}") for n, name in enumerate("abcde"))
 REGIONS: dict[BookieId, Region] = {
     bookie: check_region(name)
     for bookie, name in zip((A, B, C, D), ("x", "x", "y", "z"), strict=True)
 }
 OPEN = LedgerMetadata(1, 3, 3, 2, (Fragment(0, (A, B, C)),), custom={"rhumbline.r": b"0:2"})
+
+STRIPED = LedgerMetadata(1, 4, 3, 2, (Fragment(0, (A, B, C, D)),))
 
 
 def holder(bookie: BookieId, last: int, lac: int = -1, *, limbo: bool = False) -> Holder:
@@ -72,6 +75,50 @@ def test_a_closed_copy_decides_and_the_newest_copy_counts() -> None:
     found = find_ledger(closed, copies, REGIONS, ())
     assert (found.metadata.last_entry_id, found.was_decided) == (6, False)
     assert newest_metadata(1, [], None) is None
+
+
+def striped(bookie: BookieId, index: int, last: int, metadata: LedgerMetadata) -> Holder:
+    """A member of ``STRIPED`` at an index, with all its entries and a copy of the metadata."""
+    runs = Quorum(4, 3, 2).entries_of(index, 0, last)
+    ranges = tuple(HeldRange(*run) for run in runs)
+    return Holder(bookie, HeldLedger(1, ranges, metadata=encode(metadata)))
+
+
+def test_of_two_ensembles_from_the_same_entry_the_one_that_holds_entries_counts() -> None:
+    changed = STRIPED.with_fragment(0, (E, B, C, D))
+    copies = [
+        striped(B, 1, 9, STRIPED),
+        striped(C, 2, 9, STRIPED),
+        striped(D, 3, 9, STRIPED),
+        striped(E, 0, 9, changed),
+    ]
+    assert newest_metadata(1, [Holder(A, HeldLedger(1)), *copies], None) == changed
+    assert newest_metadata(1, copies[::-1], STRIPED) == changed
+
+
+def test_a_bookie_that_holds_the_entries_of_a_striped_member_replaces_it() -> None:
+    closed = STRIPED.closed(9, 90)
+    others = [striped(B, 1, 9, STRIPED), striped(C, 2, 9, STRIPED), striped(D, 3, 9, STRIPED)]
+    found = find_ledger(closed, [*others, striped(E, 0, 9, STRIPED)], REGIONS, (A,))
+    assert found.metadata.fragments == (Fragment(0, (E, B, C, D)),)
+    behind = striped(E, 0, 7, STRIPED)  # without entry 8
+    assert find_ledger(closed, [*others, behind], REGIONS, (A,)).metadata == closed
+    elsewhere = striped(E, 1, 9, STRIPED)
+    assert find_ledger(closed, [*others, elsewhere], REGIONS, (A,)).metadata == closed
+
+
+def test_a_member_that_stores_none_of_the_entries_stays() -> None:
+    closed = STRIPED.closed(0, 9)  # entry 0 is stored by A, B and C
+    others = [striped(A, 0, 0, STRIPED), striped(B, 1, 0, STRIPED), striped(C, 2, 0, STRIPED)]
+    assert find_ledger(closed, [*others, striped(E, 0, 0, STRIPED)], REGIONS, ()).metadata == closed
+
+
+def test_of_several_bookies_the_one_in_another_region_replaces_a_member() -> None:
+    closed = OPEN.closed(9, 90)
+    regions = {**REGIONS, E: REGIONS[A]}
+    copies = [holder(A, 9), holder(B, 9), holder(E, 9), holder(D, 9)]
+    found = find_ledger(closed, copies, regions, (C,))
+    assert found.metadata.fragments == (Fragment(0, (A, B, D)),)
 
 
 def test_copies_that_repair_has_moved_are_found() -> None:

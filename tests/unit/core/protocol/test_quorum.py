@@ -173,3 +173,12 @@ def test_the_write_set_starts_at_the_entrys_index_and_rises() -> None:
         (0, 1, 2), (1, 2, 3), (3, 4, 0), (4, 0, 1), (3, 4, 0),
     ]  # fmt: skip
     assert [quorum.write_mask(entry) for entry in (0, 3)] == [0b00111, 0b11001]
+
+
+@pytest.mark.parametrize("quorum", [Quorum(3, 3, 2), Quorum(4, 3, 2), Quorum(5, 2, 2)], ids=str)
+def test_the_runs_of_a_member_are_the_entries_whose_write_sets_have_it(quorum: Quorum) -> None:
+    for first, last in itertools.product(range(7), range(-1, 14)):
+        for index in range(quorum.ensemble_size):
+            runs = list(quorum.entries_of(index, first, last))
+            found = [entry_id for begin, end in runs for entry_id in range(begin, end + 1)]
+            assert found == [e for e in range(first, last + 1) if index in quorum.write_set(e)]
