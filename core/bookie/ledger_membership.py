@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Protocol
 
 from ..protocol.bookie_id import BookieId
-from ..protocol.errors import NoSuchLedgerError, RhumblineError, TooManyRequestsError
+from ..protocol.errors import ClosedError, NoSuchLedgerError, RhumblineError, TooManyRequestsError
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..runtime.metadata_store import Version
 from ..runtime.tasks import Tasks
@@ -38,6 +38,7 @@ class MembershipCheck(Enum):
 
 
 OnMembership = Callable[[MembershipCheck], None]
+OnMetadata = Callable[[LedgerMetadata | RhumblineError], None]
 
 
 class LedgerMembership:
@@ -56,18 +57,39 @@ class LedgerMembership:
 
     def check(self, ledger_id: int, on_check: OnMembership) -> None:
         """Calls back once with the outcome. Raises TooManyRequestsError if too many wait."""
-        if self.waiting_count >= self._waiting_count_max:
-            raise TooManyRequestsError(
-                f"{self.waiting_count} requests wait for ledger metadata "
-                f"(at most {self._waiting_count_max})"
-            )
+        self._count_waiting()
         waiting = self._waiting.get(ledger_id)
-        self.waiting_count += 1
         if waiting is not None:
             waiting.append(on_check)
             return
         self._waiting[ledger_id] = [on_check]
         self._tasks.spawn(self._check_once(ledger_id), f"look up ledger {ledger_id}")
+
+    def read_again(self, ledger_id: int, on_read: OnMetadata) -> None:
+        """Calls back once with the metadata, read after this call, or with the reason why not.
+
+        Raises TooManyRequestsError if too many wait.
+        """
+        self._count_waiting()
+        self._tasks.spawn(self._read_once(ledger_id, on_read), f"read ledger {ledger_id} again")
+
+    async def _read_once(self, ledger_id: int, on_read: OnMetadata) -> None:
+        found: LedgerMetadata | RhumblineError = ClosedError("the bookie is stopping")
+        try:
+            found = await self.metadata(ledger_id)
+        except RhumblineError as error:
+            found = error
+        finally:
+            self.waiting_count -= 1
+            on_read(found)
+
+    def _count_waiting(self) -> None:
+        if self.waiting_count >= self._waiting_count_max:
+            raise TooManyRequestsError(
+                f"{self.waiting_count} requests wait for ledger metadata "
+                f"(at most {self._waiting_count_max})"
+            )
+        self.waiting_count += 1
 
     async def _check_once(self, ledger_id: int) -> None:
         membership = MembershipCheck.UNKNOWN

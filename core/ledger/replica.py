@@ -17,6 +17,7 @@ class Replica:
         "bookie",
         "error",
         "failed_since",
+        "has_old_copy",
         "has_probe",
         "index",
         "lag_bytes",
@@ -35,4 +36,5 @@ class Replica:
         self.failed_since: float | None = None  # loop time
         self.overdue_from = 0.0  # loop time from which ``underreplicated_ms_max`` is counted
         self.error: RhumblineError | None = None
+        self.has_old_copy = False  # of the metadata, with a higher R: it must not be counted
         self.has_probe = False  # a probe was sent and has not been answered

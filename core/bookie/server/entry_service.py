@@ -26,9 +26,10 @@ from ...protocol.errors import (
     UnauthorizedError,
     UnknownStateError,
 )
-from ...protocol.ledger_metadata import NO_ENTRY
+from ...protocol.ledger_metadata import NO_ENTRY, LedgerMetadata
 from ...runtime.event_log import EventLog, LogLimit
 from ...runtime.tasks import Tasks
+from ...wire.ledger_metadata import encode
 from ..config import BookieConfig
 from ..free_space import FreeSpaceMonitor
 from ..index.ledger_entries import Location
@@ -430,7 +431,8 @@ class EntryService(StorageListener):
         """Stores an explicit LAC and creates the ledger's state if needed.
 
         An explicit LAC of -1 introduces the ledger: the writer sends it before its first add, so
-        that the bookie checks its membership early (``_introduce``, rule BKE-6).
+        that the bookie checks its membership early (``_introduce``, rule BKE-6). Sent again, it
+        renews the bookie's copy of the metadata.
         """
         op.began = self.meter.now()
         refusal = self._lac_refusal(op)
@@ -454,11 +456,31 @@ class EntryService(StorageListener):
         between this request and the first add takes effect as usual.
         """
         if ledger is not None and ledger.is_proven:
-            self.respond(op, None)
+            self._renew_copy(op)
         else:
             self._check_membership(
                 op, lambda membership: self._continue_introduction(op, membership)
             )
+
+    def _renew_copy(self, op: WriteLac) -> None:
+        """Reads the metadata of a known ledger, and responds once the copy is durable (BAK-11)."""
+
+        def on_read(found: LedgerMetadata | RhumblineError) -> None:
+            ledger = self.ledgers.get(op.ledger_id)
+            if isinstance(found, RhumblineError):
+                text = f"the metadata of ledger {op.ledger_id} could not be read: {found}"
+                self.respond(op, UnknownStateError(text))
+                return
+            if ledger is None:
+                self.respond(op, NoSuchLedgerError(f"ledger {op.ledger_id} was deleted"))
+                return
+            self.storage.refresh_copy(ledger, encode(found))
+            self.storage.when_durable(lambda error: self.respond(op, error))
+
+        try:
+            self.membership.read_again(op.ledger_id, on_read)
+        except TooManyRequestsError as error:
+            self.respond(op, error)
 
     def _continue_introduction(self, op: WriteLac, membership: MembershipCheck) -> None:
         refusal = self._lac_refusal(op)  # checked again, since other requests were served meanwhile

@@ -43,6 +43,7 @@ from ...wire.entry import Entry, EntryDigest, master_key
 from ..connection.ensemble_request import EnsembleRequest
 from ..connection.v3_responses import answer_kind_of, entry_in, lac_in_last_entry
 from ..context import LedgerContext
+from ..copy_renewal import renew_copies
 from .recovery_adds import RecoveryAdds
 from .recovery_state import RecoveryState
 
@@ -254,7 +255,18 @@ class _Recovery:
         else:
             state.end(is_adopted=False)
             _LOG.info("ledger recovered", ledger=self._ledger_id, last_entry=closed.last_entry_id)
+        if adds.recorded_min_regions is not None and not self.context.tasks.is_closed:
+            self._renew_copies(closed)
         return closed
+
+    def _renew_copies(self, closed: LedgerMetadata) -> None:
+        """Makes the bookies of the tail read where the ledger ends, because its R has changed.
+
+        Nothing waits for them, since the end is decided (rule BAK-11).
+        """
+        context, bookies = self.context, closed.last_fragment.bookies
+        renewal = renew_copies(context.pool, self._ledger_id, bookies, self._digest, self._key)
+        context.tasks.spawn(renewal, f"renew the copies of ledger {self._ledger_id}")
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -44,10 +44,21 @@ from .writer_state import WriterState
 class ChangeableWriter(Protocol):
     """The operations of a ledger writer that a change of its ensemble calls."""
 
+    async def renew_copies(self, metadata: LedgerMetadata) -> int:
+        """Makes the bookies of the last fragment read it again; returns the mask of the others."""
+        ...
+
     def install(
-        self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
+        self,
+        metadata: LedgerMetadata,
+        version: Version,
+        regions: Sequence[Region | None],
+        old_copies: int = 0,
     ) -> None:
-        """Adopts stored metadata with the regions of its last fragment's bookies."""
+        """Adopts stored metadata with the regions of its last fragment's bookies.
+
+        Bookies at the indices ``old_copies`` may not be counted.
+        """
         ...
 
     def thaw(self) -> None:
@@ -363,11 +374,25 @@ class EnsembleChanger:
             first = proposed.last_fragment.first_entry_id
             assert first == state.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
             before = state.metadata.last_fragment.bookies
-            writer.install(proposed, version, regions)
+            await self._install(proposed, version, regions)
             self._report_departure(before)
             return True
         finally:
             writer.thaw()
+
+    async def _install(
+        self, stored: LedgerMetadata, version: Version, regions: Sequence[Region | None]
+    ) -> None:
+        """Adopts stored metadata.
+
+        If its R is lower than before, only bookies count from then on that know it, so that it
+        survives the loss of the metadata store (rule BAK-11).
+        """
+        state, old_copies = self._state, 0
+        r = stored.quorum_at(state.last_add_confirmed + 1).min_regions
+        if r < state.view.quorum.min_regions:
+            old_copies = await self._writer.renew_copies(stored)
+        self._writer.install(stored, version, regions, old_copies)
 
     def _report_departure(self, before: tuple[BookieId, ...]) -> None:
         """Reports that the slow bookie was left, if the installed ensemble does not have it."""
@@ -395,7 +420,7 @@ class EnsembleChanger:
             return False
         if stored == proposed:
             before = state.metadata.last_fragment.bookies
-            writer.install(stored, version, regions)
+            await self._install(stored, version, regions)
             self._report_departure(before)
             return True
         if version == state.version:
@@ -413,5 +438,5 @@ class EnsembleChanger:
             case ConflictOutcome.FENCED | ConflictOutcome.FOREIGN:
                 writer.fail(LedgerFencedError(f"ledger {state.ledger_id} is being recovered"))
             case ConflictOutcome.RETRY | ConflictOutcome.SETTLED:
-                writer.install(stored, version, regions_stored)
+                await self._install(stored, version, regions_stored)
         return True

@@ -34,6 +34,7 @@ from ..add_op import AddOp, OnDone
 from ..add_trace import AddTrace
 from ..connection.bookie_link import BookieLink
 from ..context import LedgerContext
+from ..copy_renewal import renew_copies
 from ..replica import Replica
 from .ensemble_changer import EnsembleChanger
 from .explicit_lac import ExplicitLac
@@ -84,7 +85,12 @@ class LedgerWriter:
         self._added_callback = self.on_added
         self.changer = EnsembleChanger(state, self)
         self._health = ReplicaHealth(
-            state, self.changer, send=self.send, send_missing=self.send_missing, fail=self.fail
+            state,
+            self.changer,
+            send=self.send,
+            send_missing=self.send_missing,
+            renew_copy=self._renew_copy,
+            fail=self.fail,
         )
         self._lag = ReplicationLag(state, self._health.on_error)
         self._slow = SlowMemberWatch(state, self.changer)
@@ -254,6 +260,19 @@ class LedgerWriter:
             if wanted and not self.send(replica, op):
                 break
 
+    def _renew_copy(self, replica: Replica, on_done: Callable[[bool], None]) -> None:
+        """Makes one bookie renew its copy; ``on_done`` gets True once it has confirmed that."""
+
+        async def renew() -> None:
+            bookies = (replica.bookie,)
+            renewed = await renew_copies(
+                self._context.pool, self.ledger_id, bookies, self._digest, self._master_key
+            )
+            on_done(renewed != 0)
+
+        name = f"renew the copy of ledger {self.ledger_id} on {replica.bookie}"
+        self._context.tasks.spawn(renew(), name)
+
     # --- responses ------------------------------------------------------------------------------
 
     def on_added(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
@@ -346,8 +365,20 @@ class LedgerWriter:
         self.state.thaw()
         self._drain()
 
+    async def renew_copies(self, metadata: LedgerMetadata) -> int:
+        """Makes the bookies of the last fragment read it again; returns the mask of the others."""
+        bookies = metadata.last_fragment.bookies
+        renewed = await renew_copies(
+            self._context.pool, self.ledger_id, bookies, self._digest, self._master_key
+        )
+        return ((1 << len(bookies)) - 1) & ~renewed
+
     def install(
-        self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
+        self,
+        metadata: LedgerMetadata,
+        version: Version,
+        regions: Sequence[Region | None],
+        old_copies: int = 0,
     ) -> None:
         """Adopts stored metadata, and sends pending entries to the bookies that are new.
 
@@ -355,13 +386,15 @@ class LedgerWriter:
         """
         state = self.state
         old = state.metadata.last_fragment.bookies
-        gone = state.install(metadata, version, regions)
+        gone = state.install(metadata, version, regions, old_copies)
         self._take_ensemble()
         for replica in state.replicas:
-            if gone & replica.bit:
+            if gone & ~state.failed_mask & replica.bit:
                 self.send_missing(replica)
         log_change(self.ledger_id, old, metadata, state.view.quorum.min_regions)
         self._health.on_installed()
+        if old_copies:
+            self._health.start_timer()
         self._lag.report()
 
     def set_min_regions(self, min_regions: int) -> None:

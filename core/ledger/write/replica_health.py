@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from ...protocol.errors import (
     DeadlineExceededError,
@@ -34,6 +35,7 @@ class ReplicaHealth:
         "_fail",
         "_loop",
         "_probe_backoff",
+        "_renew_copy",
         "_send",
         "_send_missing",
         "_state",
@@ -47,12 +49,14 @@ class ReplicaHealth:
         *,
         send: Callable[[Replica, AddOp], bool],
         send_missing: Callable[[Replica], None],
+        renew_copy: Callable[[Replica, Callable[[bool], None]], None],
         fail: Callable[[RhumblineError], None],
     ) -> None:
         self._state = state
         self._changer = changer
         self._send = send
         self._send_missing = send_missing
+        self._renew_copy = renew_copy
         self._fail = fail
         self._config = state.context.config
         self._loop = asyncio.get_running_loop()
@@ -109,17 +113,29 @@ class ReplicaHealth:
     def offer_probe(self, replica: Replica, op: AddOp) -> bool:
         """Sends ``op`` to a failed replica as its probe, and returns whether it was sent.
 
-        It is not sent if another probe is pending or if the link is backing off.
+        It is not sent if another probe is pending or if the link is backing off. A bookie whose
+        copy of the metadata is old is first asked to renew it (rule BAK-11).
         """
         if replica.has_probe or not op.write_mask & replica.bit & ~op.acks:
             return False
         if replica.lag_bytes > self._config.replica_backlog_bytes_max // 2:
             return False
         link = self._state.context.pool.link(replica.bookie)
-        if link.connect() is None or not self._send(replica, op):
+        if link.connect() is None:
+            return False
+        if replica.has_old_copy:
+            replica.has_probe = True
+            self._renew_copy(replica, partial(self._on_renewed, replica))
+            return False
+        if not self._send(replica, op):
             return False
         replica.has_probe = True
         return True
+
+    def _on_renewed(self, replica: Replica, has_new_copy: bool) -> None:
+        """Handles the outcome of a request to renew a copy; the timer or an entry sends a probe."""
+        replica.has_probe = False
+        replica.has_old_copy = not has_new_copy
 
     def start_timer(self) -> None:
         """Starts the timer for probes and the quorum timeout, unless it runs."""

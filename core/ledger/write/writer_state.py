@@ -30,6 +30,7 @@ class WriterState:
     """
 
     __slots__ = (
+        "_now",
         "context",
         "failed_mask",
         "failure",
@@ -69,6 +70,7 @@ class WriterState:
         self.last_add_confirmed = NO_ENTRY
         self.length = 0  # payload bytes pushed; once failed, payload bytes confirmed
         self.failure: RhumblineError | None = None
+        self._now = now
         self.machine = StateMachine(
             LEDGER_WRITER,
             str(self.ledger_id),
@@ -112,13 +114,20 @@ class WriterState:
         self.machine.take(WriterEvent.FREEZE, f"LAC {self.last_add_confirmed}")
 
     def install(
-        self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
+        self,
+        metadata: LedgerMetadata,
+        version: Version,
+        regions: Sequence[Region | None],
+        old_copies: int = 0,
     ) -> int:
         """Adopts stored metadata with the regions of its last fragment's bookies.
 
         Drops the acks of replaced bookies in all pending entries at once, so that none is complete
         under both ensembles only (rule LED-15, bug B8). Bookies that remain keep their ``Replica``.
         Returns the mask of the replaced indices.
+
+        Bookies at the indices ``old_copies`` have not renewed their copies of the metadata: they
+        count as failed, and their acks are dropped as well (rule BAK-11).
         """
         last = metadata.last_fragment
         assert last.first_entry_id <= self.last_add_confirmed + 1
@@ -128,6 +137,9 @@ class WriterState:
             self.replicas[index].last_entry_id = self.last_add_confirmed
             self.replicas[index] = Replica(index, last.bookies[index], regions[index])
         self.failed_mask &= ~gone
+        for replica in self.replicas:
+            if old_copies & replica.bit:
+                gone |= self._distrust(replica)
         self.metadata = metadata
         self.version = version
         self.view = QuorumView(metadata.quorum_at(self.last_add_confirmed + 1), regions)
@@ -139,6 +151,16 @@ class WriterState:
             WriterEvent.INSTALL, f"{', '.join(last.bookies)} from entry {last.first_entry_id} on"
         )
         return gone
+
+    def _distrust(self, old: Replica) -> int:
+        """Ignores a replica's responses so far and those that are pending; returns its bit."""
+        old.last_entry_id = self.last_add_confirmed
+        replica = self.replicas[old.index] = Replica(old.index, old.bookie, old.region)
+        replica.has_old_copy = True
+        self.mark_failed(replica, self._now())
+        if old.failed_since is not None:
+            replica.failed_since, replica.overdue_from = old.failed_since, old.overdue_from
+        return replica.bit
 
     def rewritten(self, version: Version) -> None:
         """Adopts the version of the same metadata after it was written once more."""

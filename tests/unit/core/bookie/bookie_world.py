@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
+from typing import NoReturn
 
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.bookie.bookie import Bookie
@@ -19,10 +20,11 @@ from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     CorruptionError,
     ForeignDataError,
+    MetadataUnavailableError,
     NoNodeError,
     RhumblineError,
 )
-from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
+from rhumbline.core.protocol.ledger_metadata import NO_ENTRY, DigestType, Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v2, v3
@@ -198,6 +200,19 @@ class Wire:
 
     async def aclose(self) -> None:
         self.writer.close()
+
+
+async def introduce(wire: Wire, ledger_id: int) -> int:
+    """Send an explicit LAC of -1, and return the status of the response."""
+    request = v3.write_lac_request(
+        wire.next_txn(), ledger_id, NO_ENTRY, KEY, lac_body(ledger_id, NO_ENTRY)
+    )
+    return v3.status_of(await wire.request3(request))
+
+
+async def unavailable(*_: object, **__: object) -> NoReturn:
+    """Fail as the calls of a metadata store that cannot be reached do."""
+    raise MetadataUnavailableError("the store is unavailable")
 
 
 @asynccontextmanager

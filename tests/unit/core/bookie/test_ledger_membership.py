@@ -5,7 +5,7 @@ create a ledger whose metadata does not name the bookie, undo a fence, or restor
 """
 
 import asyncio
-from typing import NoReturn, cast
+from typing import cast
 
 import pytest
 
@@ -23,24 +23,14 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.core.wire import v3
 from rhumbline.core.wire.v2 import Code
 from rhumbline.core.wire.v3 import Status
-from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, lac_body, one_bookie
-
-NOTHING = -1
-
-
-async def introduce(wire: Wire, ledger_id: int) -> int:
-    """Sends an explicit LAC of -1 and returns the status of the response."""
-    request = v3.write_lac_request(
-        wire.next_txn(), ledger_id, NOTHING, KEY, lac_body(ledger_id, NOTHING)
-    )
-    return v3.status_of(await wire.request3(request))
-
-
-async def unavailable(*_: object, **__: object) -> NoReturn:
-    raise MetadataUnavailableError("the store is unavailable")
+from rhumbline.tests.unit.core.bookie.bookie_world import (
+    entry,
+    introduce,
+    one_bookie,
+    unavailable,
+)
 
 
 async def test_first_add_of_an_introduced_ledger_needs_no_metadata_store(

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.storage import Storage
@@ -10,7 +12,13 @@ from rhumbline.core.protocol.ledger_metadata import NO_ENTRY, LedgerMetadata, Le
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.ledger_metadata import decode
 from rhumbline.core.wire.v2 import Code
-from rhumbline.tests.unit.core.bookie.bookie_world import entry, one_bookie
+from rhumbline.core.wire.v3 import Status
+from rhumbline.tests.unit.core.bookie.bookie_world import (
+    entry,
+    introduce,
+    one_bookie,
+    unavailable,
+)
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
 AT_ONCE = BookieConfig(log_file_bytes=1 << 20, metadata_copies_ms=0)
@@ -62,3 +70,32 @@ async def test_a_ledger_that_only_has_recovery_adds_gets_its_copy_in_the_next_ro
         await world.ledgers.delete(1)
         await bookie.maintenance.copies.refresh()
         assert copies(bookie)[1].last_entry_id == NO_ENTRY
+
+
+async def test_a_repeated_introduction_renews_a_copy_durably_before_it_is_confirmed() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(disk=disk) as (world, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        metadata, version = await world.ledgers.read(1)
+        changed = replace(metadata, custom={"changed": b"yes"})
+        await world.ledgers.write(changed, version)
+        assert await introduce(wire, 1) == Status.OK
+        again = Storage(world.runtime, disk.copy(), AT_ONCE, bookie.bookie_id)
+        await again.open(must_exist=True)
+        assert decode(1, again.states.copies[1]) == changed
+        await again.abandon()
+
+
+async def test_an_introduction_is_not_confirmed_without_a_fresh_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with one_bookie() as (world, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        before = copies(bookie)
+        monkeypatch.setattr(world.store, "get", unavailable)
+        assert await introduce(wire, 1) == Status.UNKNOWN_STATE
+        assert copies(bookie) == before
+        assert await wire.add(entry(1, 1)) == Code.OK, "its membership is proven as before"
+        monkeypatch.undo()
+        assert bookie.service.membership.waiting_count == 0
+        assert await introduce(wire, 1) == Status.OK

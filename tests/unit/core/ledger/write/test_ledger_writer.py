@@ -880,6 +880,31 @@ async def test_change_of_r_leaves_failed_bookies_that_p_does_not_need() -> None:
         await writer.close()
 
 
+async def test_a_lowered_r_counts_only_bookies_that_have_read_it() -> None:
+    world = World("aab")
+    async with world.client() as client:
+        writer = await client.create(GEO)
+        done = Outcomes()
+        refusing, _ = (bookie for bookie in world.bookies if bookie.region == "a")
+        (away,) = (bookie for bookie in world.bookies if bookie.region == "b")
+        away.is_hung = True
+        writer.add(b"0", done)
+        await until(lambda: writer.state.queue[0].acks.bit_count() == 2)
+        refusing.script = lambda request: (
+            None if isinstance(request, v2.AddRequest) else v3.Status.UNKNOWN_STATE
+        )
+        writer.set_min_regions(1)
+        await until(lambda: writer.view.quorum.min_regions == 1, 5)
+        assert [write.lac for bookie in world.bookies for write in lac_writes(bookie)] == [-1] * 3
+        assert done.acked == [], "one of the two copies is on a bookie that may not know of R = 1"
+        refusing.script = None
+        await until(lambda: done.acked == [0], 30)
+        assert len(lac_writes(refusing)) > 1
+        adds = [at for at, one in enumerate(refusing.requests) if isinstance(one, v2.AddRequest)]
+        assert isinstance(refusing.requests[adds[-1] - 1], pb.Request), "asked before the add"
+        await writer.close()
+
+
 async def test_failed_bookie_is_replaced_under_the_present_r_if_the_wanted_one_is_impossible() -> (
     None
 ):

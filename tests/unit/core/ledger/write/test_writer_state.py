@@ -94,6 +94,22 @@ def test_change_drops_the_acks_of_replaced_bookies_and_keeps_the_other_replicas(
     assert repr(state.machine) == "<ledger writer 7: OPEN>"
 
 
+def test_bookies_with_old_copies_of_the_metadata_count_as_failed_and_lose_their_acks() -> None:
+    state = writer()
+    entry = push(state, acks=0b101)
+    kept, old, failed = state.replicas
+    state.mark_failed(failed, now=1.0)
+    committing(state)
+    assert state.install(state.metadata, Version("1"), REGIONS, old_copies=0b110) == 0b110
+    assert (entry.acks, state.failed_mask) == (0b001, 0b110)
+    assert state.replicas[0] is kept
+    for before, after in zip((old, failed), state.replicas[1:], strict=True):
+        assert after is not before, "late responses to it are ignored"
+        assert after.bookie == before.bookie
+        assert (before.last_entry_id, after.has_old_copy) == (-1, True)
+    assert state.replicas[2].failed_since == 1.0
+
+
 def test_ensemble_is_installed_only_while_nothing_is_confirmed() -> None:
     state = writer()
     assert state.begin_change()
