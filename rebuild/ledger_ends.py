@@ -56,27 +56,32 @@ def newest_metadata(
 
     A state never goes back, and a closed ledger only returns more copies. An open ledger gains
     fragments, but a change of its ensemble replaces the last one if no entry of it was confirmed.
-    So of two copies whose last fragments begin at the same entry, the one counts that has more
-    members with entries, because the writer sent them to the newest.
+    So of two copies whose last fragments begin at the same entry, the one counts whose R changed
+    last, or else the one of which more members hold entries, because the writer sent them to the
+    newest ensemble.
     """
     known = [] if base is None else [base]
     for holder in holders:
         if holder.held.metadata:
             try:
-                known.append(decode(ledger_id, holder.held.metadata))
+                found = decode(ledger_id, holder.held.metadata)
+                found.r_ranges()
+                known.append(found)
             except CorruptionError:
                 continue
     by_bookie = {holder.bookie: holder.held for holder in holders}
     held_up_to = _held_up_to(holders)
 
-    def age(metadata: LedgerMetadata) -> tuple[int, int, int, int]:
+    def age(metadata: LedgerMetadata) -> tuple[int, ...]:
         last = metadata.last_fragment
+        r_from, r = metadata.r_ranges()[-1]
         quorum = metadata.quorum_at(last.first_entry_id)
         used = sum(
             _Stored(quorum, index, last, held_up_to).any_on(by_bookie.get(bookie))
             for index, bookie in enumerate(last.bookies)
         )
-        return _RANKS[metadata.state], metadata.return_count, last.first_entry_id, used
+        rank = _RANKS[metadata.state]
+        return rank, metadata.return_count, last.first_entry_id, r_from, used, -r
 
     return max(known, key=age, default=None)
 

@@ -96,6 +96,23 @@ def test_of_two_ensembles_from_the_same_entry_the_one_that_holds_entries_counts(
     assert newest_metadata(1, copies[::-1], STRIPED) == changed
 
 
+def test_of_two_copies_with_the_same_fragments_the_one_whose_r_changed_last_counts() -> None:
+    opened = OPEN.with_fragment(4, (A, B, D))
+    lowered = opened.with_r(4, 1)
+    held = (HeldRange(0, 9),)
+    copies = [
+        Holder(bookie, HeldLedger(1, held, 3, metadata=encode(metadata)))
+        for bookie, metadata in ((A, opened), (B, lowered), (D, opened))
+    ]
+    for order in (copies, copies[::-1]):
+        assert newest_metadata(1, order, None) == lowered
+    later = opened.with_fragment(7, (A, B, C))
+    assert newest_metadata(1, copies, later) == later
+    without_d = [holder(A, 9, 3), holder(B, 9, 3), holder(D, 3, 3)]
+    assert decided_end(lowered, without_d, REGIONS, ()) == (9, False)
+    assert decided_end(opened, without_d, REGIONS, ()) == (3, False), "A and B are in one region"
+
+
 def test_a_bookie_that_holds_the_entries_of_a_striped_member_replaces_it() -> None:
     closed = STRIPED.closed(9, 90)
     others = [striped(B, 1, 9, STRIPED), striped(C, 2, 9, STRIPED), striped(D, 3, 9, STRIPED)]
