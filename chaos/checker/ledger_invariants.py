@@ -105,9 +105,10 @@ _NEXT = {
 @invariant("L6")
 def ledger_states_only_go_forward(record: RunRecord) -> Iterator[str]:
     """A ledger goes from OPEN to CLOSED, directly or through IN_RECOVERY, and never back. E, WQ, AQ
-    and the starts of fragments below the last one never change."""
+    and the starts of fragments below the last one never change. Only a rebuild may lose fragments,
+    namely those that no copy of the metadata had."""
     for ledger_id, versions in record.ledgers.items():
-        for before, after in pairwise(v.metadata for v in versions):
+        for (before_ms, before), (after_ms, after) in pairwise(versions):
             if before is None:
                 if after is not None:
                     yield f"ledger {ledger_id} came back after it was deleted"
@@ -117,6 +118,8 @@ def ledger_states_only_go_forward(record: RunRecord) -> Iterator[str]:
             if after.state not in _NEXT[before.state]:
                 yield f"ledger {ledger_id} went from {before.state.name} to {after.state.name}"
             lost = _lost_fragments(before, after)
+            if before_ms < record.rebuilt_at_ms <= after_ms:
+                lost = [start for start in lost if (ledger_id, start) in record.copied_fragments]
             if lost:
                 yield f"ledger {ledger_id} lost the fragments that began at {lost}"
             if (before.ensemble_size, before.write_quorum, before.ack_quorum) != (

@@ -230,6 +230,8 @@ class RunRecord:
     """
     lost_before_rebuild: frozenset[str] = frozenset()
     """Bookie ids without an inventory. The rebuild did not know their regions."""
+    copied_fragments: frozenset[tuple[int, int]] = frozenset()
+    """(ledger, first entry) of the fragments that the rebuild found in copies of the metadata."""
     rebuilt_at_ms: float = float("inf")
     """Time at which the metadata store was rebuilt; infinity if it was not."""
     evidence: Sequence[Evidence] = ()

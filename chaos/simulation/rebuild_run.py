@@ -15,15 +15,18 @@ from ...core.bookie.config import BookieConfig
 from ...core.bookie.identity import read_identity
 from ...core.bookie.storage import Storage
 from ...core.protocol.bookie_id import BookieId
-from ...rebuild.backup import Backup
+from ...core.wire import ledger_metadata as ledger_codec
+from ...rebuild.backup import Backup, ledger_ids_in
 from ...rebuild.collect_backup import collect_backup
 from ...rebuild.fill_store import fill_store
 from ...rebuild.inventory import BookieInventory, HeldLedger
 from ...rebuild.rebuilt_tree import RebuiltTree, rebuild_tree
 from ...rebuild.take_inventory import take_inventory
-from ..checker.run_record import LedgerVersion, Rules, RunRecord
-from .cluster import STORAGE, until
+from ..checker.run_record import LedgerVersion, Rules, RunRecord, StreamVersions
+from .cluster import STORAGE, STREAM, until
+from .plans.metadata.rebuild import R_IS_LOWERED
 from .seed_run import RunPlan, SeedRun
+from .workload.r_changing import RChangingApplications
 from .world.metadata import ledger_id_of
 from .world.sim_world import SimHost, SimWorld
 
@@ -36,6 +39,7 @@ class RebuildRun(SeedRun):
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
+        self.apps = RChangingApplications(self.cluster, self.history, plan.habits)
         self._random = Random(f"{plan.seed} loss")
         self._backup: Backup | None = None
         self._inventories: list[BookieInventory] = []
@@ -54,13 +58,42 @@ class RebuildRun(SeedRun):
                 versions[ledger_id] = [v for v in found if v.at_ms >= self._filled_ms] or found
         return versions
 
+    def _stream_versions(self, stream: str = STREAM) -> StreamVersions:
+        """Return the versions; of a segment that left no trace, only those since (rule BAK-5)."""
+        found = super()._stream_versions(stream)
+        held = {ledger.ledger_id for inventory in self._inventories for ledger in inventory.ledgers}
+        for lssn, versions in found.segments.items():
+            later = [version for version in versions if version.at_ms >= self._filled_ms]
+            before = next(
+                (v.segment for v in reversed(versions) if v.at_ms < self._filled_ms), None
+            )
+            if later and before is not None and before.ledger_id not in held:
+                found.segments[lssn] = later
+        return found
+
     def record(self) -> RunRecord:
         """Return the record of the run, with the entries that the rebuild kept."""
         return replace(
             super().record(),
             kept_by_rebuild=self._kept_entries(),
             lost_before_rebuild=frozenset(self._lost),
+            copied_fragments=self._copied_fragments(),
             rebuilt_at_ms=self._filled_ms,
+        )
+
+    def _copied_fragments(self) -> frozenset[tuple[int, int]]:
+        copies = [
+            (held.ledger_id, held.metadata)
+            for inventory in self._inventories
+            for held in inventory.ledgers
+            if held.metadata
+        ]
+        nodes = {} if self._backup is None else self._backup.nodes
+        copies += [(id_, nodes[path]) for id_, path in ledger_ids_in(nodes).items() if nodes[path]]
+        return frozenset(
+            (ledger_id, fragment.first_entry_id)
+            for ledger_id, data in copies
+            for fragment in ledger_codec.decode(ledger_id, data).fragments
         )
 
     def _kept_entries(self) -> dict[tuple[int, int], frozenset[str]]:
@@ -102,6 +135,7 @@ class RebuildRun(SeedRun):
     async def _verify_end_state(self) -> None:
         self.apps.appends_max += 400
         await self._work_until_the_loss()
+        await self._lower_r()
         await self._stop_everything()
         self._lost = self._lose_a_disk()
         async with asyncio.timeout(_STEP_S_MAX):
@@ -127,6 +161,24 @@ class RebuildRun(SeedRun):
             world.network.cut(second, first)
             await asyncio.sleep(random.uniform(0.05, 2.0))
 
+    async def _lower_r(self) -> None:
+        """In some runs, kill the bookies of the other regions, and lower R to 1.
+
+        Two bookies may then acknowledge entries that have no copy of the metadata with this R.
+        """
+        random, writer = Random(f"{self.plan.seed} lowered R"), self.apps.active_writer
+        if self.plan.settings.policy.quorum != R_IS_LOWERED or writer is None:
+            return
+        self.apps.appends_max += 400
+        await asyncio.sleep(1.0)
+        for host in self.cluster.bookie_hosts:
+            if host.region != self.world.hosts[writer].region and host.is_running:
+                host.kill("fails")
+        await asyncio.sleep(random.uniform(0.0, 0.5))
+        for change in list(self.cluster.r_changers):
+            change(1)
+        await asyncio.sleep(random.uniform(0.05, 3.0))
+
     async def _stop_everything(self) -> None:
         """Stop all processes within a few milliseconds, in any order."""
         random = self._random
@@ -134,6 +186,8 @@ class RebuildRun(SeedRun):
         random.shuffle(hosts)
         for host in hosts:
             await asyncio.sleep(random.uniform(0.0, 0.02))
+            if not host.is_running:
+                continue
             if random.random() < 0.5:
                 host.power_off()
             else:

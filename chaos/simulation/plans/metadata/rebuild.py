@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 LASTS_MS = 12_000
 
+R_IS_LOWERED = Quorum(4, 4, 2, 2)
+"""With this quorum, R is lowered shortly before the loss; two bookies are in one region."""
+
 
 def rebuild(seed: int) -> RunPlan:
     """Return a plan whose metadata store is lost between ``LASTS_MS`` / 2 and ``LASTS_MS``."""
@@ -32,6 +35,8 @@ def rebuild(seed: int) -> RunPlan:
     regions = THREE_REGIONS.regions
     apps = [f"app-{region}" for region in regions]
     quorum = random.choice((Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 1), Quorum(4, 3, 2, 2)))
+    if Random(f"{seed} lowered R").random() < 0.3:
+        quorum = R_IS_LOWERED
     policy = StreamPolicy(
         quorum=quorum,
         flush=FlushPolicy(period_ms=random.choice((0, 0, 5))),

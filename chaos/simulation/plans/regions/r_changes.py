@@ -10,14 +10,11 @@ it. Data is destroyed only as far as AQ copies survive it, since R may be 1 at a
 from dataclasses import replace
 from random import Random
 
-from .....core.ledger.write.ledger_writer import LedgerWriter
-from .....core.log.write.stream_writer import StreamWriter
-from .....core.protocol.errors import RhumblineError
 from .....core.protocol.quorum import Quorum
 from ...cluster import Fault, bookie_hosts
 from ...seed_run import RunPlan, SeedRun
-from ...workload.workload import Applications
-from ...world.sim_world import SimHost, SimWorld
+from ...workload.r_changing import RChangingApplications
+from ...world.sim_world import SimWorld
 from ..races import changes
 from ..swarm import REGIONS, swarm
 
@@ -87,35 +84,9 @@ def _outage_with_lowered_r(random: Random, plan: RunPlan, r_max: int) -> list[Fa
     ]
 
 
-class _Applications(Applications):
-    """Applications whose writers can be told another R."""
-
-    async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
-        def change(min_regions: int) -> None:
-            # Beside the policy, which sets R back: R changes more often than by policies alone.
-            ledger = writer._pipeline.segment.ledger
-            assert isinstance(ledger, LedgerWriter)
-            try:
-                ledger.set_min_regions(min_regions)
-            except RhumblineError as error:
-                self._note(host, f"R is unchanged: {error}")
-
-        process = host.process
-
-        def change_here(min_regions: int) -> None:
-            if process is not None and process.is_running:
-                process.context.copy().run(change, min_regions)
-
-        self.cluster.r_changers.append(change_here)
-        try:
-            await super()._session(host, writer, random)
-        finally:
-            self.cluster.r_changers.remove(change_here)
-
-
 class RChangesRun(SeedRun):
     """A run whose faults can change the R of the ledgers that are being written."""
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
-        self.apps = _Applications(self.cluster, self.history, plan.habits)
+        self.apps = RChangingApplications(self.cluster, self.history, plan.habits)

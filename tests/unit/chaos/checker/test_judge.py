@@ -953,6 +953,20 @@ def test_a_bookie_without_an_inventory_may_have_been_in_any_region() -> None:
     assert violated_ids(record) == before - {"L3", "L21"}
 
 
+def test_a_rebuild_may_lose_only_fragments_that_no_copy_of_the_metadata_had() -> None:
+    record = a_record()
+    changed = an_open_ledger().with_fragment(1, (A, B, D)).with_fragment(2, (A, C, D))
+    record.ledgers[5].insert(1, LedgerVersion(200.0, changed))
+    assert "L6" in violated_ids(record)
+    record.rebuilt_at_ms = 300.0
+    assert "L6" not in violated_ids(record)
+    record.copied_fragments = frozenset({(5, 1)})
+    assert "L6" in violated_ids(record)
+    record.copied_fragments = frozenset()
+    record.rebuilt_at_ms = 200.0
+    assert "L6" in violated_ids(record), "the rebuild was earlier"
+
+
 def test_an_entry_confirmed_after_the_copies_were_read_may_not_be_among_them() -> None:
     record = a_record()
     copy_is_dropped(record)
