@@ -228,11 +228,13 @@ class EnsembleChanger:
         """Returns an ensemble that replaces as many of the wanted indices as possible, and the
         quorum that applies to it.
 
-        If nothing is legal under an R that was requested, wanted replacements are made under the
-        present R, so that a raised R that cannot be satisfied yet stops no writer. Raises
-        NotEnoughBookiesError if nothing can be done.
+        If nothing can be replaced under a lower R that was requested, and P then needs no
+        replacement, R alone changes. If nothing is legal under an R that was requested, wanted
+        replacements are made under the present R, so that a raised R that cannot be satisfied yet
+        stops no writer. Raises NotEnoughBookiesError if nothing can be done.
         """
-        present = self._state.view.quorum
+        state = self._state
+        present = state.view.quorum
         if self._slow is not None:
             return await self._choose_faster(self._slow[0], candidates), present
         if self._min_regions is None:
@@ -243,6 +245,10 @@ class EnsembleChanger:
         except NotEnoughBookiesError:
             if not self._wanted:
                 raise
+        is_lower = requested.min_regions < present.min_regions
+        view = QuorumView(requested, state.view.regions)
+        if is_lower and not view.must_change_ensemble(state.failed_mask):
+            return state.metadata.last_fragment.bookies, requested
         return await self._choose_for(present, candidates), present
 
     async def _choose_for(

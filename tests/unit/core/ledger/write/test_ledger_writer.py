@@ -880,6 +880,28 @@ async def test_change_of_r_leaves_failed_bookies_that_p_does_not_need() -> None:
         await writer.close()
 
 
+async def test_a_lowered_r_frees_a_writer_although_nothing_replaces_the_lost_bookies() -> None:
+    world = World("aabb")
+    async with world.client() as client:
+        writer = await client.create(Quorum(4, 4, 2, 2))
+        done = Outcomes()
+        for bookie in world.bookies:
+            if bookie.region == "b":
+                bookie.go_down()
+        writer.add(b"0", done)
+        await until(lambda: writer.changer.is_running and writer.state.failed_mask.bit_count() == 2)
+        await asyncio.sleep(0.5)
+        assert done.acked == []
+        before = writer.metadata.last_fragment.bookies
+        writer.set_min_regions(1)
+        await until(lambda: done.acked == [0], 5)
+        assert (writer.view.quorum.min_regions, writer.metadata.r_ranges()) == (1, ((0, 1),))
+        assert writer.metadata.last_fragment.bookies == before
+        await asyncio.sleep(30)
+        assert not writer.is_failed, "P needs no other bookies any more"
+        await writer.close()
+
+
 async def test_a_lowered_r_counts_only_bookies_that_have_read_it() -> None:
     world = World("aab")
     async with world.client() as client:
