@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from rhumbline.chaos.managed_process import ManagedProcess
 from rhumbline.tests.support.processes.process_cluster import (
     ProcessCluster,
     refusal,
@@ -206,3 +209,65 @@ def test_a_writer_that_was_cut_short_keeps_what_was_acknowledged(tmp_path: Path)
         for bookie in cluster.bookies[:3]:
             bookie.start()
         assert read(cluster)[: len(seen)] == seen
+
+
+LONELY_WRITER = """
+import asyncio, os, sys
+from pathlib import Path
+from rhumbline import connect
+
+async def main(uri, signal):
+    async with connect(uri, region="a") as client, client.writer("s") as writer:
+        await writer.append(b"line 0")
+        print("began", flush=True)
+        while not Path(signal).exists():
+            await asyncio.sleep(0.05)
+        tickets = [writer.append(b"line %d" % number) for number in range(1, 600)]
+        for ticket in tickets:
+            await ticket
+        print("ended", flush=True)
+        os._exit(0)  # before it publishes the LAC
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+class LonelyWriter(ManagedProcess):
+    """A process that appends a record, and on a signal all others, which it then awaits."""
+
+    def __init__(self, cluster: ProcessCluster, directory: Path) -> None:
+        script, self.signal = directory / "writer.py", directory / "signal"
+        script.write_text(LONELY_WRITER)
+        command = [sys.executable, str(script), cluster.metadata, str(self.signal)]
+        super().__init__("writer", command, directory / "writer.out", ready_s_max=30)
+
+    def is_ready(self) -> bool:
+        return b"began" in self.log.read_bytes()
+
+    def wait_end(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while b"ended" not in self.log.read_bytes():
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
+
+@pytest.mark.long
+def test_records_acknowledged_under_a_lowered_r_survive_the_loss_of_the_store(
+    tmp_path: Path,
+) -> None:
+    """One region is left, R is lowered for it, and seconds later the metadata store is lost."""
+    with ProcessCluster(tmp_path / "cluster", ("a", "a", "b", "b")) as cluster:
+        cluster.run("stream", "create", "s", "--quorum", "4/4/2/2")
+        writer = LonelyWriter(cluster, tmp_path)
+        with writer:
+            for bookie in cluster.bookies[2:]:
+                bookie.kill()
+            writer.signal.touch()
+            time.sleep(1)
+            cluster.run("stream", "set-policy", "s", "--quorum", "4/4/2/1")
+            writer.wait_end(30)
+        lose_metadata(cluster)
+        shown = filled("rebuild", cluster.metadata, *inventories(cluster))
+        assert (shown["records"], shown["findings"]) == (600, [])
+        restart(cluster)
+        assert read(cluster) == LINES
