@@ -65,6 +65,10 @@ class LedgerMembership:
         self._waiting[ledger_id] = [on_check]
         self._tasks.spawn(self._check_once(ledger_id), f"look up ledger {ledger_id}")
 
+    def is_reading(self, ledger_id: int) -> bool:
+        """Return whether a check that begins now would share a read that began earlier."""
+        return ledger_id in self._waiting
+
     def read_again(self, ledger_id: int, on_read: OnMetadata) -> None:
         """Calls back once with the metadata, read after this call, or with the reason why not.
 

@@ -1,5 +1,6 @@
 """A bookie keeps the metadata of its ledgers, as far as it can be read, until they are closed."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,10 +15,12 @@ from rhumbline.core.wire.ledger_metadata import decode
 from rhumbline.core.wire.v2 import Code
 from rhumbline.core.wire.v3 import Status
 from rhumbline.tests.unit.core.bookie.bookie_world import (
+    Wire,
     entry,
     introduce,
     one_bookie,
     unavailable,
+    until,
 )
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
@@ -84,6 +87,34 @@ async def test_a_repeated_introduction_renews_a_copy_durably_before_it_is_confir
         await again.open(must_exist=True)
         assert decode(1, again.states.copies[1]) == changed
         await again.abandon()
+
+
+async def test_an_introduction_shares_no_read_that_began_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with one_bookie() as (world, bookie, wire):
+        gate, read = asyncio.Event(), world.store.get
+        reads: list[object] = []
+
+        async def gated(path: str, *, stale_ok: bool = False) -> object:
+            reads.append(found := await read(path, stale_ok=stale_ok))
+            if len(reads) == 1:
+                await gate.wait()
+            return found
+
+        monkeypatch.setattr(world.store, "get", gated)
+        other = await Wire.connect(bookie)
+        adding = asyncio.create_task(other.add(entry(1, 0)))
+        await until(lambda: reads)
+        metadata, version = await world.ledgers.read(1)
+        changed = replace(metadata, custom={"changed": b"yes"})
+        await world.ledgers.write(changed, version)
+        introducing = asyncio.create_task(introduce(wire, 1))
+        await until(lambda: bookie.service.membership.waiting_count == 2)
+        gate.set()
+        assert (await adding, await introducing) == (Code.OK, Status.OK)
+        assert copies(bookie)[1] == changed
+        await other.aclose()
 
 
 async def test_an_introduction_is_not_confirmed_without_a_fresh_copy(
