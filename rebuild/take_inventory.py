@@ -11,7 +11,12 @@ from ..core.bookie.identity import Identity
 from ..core.bookie.ledger_records import LedgerRecord
 from ..core.bookie.storage import Storage
 from ..core.log.write.end_of_stream import last_txid_of
-from ..core.protocol.errors import CorruptionError, DiskFailedError, NoSuchEntryError
+from ..core.protocol.errors import (
+    CorruptionError,
+    DiskFailedError,
+    NoSuchEntryError,
+    UnknownStateError,
+)
 from ..core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ..core.protocol.record_set import decode_entry as decode_record_sets
 from ..core.wire.entry import ENTRY_HEADER, EntryDigest, decode_entry
@@ -106,7 +111,7 @@ async def _facts(storage: Storage, metadata: LedgerMetadata, entry_id: int) -> E
         entry = decode_entry(
             EntryDigest(metadata.digest_type, metadata.password), ledger_id, entry_id, data
         )
-    except (NoSuchEntryError, CorruptionError, DiskFailedError):
+    except (NoSuchEntryError, UnknownStateError, CorruptionError, DiskFailedError):
         return None
     try:
         final = decode_record_sets(entry.payload)[-1]
