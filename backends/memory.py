@@ -87,7 +87,14 @@ class MemoryTree:
         return names[start:] if limit is None else names[start : start + limit]
 
     def commit(self, plan: TransactionPlan) -> Version:
-        """Apply a plan and fire watches; return the version of everything written."""
+        """Apply a plan and fire watches; return the version of everything written.
+
+        Raises SessionLostError if a node would belong to a session that has ended.
+        """
+        for change in plan.changes.values():
+            is_owned = change.data is not None and change.owner is not None
+            if is_owned and change.owner not in self._owned:
+                raise SessionLostError(f"{change.owner} has ended")
         self.revision += 1
         version = self._version()
         for path, change in plan.changes.items():
