@@ -8,6 +8,7 @@ entry of mostly one or two segments (rule STR-39).
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from ...protocol.dlsn import Dlsn
@@ -173,8 +174,9 @@ async def _find_known_end(
     """Find the end, or the end that this region knows while the store is out of reach (STR-30).
 
     The latter may be too low. A single read that fails does not justify it: the search is repeated
-    unless the record of the stream is served from old metadata, too. Raises
-    MetadataUnavailableError after ``unavailable_ms_max``.
+    unless the record of the stream is served from old metadata, too. If that turns out to be of an
+    earlier stream of the name, the search is repeated as well. Raises MetadataUnavailableError
+    after ``unavailable_ms_max``.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + config.unavailable_ms_max / 1000
@@ -186,8 +188,9 @@ async def _find_known_end(
             failure = error
         record, age_ms = await streams.record_and_age(stream)
         if age_ms is not None:
-            found = await _find_position(streams, opener, stream, record, LATEST, fresh=False)
-            return found._replace(age_ms=age_ms)
+            with suppress(NoSuchStreamError):  # the record is of an earlier stream of the name
+                found = await _find_position(streams, opener, stream, record, LATEST, fresh=False)
+                return found._replace(age_ms=age_ms)
         if loop.time() >= deadline:
             raise failure
         await asyncio.sleep(config.retry_ms / 1000)
