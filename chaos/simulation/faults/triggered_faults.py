@@ -90,7 +90,12 @@ class TriggeredFaults:
             return
         fault = self._choose_fault(metadata)
         if fault is not None:
-            self._world.later(after_s, partial(begin, self._cluster, fault))
+            self._world.later(after_s, partial(self._begin, fault))
+
+    def _begin(self, fault: Fault) -> None:
+        """Begin a fault, unless it damages data and another one did after this one was chosen."""
+        if fault.kind not in DAMAGING or not self._cluster.lost:
+            begin(self._cluster, fault)
 
     def _choose_fault(self, metadata: LedgerMetadata) -> Fault | None:
         random = self._random
