@@ -33,6 +33,17 @@ async def test_a_disconnected_session_expires_after_its_ttl_with_its_nodes() -> 
         await here.create("/claim", ephemeral=session)
 
 
+async def test_no_node_of_a_session_that_has_ended_is_stored() -> None:
+    tree = MemoryTree()
+    store = MemoryStore(tree)
+    session = await store.session(30)
+    tree.end_session(session.owner)  # at the servers; the session does not know it yet
+    with pytest.raises(SessionLostError):
+        await store.create("/claim", b"me", ephemeral=session)
+    with pytest.raises(NoNodeError):
+        await store.get("/claim")
+
+
 async def test_a_reconnect_in_time_keeps_the_session_and_fires_every_watch_once() -> None:
     tree = MemoryTree()
     here, there = MemoryStore(tree), MemoryStore(tree)

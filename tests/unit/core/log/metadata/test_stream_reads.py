@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from rhumbline.core.log.metadata.paths import StreamPaths, namespace_path
+from rhumbline.core.log.metadata.stream_metadata import StreamRecord
+from rhumbline.core.log.metadata.stream_reads import StreamReads
 from rhumbline.core.metadata.read_only_store import WAIT_MS
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
@@ -122,6 +124,28 @@ async def test_an_end_that_only_old_metadata_knows_is_not_believed(world: Region
         await asyncio.sleep(BACK_S)
         with pytest.raises(NoSuchStreamError):
             await anext(reader)
+
+
+@in_region
+async def test_an_end_by_metadata_of_an_earlier_stream_is_searched_again(
+    world: RegionWorld,
+) -> None:
+    """The store comes back while the reader searches with the record of the deleted stream."""
+    world.regional.cut_off()
+    await world.namespace.delete_stream("s")
+    await world.write(b"7")
+    record_and_age = StreamReads.record_and_age
+
+    async def then_comes_back(reads: StreamReads, stream: str) -> tuple[StreamRecord, int | None]:
+        found = await record_and_age(reads, stream)
+        world.regional.reconnect()
+        await asyncio.sleep(BACK_S)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamReads, "record_and_age", then_comes_back)
+        async with await world.reader_namespace.open_reader("s", LATEST) as reader:
+            assert reader.position == await world.namespace.end("s")
 
 
 @in_region
