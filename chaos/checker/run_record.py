@@ -304,6 +304,8 @@ class RunRecord:
         own.
         """
         lost = bookies & self.lost_before_rebuild
+        if not lost:
+            return self.regions
         return {**self.regions, **{b: f"unknown region of {b}" for b in lost}}
 
     def orphans(self) -> list[int]:
