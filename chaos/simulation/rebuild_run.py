@@ -24,7 +24,7 @@ from ...rebuild.rebuilt_tree import RebuiltTree, rebuild_tree
 from ...rebuild.take_inventory import take_inventory
 from ..checker.run_record import LedgerVersion, Rules, RunRecord, StreamVersions
 from .cluster import STORAGE, STREAM, until
-from .plans.metadata.rebuild import R_IS_LOWERED
+from .plans.metadata.rebuild import QUORUM_OF_LOWERED_R
 from .seed_run import RunPlan, SeedRun
 from .workload.r_changing import RChangingApplications
 from .world.metadata import ledger_id_of
@@ -167,7 +167,7 @@ class RebuildRun(SeedRun):
         Two bookies may then acknowledge entries that have no copy of the metadata with this R.
         """
         random, writer = Random(f"{self.plan.seed} lowered R"), self.apps.active_writer
-        if self.plan.settings.policy.quorum != R_IS_LOWERED or writer is None:
+        if self.plan.settings.policy.quorum != QUORUM_OF_LOWERED_R or writer is None:
             return
         self.apps.appends_max += 400
         await asyncio.sleep(1.0)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LASTS_MS = 12_000
 
-R_IS_LOWERED = Quorum(4, 4, 2, 2)
+QUORUM_OF_LOWERED_R = Quorum(4, 4, 2, 2)
 """With this quorum, R is lowered shortly before the loss; two bookies are in one region."""
 
 
@@ -36,7 +36,7 @@ def rebuild(seed: int) -> RunPlan:
     apps = [f"app-{region}" for region in regions]
     quorum = random.choice((Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 1), Quorum(4, 3, 2, 2)))
     if Random(f"{seed} lowered R").random() < 0.3:
-        quorum = R_IS_LOWERED
+        quorum = QUORUM_OF_LOWERED_R
     policy = StreamPolicy(
         quorum=quorum,
         flush=FlushPolicy(period_ms=random.choice((0, 0, 5))),
