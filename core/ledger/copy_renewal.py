@@ -24,24 +24,21 @@ _WAIT_S_MAX = 1.0
 async def renew_copies(
     pool: BookiePool, ledger_id: int, bookies: Sequence[BookieId], digest: EntryDigest, key: bytes
 ) -> int:
-    """Asks bookies to read the metadata again; returns the bit mask of those that did.
+    """Makes bookies read the metadata again; returns the bit mask of those that did not confirm it.
 
-    These have journaled what the store held after this call. Apache's bookies keep no copies, so
-    they are not asked and count as if they had.
+    The others have journaled what the store held after this call. Apache's bookies keep no copies
+    and are not asked.
     """
     asked = [index for index, bookie in enumerate(bookies) if has_incarnation(bookie)]
-    renewed = (1 << len(bookies)) - 1
-    for index in asked:
-        renewed &= ~(1 << index)
-    waiting = set(asked)
+    waiting = old_copies = sum(1 << index for index in asked)
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_answer(index: int, error: RhumblineError | None, response: pb.Response | None) -> None:
-        nonlocal renewed
+        nonlocal waiting, old_copies
         del response
+        waiting &= ~(1 << index)
         if error is None:
-            renewed |= 1 << index
-        waiting.discard(index)
+            old_copies &= ~(1 << index)
         if not waiting and not done.done():
             done.set_result(None)
 
@@ -49,4 +46,4 @@ async def renew_copies(
     request = v3.write_lac_request(0, ledger_id, NO_ENTRY, key, body)
     if ask_members(pool, bookies, asked, request, on_answer):
         await wait_at_most(done, _WAIT_S_MAX)
-    return renewed
+    return old_copies

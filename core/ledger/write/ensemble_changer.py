@@ -44,8 +44,8 @@ from .writer_state import WriterState
 class ChangeableWriter(Protocol):
     """The operations of a ledger writer that a change of its ensemble calls."""
 
-    async def renew_copies(self, metadata: LedgerMetadata) -> int:
-        """Makes the bookies of the last fragment read it again; returns the mask of the others."""
+    async def renew_copies(self, bookies: Sequence[BookieId]) -> int:
+        """Makes bookies renew their copies of the metadata; returns the mask of the others."""
         ...
 
     def install(
@@ -397,7 +397,7 @@ class EnsembleChanger:
         state, old_copies = self._state, 0
         r = stored.quorum_at(state.last_add_confirmed + 1).min_regions
         if r < state.view.quorum.min_regions:
-            old_copies = await self._writer.renew_copies(stored)
+            old_copies = await self._writer.renew_copies(stored.last_fragment.bookies)
         self._writer.install(stored, version, regions, old_copies)
 
     def _report_departure(self, before: tuple[BookieId, ...]) -> None:

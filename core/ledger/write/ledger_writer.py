@@ -16,7 +16,7 @@ Invariants:
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ...protocol.bookie_id import Region
+from ...protocol.bookie_id import BookieId, Region
 from ...protocol.errors import (
     AppendOutcomeUnknownError,
     ClosedError,
@@ -89,7 +89,7 @@ class LedgerWriter:
             self.changer,
             send=self.send,
             send_missing=self.send_missing,
-            renew_copy=self._renew_copy,
+            renew_copies=self.renew_copies,
             fail=self.fail,
         )
         self._lag = ReplicationLag(state, self._health.on_error)
@@ -260,19 +260,6 @@ class LedgerWriter:
             if wanted and not self.send(replica, op):
                 break
 
-    def _renew_copy(self, replica: Replica, on_done: Callable[[bool], None]) -> None:
-        """Makes one bookie renew its copy; ``on_done`` gets True once it has confirmed that."""
-
-        async def renew() -> None:
-            bookies = (replica.bookie,)
-            renewed = await renew_copies(
-                self._context.pool, self.ledger_id, bookies, self._digest, self._master_key
-            )
-            on_done(renewed != 0)
-
-        name = f"renew the copy of ledger {self.ledger_id} on {replica.bookie}"
-        self._context.tasks.spawn(renew(), name)
-
     # --- responses ------------------------------------------------------------------------------
 
     def on_added(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
@@ -365,13 +352,11 @@ class LedgerWriter:
         self.state.thaw()
         self._drain()
 
-    async def renew_copies(self, metadata: LedgerMetadata) -> int:
-        """Makes the bookies of the last fragment read it again; returns the mask of the others."""
-        bookies = metadata.last_fragment.bookies
-        renewed = await renew_copies(
+    async def renew_copies(self, bookies: Sequence[BookieId]) -> int:
+        """Makes bookies renew their copies of the metadata; returns the mask of the others."""
+        return await renew_copies(
             self._context.pool, self.ledger_id, bookies, self._digest, self._master_key
         )
-        return ((1 << len(bookies)) - 1) & ~renewed
 
     def install(
         self,
@@ -393,8 +378,6 @@ class LedgerWriter:
                 self.send_missing(replica)
         log_change(self.ledger_id, old, metadata, state.view.quorum.min_regions)
         self._health.on_installed()
-        if old_copies:
-            self._health.start_timer()
         self._lag.report()
 
     def set_min_regions(self, min_regions: int) -> None:

@@ -1,9 +1,10 @@
 """Decides how a writer treats failed bookies: wait, probe, replace them, or fail the ledger."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
+from ...protocol.bookie_id import BookieId
 from ...protocol.errors import (
     DeadlineExceededError,
     OwnershipLostError,
@@ -35,7 +36,7 @@ class ReplicaHealth:
         "_fail",
         "_loop",
         "_probe_backoff",
-        "_renew_copy",
+        "_renew_copies",
         "_send",
         "_send_missing",
         "_state",
@@ -49,14 +50,14 @@ class ReplicaHealth:
         *,
         send: Callable[[Replica, AddOp], bool],
         send_missing: Callable[[Replica], None],
-        renew_copy: Callable[[Replica, Callable[[bool], None]], None],
+        renew_copies: Callable[[Sequence[BookieId]], Coroutine[Any, Any, int]],
         fail: Callable[[RhumblineError], None],
     ) -> None:
         self._state = state
         self._changer = changer
         self._send = send
         self._send_missing = send_missing
-        self._renew_copy = renew_copy
+        self._renew_copies = renew_copies
         self._fail = fail
         self._config = state.context.config
         self._loop = asyncio.get_running_loop()
@@ -105,8 +106,10 @@ class ReplicaHealth:
         self._send_missing(replica)
 
     def on_installed(self) -> None:
-        """Replaces failed bookies that P needs since the installed change, for example of R."""
+        """Probes failed bookies, and replaces those that P needs since a change (perhaps of R)."""
         failed = self._state.failed_mask
+        if failed:
+            self.start_timer()
         if failed and self._state.view.must_change_ensemble(failed):
             self._changer.replace(failed)
 
@@ -125,17 +128,18 @@ class ReplicaHealth:
             return False
         if replica.has_old_copy:
             replica.has_probe = True
-            self._renew_copy(replica, partial(self._on_renewed, replica))
+            name = f"renew the copy of ledger {self._state.ledger_id} on {replica.bookie}"
+            self._state.context.tasks.spawn(self._renew_copy(replica), name)
             return False
         if not self._send(replica, op):
             return False
         replica.has_probe = True
         return True
 
-    def _on_renewed(self, replica: Replica, has_new_copy: bool) -> None:
-        """Handles the outcome of a request to renew a copy; the timer or an entry sends a probe."""
+    async def _renew_copy(self, replica: Replica) -> None:
+        """Makes a failed bookie renew its copy of the metadata; a probe can follow then."""
+        replica.has_old_copy = await self._renew_copies((replica.bookie,)) != 0
         replica.has_probe = False
-        replica.has_old_copy = not has_new_copy
 
     def start_timer(self) -> None:
         """Starts the timer for probes and the quorum timeout, unless it runs."""

@@ -153,7 +153,7 @@ class WriterState:
         return gone
 
     def _distrust(self, old: Replica) -> int:
-        """Ignores a replica's responses so far and those that are pending; returns its bit."""
+        """Starts over with a bookie as failed: none of its responses counts; returns its bit."""
         old.last_entry_id = self.last_add_confirmed
         replica = self.replicas[old.index] = Replica(old.index, old.bookie, old.region)
         replica.has_old_copy = True
