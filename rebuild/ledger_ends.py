@@ -65,7 +65,7 @@ def newest_metadata(
         if holder.held.metadata:
             try:
                 found = decode(ledger_id, holder.held.metadata)
-                found.r_ranges()
+                found.r_ranges()  # raises CorruptionError
                 known.append(found)
             except CorruptionError:
                 continue
@@ -199,7 +199,7 @@ def _with_present_members(
 
 
 def _fragments(metadata: LedgerMetadata, end: int) -> Iterator[tuple[Fragment, int]]:
-    """Yield each fragment with its last entry; ``end`` is that of the ledger."""
+    """Yield each fragment with its last entry id; ``end`` is the last one of the ledger."""
     lasts = [after.first_entry_id - 1 for after in metadata.fragments[1:]]
     yield from zip(metadata.fragments, (*lasts, end), strict=True)
 

@@ -60,9 +60,10 @@ class Quorum:
         return tuple((entry_id + w) % e for w in range(self.write_quorum))
 
     def entries_of(self, index: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of each run of entries from ``first`` to ``last`` of a member.
+        """Yield (first, last) of each run of consecutive entries that a member stores.
 
-        The member at ``index`` stores WQ consecutive entries of every E.
+        The member at ``index`` stores WQ consecutive entries out of every E. The runs lie between
+        ``first`` and ``last``, both included.
         """
         e, wq = self.ensemble_size, self.write_quorum
         begin = first - (first - (index - wq + 1)) % e

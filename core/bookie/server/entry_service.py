@@ -457,7 +457,7 @@ class EntryService(StorageListener):
         """
         if ledger is not None and ledger.is_proven:
             self._renew_copy(op)
-        elif self.membership.is_reading(op.ledger_id):  # maybe what was stored before this request
+        elif self.membership.is_reading(op.ledger_id):  # that read may be older than this request
             self._check_membership(
                 op, lambda _: self._introduce(op, self.ledgers.get(op.ledger_id))
             )

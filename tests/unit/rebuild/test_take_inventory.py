@@ -1,4 +1,4 @@
-"""An inventory contains what a bookie holds, also of ledgers whose entries may be incomplete."""
+"""An inventory contains what a bookie holds, including ledgers that may lack entries."""
 
 from rhumbline.core.bookie.identity import Identity
 from rhumbline.core.protocol.bookie_id import check_region
